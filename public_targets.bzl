@@ -23,7 +23,7 @@ PUBLIC_TARGETS = [
     "//client/parallel/collectives:by_parallel_mode",
     "//client/parallel/collectives:destroy",
     "//client/parallel/collectives:keep_alive",
-    "//client/parallel/collectives:fail_collective",
+    "//client/parallel/collectives:allocate_result",
     "//client/parallel/collectives:result_shapes",
     "//client/parallel/collectives:send_receive",
     "//client/parallel/layout",

@@ -7,6 +7,14 @@
 
 namespace cohort::client {
 
+absl::Status Group::RefuseAs(const absl::Status& why, const CallOptions& options) {
+  if (options.stream.has_value()) return why;
+  const absl::Status told = Refuse(why, options);
+  const bool wrong_argument = absl::IsInvalidArgument(why) || absl::IsNotFound(why);
+  return absl::IsInvalidArgument(told) && !wrong_argument ? absl::Status(why.code(), told.message())
+                                                          : told;
+}
+
 absl::Status Group::AllReduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
                               const CallOptions& options) {
   CollectiveCall call = MakeCall(Collective::kAllReduce, input, output);

@@ -22,6 +22,7 @@
 #include "absl/types/span.h"
 #include "base/collective/collective_call.h"
 #include "base/collective/reduction.h"
+#include "base/message_info.h"
 #include "base/tensor/tensor.h"
 #include "client/collective/peer_stats.h"
 #include "client/collective/sequence.h"
@@ -216,6 +217,10 @@ class Group {
   // same text, which names this rank and `why`, and the group stays usable. If several ranks call
   // it, the text names two. Blocks as the collective would. Errors: those of all collectives.
   virtual absl::Status FailCollective(const absl::Status& why, const CallOptions& options = {}) = 0;
+  // Refuse, in place of a collective with the same options. On a stream the other ranks do not wait
+  // on the host and get no error; this rank gets `why`. If `why` is no wrong argument, such as a
+  // lack of memory, this rank gets the text that all ranks get with the code of `why`.
+  absl::Status RefuseAs(const absl::Status& why, const CallOptions& options);
 
   // --- Between two ranks.
 
@@ -229,11 +234,12 @@ class Group {
   absl::Status Send(const Tensor& tensor, int destination, const CallOptions& options = {});
   absl::Status Receive(const Tensor& tensor, int source, const CallOptions& options = {});
   // Waits until a message in host memory has arrived, or begun to, from one of `peers`, and returns
-  // that rank. The message is not received yet. Errors: DEADLINE_EXCEEDED names the peers and
-  // leaves the group usable, so a timeout of zero polls. INVALID_ARGUMENT: `peers` is empty, or has
-  // numbers that are no ranks or this rank, or the placement is device. Source: MPI_Probe.
-  virtual absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers,
-                                           const CallOptions& options = {}) = 0;
+  // its rank, type and number of elements: the next receive from that rank gets it. Errors:
+  // DEADLINE_EXCEEDED names the peers and leaves the group usable, so a timeout of zero polls.
+  // INVALID_ARGUMENT: `peers` is empty, or has numbers that are no ranks or this rank, or the
+  // placement is device. Source: MPI_Probe.
+  virtual absl::StatusOr<MessageInfo> AwaitMessage(absl::Span<const int> peers,
+                                                   const CallOptions& options = {}) = 0;
 
   // Waits until all work that was enqueued on streams is done. Errors: DEADLINE_EXCEEDED, which
   // leaves the group usable; the cause, if the group has ended.

@@ -97,7 +97,7 @@ class Recorder final : public Group {
                   return group.Exchange(kept, at_replay);
                 });
   }
-  absl::StatusOr<int> AwaitMessage(absl::Span<const int>, const CallOptions&) override {
+  absl::StatusOr<MessageInfo> AwaitMessage(absl::Span<const int>, const CallOptions&) override {
     return NotRecorded("AwaitMessage");
   }
 

@@ -110,7 +110,8 @@ std::string Describe(const Transfer& transfer) {
                       transfer.peer);
 }
 
-absl::Status CheckTransfers(absl::Span<const Transfer> transfers, int rank, int size) {
+absl::Status CheckTransfers(absl::Span<const Transfer> transfers, int rank, int size,
+                            MessageChannel channel) {
   for (const Transfer& transfer : transfers) {
     const auto refuse = [&](absl::string_view why) {
       return absl::InvalidArgumentError(absl::StrCat(Describe(transfer), ": ", why));
@@ -125,17 +126,9 @@ absl::Status CheckTransfers(absl::Span<const Transfer> transfers, int rank, int 
       return refuse("more than memory has addresses");
     }
     if (transfer.count > 0 && transfer.data == nullptr) return refuse("its memory is null");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckControlMessages(absl::Span<const Transfer> messages, int rank, int size) {
-  const absl::Status status = CheckTransfers(messages, rank, size);
-  if (!status.ok()) return status;
-  for (const Transfer& message : messages) {
-    if (message.count * SizeOf(message.type) <= kMaxControlMessageBytes) continue;
-    return absl::InvalidArgumentError(absl::StrCat(Describe(message), ": a control message has ",
-                                                   kMaxControlMessageBytes, " bytes at most"));
+    if (channel == MessageChannel::kControl && bytes > kControlBytes) {
+      return refuse(absl::StrCat("a control message has at most ", kControlBytes, " bytes"));
+    }
   }
   return absl::OkStatus();
 }

@@ -26,9 +26,8 @@ std::string Describe(const Transfer& transfer);
 
 // Checks the transfers of Communicator::Exchange on this rank. Errors: INVALID_ARGUMENT (names the
 // transfer).
-absl::Status CheckTransfers(absl::Span<const Transfer> transfers, int rank, int size);
-// Like CheckTransfers; a control message also has at most kMaxControlMessageBytes.
-absl::Status CheckControlMessages(absl::Span<const Transfer> messages, int rank, int size);
+absl::Status CheckTransfers(absl::Span<const Transfer> transfers, int rank, int size,
+                            MessageChannel channel = MessageChannel::kData);
 
 }  // namespace cohort::worker
 

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/collective/collective.h"
 #include "base/collective/reduction.h"
+#include "base/message_info.h"
 #include "base/tensor/data_type.h"
 
 namespace cohort::worker {
@@ -33,8 +34,14 @@ struct Transfer {
   uint32_t tag = 0;  // the two ranks compare it like the count
 };
 
-// The most bytes of a control message.
-inline constexpr int64_t kMaxControlMessageBytes = 24;
+// A message on one channel is never received on another, and never waits for one there.
+enum class MessageChannel : uint8_t {
+  kData,
+  // Messages of at most kControlBytes, on which backends agree about other messages. A send waits
+  // for its receive only if several messages are on the way already.
+  kControl,
+};
+inline constexpr int64_t kControlBytes = 24;
 
 // One rank of a group of ranks. A backend implements it.
 //
@@ -69,7 +76,8 @@ class Communicator {
   //   kBarrier        none           none           nothing; all ranks have called it
   //
   // In place: kAllReduce, kReduce and kBroadcast take output == input; kAllGather and kGather take
-  // input == output + rank * count; kReduceScatter and kScatter take output == input + rank * count.
+  // input == output + rank * count; kReduceScatter and kScatter take output == input + rank *
+  // count.
   //
   // "Sum" stands for call.reduction. "At root" means that other ranks' memory is not read or
   // written; it may be null.
@@ -101,23 +109,15 @@ class Communicator {
   // names both; the message is dropped, and the other transfers complete. The sender gets the same
   // error, unless the message was so small that the sender did not wait. Transfers to the own rank
   // are INVALID_ARGUMENT. Other errors as Run.
-  virtual absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) = 0;
-  // Whether a message from `peer` has arrived, or begun to, that was not received. Does not block.
-  // Errors: ABORTED, as soon as this rank knows that the group or `peer` is lost.
-  virtual absl::StatusOr<bool> HasMessage(int peer) = 0;
-  // Waits until HasMessage is true for one of `peers`, which are other ranks, and returns it.
-  // Errors: DEADLINE_EXCEEDED (the communicator stays usable); ABORTED.
-  virtual absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) = 0;
-
-  // --- Control messages: short messages on a channel of their own. A control message is never
-  // received as a message, or the reverse. Backends agree on messages with them.
-
-  // Like Exchange, of at most kMaxControlMessageBytes each. A send waits for its receive only if
-  // several control messages are on the way already.
-  virtual absl::Status ExchangeControlMessages(absl::Span<const Transfer> messages,
-                                               Instant deadline) = 0;
-  // Like HasMessage, for control messages.
-  virtual absl::StatusOr<bool> HasControlMessage(int peer) = 0;
+  virtual absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline,
+                                MessageChannel channel = MessageChannel::kData) = 0;
+  // Waits until a message from one of `peers`, which are other ranks, has arrived or begun to, and
+  // says what the next receive from that rank gets. With a deadline of InfinitePast it does not
+  // block. Errors: DEADLINE_EXCEEDED (the communicator stays usable); ABORTED, as soon as this rank
+  // knows that the group or one of `peers` is lost.
+  virtual absl::StatusOr<MessageInfo> AwaitMessage(
+      absl::Span<const int> peers, Instant deadline,
+      MessageChannel channel = MessageChannel::kData) = 0;
 
   // Called before this rank leaves. Waits until the other ranks have taken the data that this rank
   // sent without waiting, until they cannot take it any more, or until `deadline`.
@@ -126,6 +126,14 @@ class Communicator {
   // Ends calls in flight on all ranks, and all later calls, with ABORTED and `cause`. `cause` names
   // the culprit, such as "rank 3 is gone". The first cause stays.
   virtual void Abort(absl::string_view cause) = 0;
+
+  // Whether AwaitMessage would find a message from `peer` now.
+  absl::StatusOr<bool> HasMessage(int peer, MessageChannel channel = MessageChannel::kData) {
+    const absl::Status status =
+        AwaitMessage(absl::MakeConstSpan(&peer, 1), absl::InfinitePast(), channel).status();
+    if (!status.ok() && !absl::IsDeadlineExceeded(status)) return status;
+    return status.ok();
+  }
 
   // --- Typed forms of Run, for callers without a FlatCall.
 

@@ -1,5 +1,5 @@
 // Groups that move memory of the host and of GPUs. Control messages about messages of GPUs and
-// messages of the host take the same way; neither is taken for the other.
+// messages of the host go through one communicator; neither is taken for the other.
 #include <algorithm>
 #include <atomic>
 #include <random>
@@ -17,10 +17,10 @@ namespace {
 
 using client::Group;
 
-// Messages of this size and of u8 look like the control messages of ranks about messages of GPUs.
-constexpr int64_t kControlBytes = 16;
+// Messages of this size and of u8 look like control messages about messages of GPUs.
+constexpr int64_t kControlSize = 16;
 
-// The control messages go through the host's communicator, so the tests run on one host and on two.
+// Control messages go through the host's communicator, so the tests run on one host and on two.
 class DeviceMessagesTest : public DeviceGroups, public ::testing::WithParamInterface<bool> {
  protected:
   void FormPair() {
@@ -46,11 +46,11 @@ TEST_P(DeviceMessagesTest, OneOfTheHostBeforeOneOfTheGpuIsNotTakenForIt) {
   RunWell([](Group& group) -> absl::Status {
     COHORT_ASSIGN_OR_RETURN(const Tensor device,
                             group.Allocate(DataType::kF32, {3}, group.device()));
-    const Tensor host = Tensor::Zeros(DataType::kU8, {kControlBytes});
+    const Tensor host = Tensor::Zeros(DataType::kU8, {kControlSize});
     auto* const bytes = static_cast<uint8_t*>(host.data());
     const client::CallOptions soon = Within(absl::Seconds(20));
     if (group.rank() == 0) {
-      std::fill_n(bytes, kControlBytes, uint8_t{1});  // like the beginning of an offer
+      std::fill_n(bytes, kControlSize, uint8_t{1});  // like the beginning of an offer
       std::fill_n(Floats(device), 3, 7.f);
       COHORT_RETURN_IF_ERROR(group.Send(host, 1, soon));
       return group.Send(device, 1, soon);
@@ -58,7 +58,7 @@ TEST_P(DeviceMessagesTest, OneOfTheHostBeforeOneOfTheGpuIsNotTakenForIt) {
     COHORT_RETURN_IF_ERROR(group.Receive(device, 0, soon));
     COHORT_RETURN_IF_ERROR(group.Receive(host, 0, soon));
     EXPECT_EQ(Floats(device)[2], 7);
-    EXPECT_EQ(bytes[kControlBytes - 1], 1);
+    EXPECT_EQ(bytes[kControlSize - 1], 1);
     return absl::OkStatus();
   });
 }
@@ -68,21 +68,23 @@ TEST_P(DeviceMessagesTest, OneOfTheHostIsAwaitedWhileOneOfTheGpuIsOffered) {
   RunWell([](Group& group) -> absl::Status {
     COHORT_ASSIGN_OR_RETURN(const Tensor device,
                             group.Allocate(DataType::kF32, {3}, group.device()));
-    const Tensor host = Tensor::Zeros(DataType::kU8, {kControlBytes});
+    const Tensor host = Tensor::Zeros(DataType::kU8, {kControlSize});
     const client::CallOptions soon = Within(absl::Seconds(20));
     const int other = 1 - group.rank();
     if (group.rank() == 0) {
       COHORT_RETURN_IF_ERROR(group.Send(device, 1, soon));
       return group.Send(host, 1, soon);
     }
-    const absl::StatusOr<int> nobody =
+    const absl::StatusOr<MessageInfo> nobody =
         group.AwaitMessage(absl::MakeConstSpan(&other, 1), Within(absl::Milliseconds(200)));
     EXPECT_EQ(nobody.status().code(), absl::StatusCode::kDeadlineExceeded) << nobody.status();
     // A receive on the device does not take the host's message either.
     COHORT_RETURN_IF_ERROR(group.Receive(device, 0, soon));
-    COHORT_ASSIGN_OR_RETURN(const int first,
+    COHORT_ASSIGN_OR_RETURN(const MessageInfo first,
                             group.AwaitMessage(absl::MakeConstSpan(&other, 1), soon));
-    EXPECT_EQ(first, 0);
+    EXPECT_EQ(first.peer, 0);
+    EXPECT_EQ(first.type, DataType::kU8);
+    EXPECT_EQ(first.count, kControlSize);
     return group.Receive(host, 0, soon);
   });
 }
@@ -101,7 +103,7 @@ TEST_P(DeviceMessagesTest, InAnyOrderEachComesAsItWasSent) {
     COHORT_ASSIGN_OR_RETURN(const Tensor sent, group.Allocate(DataType::kF32, {3}, group.device()));
     COHORT_ASSIGN_OR_RETURN(const Tensor received,
                             group.Allocate(DataType::kF32, {3}, group.device()));
-    const Tensor host = Tensor::Zeros(DataType::kU8, {kControlBytes});
+    const Tensor host = Tensor::Zeros(DataType::kU8, {kControlSize});
     auto* const bytes = static_cast<uint8_t*>(host.data());
     int sends = 0;
     int receives = 0;
@@ -112,7 +114,7 @@ TEST_P(DeviceMessagesTest, InAnyOrderEachComesAsItWasSent) {
       const int come = std::max(step * kOfHost / kOfGpu, 0);
       const auto send_some = [&](int until) -> absl::Status {
         for (; sends < until; ++sends) {
-          std::fill_n(bytes, kControlBytes, static_cast<uint8_t>(sends % 3));
+          std::fill_n(bytes, kControlSize, static_cast<uint8_t>(sends % 3));
           COHORT_RETURN_IF_ERROR(group.Send(host, other, soon));
         }
         return absl::OkStatus();
@@ -127,13 +129,13 @@ TEST_P(DeviceMessagesTest, InAnyOrderEachComesAsItWasSent) {
       COHORT_RETURN_IF_ERROR(send_some(due));
       while (receives < come && (random() % 3 != 0 || sends - receives > kAhead)) {
         COHORT_RETURN_IF_ERROR(group.Receive(host, other, soon));
-        EXPECT_EQ(bytes[kControlBytes - 1], receives % 3) << receives;
+        EXPECT_EQ(bytes[kControlSize - 1], receives % 3) << receives;
         ++receives;
       }
     }
     for (; receives < kOfHost; ++receives) {
       COHORT_RETURN_IF_ERROR(group.Receive(host, other, soon));
-      EXPECT_EQ(bytes[kControlBytes - 1], receives % 3) << receives;
+      EXPECT_EQ(bytes[kControlSize - 1], receives % 3) << receives;
     }
     return absl::OkStatus();
   });

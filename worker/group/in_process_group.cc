@@ -242,23 +242,23 @@ absl::Status InProcessGroup::Exchange(absl::Span<const client::TensorTransfer> t
       [&](client::PeerCounters& peers) { client::CountTransfers(transfers, peers); });
 }
 
-absl::StatusOr<int> InProcessGroup::AwaitMessage(absl::Span<const int> peers,
-                                                 const CallOptions& options) {
+absl::StatusOr<MessageInfo> InProcessGroup::AwaitMessage(absl::Span<const int> peers,
+                                                         const CallOptions& options) {
   if (TimeoutOf(options) <= absl::ZeroDuration() && !options.stream.has_value()) {
     return LookForMessage(peers);
   }
-  int first = kNoRoot;
+  MessageInfo message;
   COHORT_RETURN_IF_ERROR(RunRecorded(
       Collective::kExchange, Tensor(), 0, peers.size() == 1 ? peers[0] : kNoRoot, options,
       [&](TensorCollectives& collectives, Instant deadline) -> absl::Status {
-        COHORT_ASSIGN_OR_RETURN(first, collectives.AwaitMessage(peers, deadline));
+        COHORT_ASSIGN_OR_RETURN(message, collectives.AwaitMessage(peers, deadline));
         return absl::OkStatus();
       },
       kCountsNothing));
-  return first;
+  return message;
 }
 
-absl::StatusOr<int> InProcessGroup::LookForMessage(absl::Span<const int> peers) {
+absl::StatusOr<MessageInfo> InProcessGroup::LookForMessage(absl::Span<const int> peers) {
   MutexLock lock(&call_mutex_);
   if (ABSL_PREDICT_FALSE(collectives_ == nullptr || !moves_host_memory_)) {
     return Unmarked(NoCollectives(Collective::kExchange, Tensor()));

@@ -42,8 +42,8 @@ class InProcessGroup : public client::Group {
                    const client::CallOptions& options) final;
   absl::Status Exchange(absl::Span<const client::TensorTransfer> transfers,
                         const client::CallOptions& options) final;
-  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers,
-                                   const client::CallOptions& options) final;
+  absl::StatusOr<MessageInfo> AwaitMessage(absl::Span<const int> peers,
+                                           const client::CallOptions& options) final;
   absl::Status FailCollective(const absl::Status& why, const client::CallOptions& options) final;
   absl::Status AwaitStreams(const client::CallOptions& options) final;
   absl::Status CopyAll(absl::Span<const client::TensorCopy> copies,
@@ -114,7 +114,7 @@ class InProcessGroup : public client::Group {
                               const client::CallOptions& options, Instant deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   // AwaitMessage with a timeout of zero. Programs poll with it, so it leaves no record.
-  absl::StatusOr<int> LookForMessage(absl::Span<const int> peers);
+  absl::StatusOr<MessageInfo> LookForMessage(absl::Span<const int> peers);
 
   const absl::Duration timeout_;
   HostLocation host_location_{

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "base/threads/mutex.h"
 #include "client/collective/remote/call_tensors.h"
@@ -29,6 +30,13 @@ bool SameElements(const Tensor& a, const Tensor& b) {
          a.strides() == b.strides();
 }
 
+// Whether a rank that could not give a tensor to its worker can still tell the other ranks. With
+// other errors the worker is gone, or late.
+bool CanRefuse(const absl::Status& error) {
+  return absl::IsInvalidArgument(error) || absl::IsFailedPrecondition(error) ||
+         absl::IsResourceExhausted(error);
+}
+
 }  // namespace
 
 absl::Status RemoteGroup::Run(const CollectiveCall& call, const Tensor& input, const Tensor& output,
@@ -46,7 +54,7 @@ absl::Status RemoteGroup::Run(const CollectiveCall& call, const Tensor& input, c
     SetSizes(call.sizes, request.mutable_sizes());
     SetSizes(call.output_sizes, request.mutable_output_sizes());
     const absl::Status added = AddTensors(call, input, output, tensors, request);
-    if (!added.ok()) return FailOnAllRanks(added, options);
+    if (!added.ok()) return CanRefuse(added) ? RefuseAs(added, options) : added;
   } else if (call.collective == Collective::kExchangeSizes) {
     request.set_own_size(*static_cast<const int64_t*>(input.data()));
   }
@@ -91,18 +99,21 @@ absl::Status RemoteGroup::AddTensors(const CollectiveCall& call, const Tensor& i
   return absl::OkStatus();
 }
 
-absl::StatusOr<int> RemoteGroup::AwaitMessage(absl::Span<const int> peers,
-                                              const CallOptions& options) {
+absl::StatusOr<MessageInfo> RemoteGroup::AwaitMessage(absl::Span<const int> peers,
+                                                      const CallOptions& options) {
   COHORT_RETURN_IF_ERROR(Standing());
   v1::RunCollectiveRequest request = MakeRequest(v1::COLLECTIVE_AWAIT_MESSAGE);
   SetSizes(Sizes(peers.begin(), peers.end()), request.mutable_sizes());
   CallTensors none = TensorsOf(options);
   v1::RunCollectiveResponse response;
   COHORT_RETURN_IF_ERROR(RunRequest(request, none, options, &response));
-  const bool one_of_them =
-      response.sizes_size() == 1 && std::count(peers.begin(), peers.end(), response.sizes(0)) > 0;
-  if (!one_of_them) return absl::InternalError(absl::StrCat(session().worker(), " named nobody"));
-  return static_cast<int>(response.sizes(0));
+  const auto& info = response.sizes();
+  if (info.size() != 3 || std::count(peers.begin(), peers.end(), info[0]) == 0 ||
+      !IsDataType(static_cast<int>(info[1])) || info[2] < 0) {
+    return absl::InternalError(absl::StrCat(session().worker(), " returned [",
+                                            absl::StrJoin(info, ", "), "] for an awaited message"));
+  }
+  return MessageInfo{static_cast<int>(info[0]), static_cast<DataType>(info[1]), info[2]};
 }
 
 absl::Status RemoteGroup::FailCollective(const absl::Status& why, const CallOptions& options) {

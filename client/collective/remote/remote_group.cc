@@ -156,20 +156,6 @@ absl::StatusOr<Tensor> RemoteGroup::Allocate(DataType type, const Shape& shape, 
   return NewHostTensor(type, shape);
 }
 
-absl::Status RemoteGroup::FailOnAllRanks(const absl::Status& why, const CallOptions& options) {
-  if (options.stream.has_value()) return why;
-  switch (why.code()) {
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kResourceExhausted:
-      break;
-    default:
-      return why;  // the worker is gone, or late
-  }
-  const absl::Status told = FailCollective(why, options);
-  return absl::IsInvalidArgument(told) ? absl::Status(why.code(), told.message()) : told;
-}
-
 CallTensors RemoteGroup::TensorsOf(const CallOptions& options) const {
   return CallTensors(wire(), options_.gpu.get(), options.stream.has_value(),
                      Clock::Steady().Now() + TimeoutOf(options));

@@ -103,8 +103,8 @@ class RemoteGroup final : public Group {
 
   absl::Status Run(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                    const CallOptions& options) override;
-  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers,
-                                   const CallOptions& options) override;
+  absl::StatusOr<MessageInfo> AwaitMessage(absl::Span<const int> peers,
+                                           const CallOptions& options) override;
   absl::Status Exchange(absl::Span<const TensorTransfer> transfers,
                         const CallOptions& options) override;
   absl::Status AwaitStreams(const CallOptions& options = {}) override;
@@ -137,9 +137,6 @@ class RemoteGroup final : public Group {
   // Adds the tensors that this rank has in the call.
   absl::Status AddTensors(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                           CallTensors& tensors, v1::RunCollectiveRequest& request) const;
-  // Called instead of a collective whose tensors this rank could not give to its worker. If the
-  // call blocks, the other ranks get the reason.
-  absl::Status FailOnAllRanks(const absl::Status& why, const CallOptions& options);
   absl::Status RunRequest(v1::RunCollectiveRequest& request, CallTensors& tensors,
                           const CallOptions& options, v1::RunCollectiveResponse* response);
   CallTensors TensorsOf(const CallOptions& options) const;

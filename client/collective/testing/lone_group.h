@@ -59,7 +59,7 @@ class LoneGroup : public Group {
   absl::Status Exchange(absl::Span<const TensorTransfer>, const CallOptions&) override {
     return NotHere();
   }
-  absl::StatusOr<int> AwaitMessage(absl::Span<const int>, const CallOptions&) override {
+  absl::StatusOr<MessageInfo> AwaitMessage(absl::Span<const int>, const CallOptions&) override {
     return NotHere();
   }
 

@@ -3,7 +3,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "client/parallel/collectives/fail_collective.h"
+#include "client/parallel/collectives/allocate_result.h"
 #include "client/parallel/collectives/shared_timeout.h"
 
 namespace cohort::parallel {
@@ -11,7 +11,7 @@ namespace cohort::parallel {
 absl::StatusOr<Tensor> AllReduce(client::Group& group, const Tensor& input,
                                  const AllReduceOptions& options) {
   const absl::StatusOr<TensorSpec> spec = AllReduceResult(SpecOf(input), options.reduction);
-  if (!spec.ok()) return FailCollective(group, spec.status(), options.call);
+  if (!spec.ok()) return group.RefuseAs(spec.status(), options.call);
   Tensor result = input;
   if (!options.in_place) {
     COHORT_ASSIGN_OR_RETURN(result, AllocateResult(group, spec, options.buffers, options.call));
@@ -24,7 +24,7 @@ absl::StatusOr<std::optional<Tensor>> Reduce(client::Group& group, const Tensor&
                                              const ReduceOptions& options) {
   const absl::StatusOr<TensorSpec> spec =
       ReduceResult(SpecOf(input), RankAndSizeOf(group), options.root, options.reduction);
-  if (!spec.ok()) return FailCollective(group, spec.status(), options.call);
+  if (!spec.ok()) return group.RefuseAs(spec.status(), options.call);
   std::optional<Tensor> result;
   if (group.rank() == options.root) {
     result = input;
@@ -58,8 +58,7 @@ absl::StatusOr<Tensor> Broadcast(client::Group& group, const Tensor& tensor,
 absl::StatusOr<Tensor> Broadcast(client::Group& group, const TensorSpec& spec,
                                  const BroadcastOptions& options) {
   if (group.rank() == options.root) {
-    return FailCollective(group,
-                          absl::InvalidArgumentError(absl::StrCat("broadcast of ", spec.ToString(),
+    return group.RefuseAs(absl::InvalidArgumentError(absl::StrCat("broadcast of ", spec.ToString(),
                                                                   ": the root, rank ", options.root,
                                                                   ", gives no tensor")),
                           options.call);

@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/parallel/collectives/allocate.h"
+#include "client/parallel/collectives/allocate_result.h"
 #include "client/parallel/collectives/collectives.h"
-#include "client/parallel/collectives/fail_collective.h"
 #include "client/parallel/collectives/keep_alive.h"
 #include "client/parallel/collectives/shared_timeout.h"
 
@@ -79,7 +79,7 @@ absl::StatusOr<Tensor> Scatter(client::Group& group, absl::Span<const Tensor> pa
   const absl::StatusOr<Tensor> whole = Join(group, parts, options, shared_timeout);
   ScatterOptions rest = options;
   rest.call = shared_timeout.Left();
-  if (!whole.ok()) return FailCollective(group, whole.status(), rest.call);
+  if (!whole.ok()) return group.RefuseAs(whole.status(), rest.call);
   const absl::StatusOr<Tensor> part = Scatter(group, *whole, rest);
   COHORT_RETURN_IF_ERROR(AwaitLastUse(group, *whole, part.status(), options.call));
   return part;
@@ -88,8 +88,7 @@ absl::StatusOr<Tensor> Scatter(client::Group& group, absl::Span<const Tensor> pa
 absl::StatusOr<Tensor> Scatter(client::Group& group, const TensorSpec& part,
                                const ScatterOptions& options) {
   if (group.rank() == options.root) {
-    return FailCollective(group,
-                          absl::InvalidArgumentError(absl::StrCat(
+    return group.RefuseAs(absl::InvalidArgumentError(absl::StrCat(
                               "scatter from root ", options.root, ": the root gives no tensor")),
                           options.call);
   }

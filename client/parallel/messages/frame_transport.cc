@@ -35,7 +35,7 @@ bool IsByMemory(const client::Group& group) {
   });
 }
 
-// Through shared memory, a first piece and three more go without waiting. Over sockets, a frame is
+// Through shared memory, four pieces go without waiting. Over sockets, a frame is
 // at most a quarter of the bytes that may be under way to a peer. That limit is lower in large
 // groups, and a sender learns of taken bytes only by halves of it.
 int64_t EagerLimitOf(const client::Group& group) {
@@ -47,9 +47,9 @@ int64_t EagerLimitOf(const client::Group& group) {
 
 int64_t PiecesOf(int64_t bytes) { return (bytes + kPieceBytes - 1) / kPieceBytes; }
 
-// Adds a tensor in pieces, as it travels behind a frame.
+// Adds a tensor in the pieces in which it travels.
 template <typename Transfers>
-void AddBehind(bool sends, int peer, const Tensor& tensor, Transfers* transfers) {
+void AddPieces(bool sends, int peer, const Tensor& tensor, Transfers* transfers) {
   auto* const bytes = static_cast<char*>(tensor.data());
   for (int64_t at = 0; at < tensor.bytes(); at += kPieceBytes) {
     const int64_t piece = std::min(tensor.bytes() - at, kPieceBytes);
@@ -57,10 +57,12 @@ void AddBehind(bool sends, int peer, const Tensor& tensor, Transfers* transfers)
   }
 }
 
-// `most`: the most bytes of a frame.
-int64_t FirstPieceFor(int64_t bytes, int64_t most) {
-  const int64_t units = (bytes + kPieceUnit - 1) / kPieceUnit;
-  return std::clamp(units * kPieceUnit, kFrameBytes, std::min(kPieceBytes, most - kFrameBytes));
+// Adds a frame and the tensors behind it. `encoded` keeps the frame's bytes.
+void AddFrame(int to, Frame frame, std::string* encoded, std::vector<TensorTransfer>* transfers) {
+  const auto behind = std::move(frame.behind);
+  *encoded = EncodeFrame(std::move(frame));
+  AddPieces(/*sends=*/true, to, BytesOf(encoded, 0, encoded->size()), transfers);
+  for (const Tensor* const tensor : behind) AddPieces(/*sends=*/true, to, *tensor, transfers);
 }
 
 // If a frame has begun to arrive, its rest arrives soon, or its sender is lost.
@@ -92,38 +94,15 @@ Wire::Wire(client::Group& group)
 void Wire::Begin() {
   by_memory_ = IsByMemory(group_);
   eager_limit_ = EagerLimitOf(group_);
-  peers_.assign(static_cast<size_t>(group_.size()), Peer());
   torn_ = false;
 }
 
-int Wire::RoomFor(int peer, const Frame& frame) const {
+int Wire::RoomFor(const Frame& frame) const {
   const auto bytes = std::max(static_cast<int64_t>(frame.bytes.size()), kFrameHeaderBytes);
-  const int64_t first = peers_[static_cast<size_t>(peer)].piece_to;
-  if (!by_memory_) return std::max(first, bytes) > kFrameBytes ? 2 : 1;
-  int64_t pieces = 1 + PiecesOf(std::max<int64_t>(bytes - first, 0));
+  if (!by_memory_) return bytes > kFrameBytes ? 2 : 1;
+  int64_t pieces = PiecesOf(bytes);
   for (const Tensor* const tensor : frame.behind) pieces += PiecesOf(tensor->bytes());
   return static_cast<int>(pieces);
-}
-
-void Wire::AddPieces(int to, Frame frame, std::string* encoded,
-                     std::vector<TensorTransfer>* transfers) {
-  const auto first = static_cast<size_t>(peer(to).piece_to);
-  // An announced message is usually followed by messages of its kind; an answer is not.
-  if (frame.kind == FrameKind::kMessage) {
-    const auto bytes = static_cast<int64_t>(frame.bytes.size());
-    peer(to).piece_to = FirstPieceFor(frame.body_later ? kFrameHeaderBytes : bytes, eager_limit_);
-  }
-  frame.next_piece = peer(to).piece_to;
-  const auto behind = std::move(frame.behind);
-  *encoded = EncodeFrame(std::move(frame));
-  if (encoded->size() < first) encoded->resize(first);
-  transfers->push_back({true, to, BytesOf(encoded, 0, first)});
-  constexpr auto kMost = static_cast<size_t>(kPieceBytes);
-  for (size_t at = first; at < encoded->size(); at += kMost) {
-    const size_t piece = std::min(encoded->size() - at, kMost);
-    transfers->push_back({true, to, BytesOf(encoded, at, piece)});
-  }
-  for (const Tensor* const tensor : behind) AddBehind(/*sends=*/true, to, *tensor, transfers);
 }
 
 absl::Status Wire::Put(absl::Span<const int> peers, absl::Span<Frame> frames,
@@ -139,7 +118,7 @@ absl::Status Wire::Put(absl::Span<const int> peers, absl::Span<Frame> frames,
   absl::InlinedVector<std::string, 2> encoded(frames.size());
   std::vector<TensorTransfer> transfers;
   for (size_t i = 0; i < peers.size(); ++i) {
-    AddPieces(peers[i], std::move(frames[i]), &encoded[i], &transfers);
+    AddFrame(peers[i], std::move(frames[i]), &encoded[i], &transfers);
   }
   torn_ = true;  // unless all of them go
   COHORT_RETURN_IF_ERROR(group_.Exchange(transfers, options));
@@ -154,7 +133,7 @@ absl::Status Wire::Go(int peer, Frame frame, absl::Span<const Tensor* const> ten
   std::vector<TensorTransfer> on_host;
   if (by_exchange_) {
     on_host.reserve(tensors.size() + 1);
-    AddPieces(peer, std::move(frame), &bytes, &on_host);
+    AddFrame(peer, std::move(frame), &bytes, &on_host);
   } else {
     CallOptions by_host = left();
     by_host.stream.reset();
@@ -192,41 +171,46 @@ absl::StatusOr<Wire::Came> Wire::Get(absl::Span<const int> peers, int64_t max_by
                                      const CallOptions& options) {
   if (!by_exchange_) return GetObject(peers, max_bytes, options);
   Left left(options);
-  Came came;
-  came.peer = peers[0];
-  absl::Duration least;
-  if (peers.size() > 1) {
-    COHORT_ASSIGN_OR_RETURN(came.peer, group_.AwaitMessage(peers, left()));
-    least = kToEnd;
-  }
-  Peer& from = peer(came.peer);
-  const auto first = static_cast<size_t>(from.piece_from);
-  std::string bytes(first, '\0');
-  COHORT_RETURN_IF_ERROR(group_.Receive(BytesOf(&bytes, 0, first), came.peer, left(least)));
+  COHORT_ASSIGN_OR_RETURN(const MessageInfo first, group_.AwaitMessage(peers, left()));
+  return Receive(first, left);
+}
+
+absl::StatusOr<Wire::Came> Wire::GetFound(const MessageInfo& first, const CallOptions& options) {
+  Left left(options);
+  return Receive(first, left);
+}
+
+absl::StatusOr<Wire::Came> Wire::Receive(const MessageInfo& first, Left& left) {
   torn_ = true;  // unless all of it comes, and is a frame
-  absl::StatusOr<Frame> frame = DecodeFrameHeader(bytes);
-  if (!frame.ok()) return Of(came.peer, frame.status());
-  const int64_t size = EncodedBytes(*frame);
-  if (size > eager_limit_) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "from rank ", came.peer, ": a malformed message: ", size, " bytes that nobody asked for"));
+  const auto malformed = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("from rank ", first.peer, ": a malformed message: ", what));
+  };
+  if (first.type != DataType::kU8 || first.count < kFrameHeaderBytes || first.count > kPieceBytes) {
+    return malformed(absl::StrCat(first.count, " ", NameOf(first.type)));
   }
-  from.piece_from = frame->next_piece;
+  const auto begun = static_cast<size_t>(first.count);
+  std::string bytes(begun, '\0');
+  COHORT_RETURN_IF_ERROR(group_.Receive(BytesOf(&bytes, 0, begun), first.peer, left(kToEnd)));
+  absl::StatusOr<Frame> frame = DecodeFrameHeader(bytes);
+  if (!frame.ok()) return Of(first.peer, frame.status());
+  const int64_t size = EncodedBytes(*frame);
+  if (size > eager_limit_) return malformed(absl::StrCat(size, " bytes that no rank asked for"));
+  if (first.count != std::min(size, kPieceBytes)) {
+    return malformed(absl::StrCat("a piece of ", first.count, " bytes for a frame of ", size));
+  }
   bytes.resize(static_cast<size_t>(size));
-  if (bytes.size() > first) COHORT_RETURN_IF_ERROR(GetRest(came.peer, first, &bytes, left(kToEnd)));
+  if (bytes.size() > begun) {
+    absl::InlinedVector<TensorTransfer, 4> rest;
+    AddPieces(/*sends=*/false, first.peer, BytesOf(&bytes, begun, bytes.size() - begun), &rest);
+    COHORT_RETURN_IF_ERROR(group_.Exchange(rest, left(kToEnd)));
+  }
   torn_ = false;
+  Came came;
+  came.peer = first.peer;
   came.frame = *std::move(frame);
   came.frame.bytes = std::move(bytes);
   return came;
-}
-
-absl::Status Wire::GetRest(int from, size_t at, std::string* bytes, const CallOptions& options) {
-  constexpr auto kMost = static_cast<size_t>(kPieceBytes);
-  absl::InlinedVector<TensorTransfer, 4> transfers;
-  for (; at < bytes->size(); at += kMost) {
-    transfers.push_back({false, from, BytesOf(bytes, at, std::min(bytes->size() - at, kMost))});
-  }
-  return group_.Exchange(transfers, options);
 }
 
 absl::Status Wire::TakeBehind(int peer, absl::Span<const Tensor* const> tensors,
@@ -234,7 +218,7 @@ absl::Status Wire::TakeBehind(int peer, absl::Span<const Tensor* const> tensors,
   Left left(options);
   absl::InlinedVector<TensorTransfer, 4> transfers;
   for (const Tensor* const tensor : tensors) {
-    AddBehind(/*sends=*/false, peer, *tensor, &transfers);
+    AddPieces(/*sends=*/false, peer, *tensor, &transfers);
   }
   torn_ = true;  // unless all of it comes
   COHORT_RETURN_IF_ERROR(group_.Exchange(transfers, left(kToEnd)));
@@ -267,19 +251,14 @@ absl::StatusOr<Wire::Came> Wire::GetObject(absl::Span<const int> peers, int64_t 
   }
 }
 
-absl::StatusOr<bool> Wire::Look(int peer) {
-  COHORT_ASSIGN_OR_RETURN(const int come, LookAt(absl::MakeConstSpan(&peer, 1)));
-  return come == peer;
-}
-
-absl::StatusOr<int> Wire::LookAt(absl::Span<const int> peers) {
-  constexpr int kNobody = -1;
-  if (!by_exchange_) return kNobody;
+absl::StatusOr<std::optional<MessageInfo>> Wire::Look(absl::Span<const int> peers) {
+  if (!by_exchange_) return std::nullopt;
   CallOptions at_once;
   at_once.timeout = absl::ZeroDuration();
-  const absl::StatusOr<int> come = group_.AwaitMessage(peers, at_once);
-  if (absl::IsDeadlineExceeded(come.status())) return kNobody;
-  return come;
+  const absl::StatusOr<MessageInfo> come = group_.AwaitMessage(peers, at_once);
+  if (absl::IsDeadlineExceeded(come.status())) return std::nullopt;
+  COHORT_RETURN_IF_ERROR(come.status());
+  return *come;
 }
 
 }  // namespace cohort::parallel

@@ -3,6 +3,7 @@
 #define COHORT_CLIENT_PARALLEL_MESSAGES_FRAME_TRANSPORT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/clock.h"
+#include "base/message_info.h"
 #include "client/collective/group.h"
 #include "client/parallel/messages/message_frame.h"
 
@@ -39,9 +41,8 @@ class Wire {
   bool has_behind() const { return by_exchange_ && by_memory_; }
   // The most bytes of a frame, with its header, for which the sender does not wait.
   int64_t eager_limit() const { return eager_limit_; }
-  // The units of kRoom that the next frame to `peer` takes, with its header and the elements behind
-  // it.
-  int RoomFor(int peer, const Frame& frame) const;
+  // The units of kRoom that the frame takes, with its header and the elements behind it.
+  int RoomFor(const Frame& frame) const;
   // A frame went or came in part: the bytes after it cannot be read.
   bool torn() const { return torn_; }
 
@@ -63,30 +64,19 @@ class Wire {
   // `max_bytes`). The error names the peer.
   absl::StatusOr<Came> Get(absl::Span<const int> peers, int64_t max_bytes,
                            const client::CallOptions& options);
-  // Whether a frame of `peer` has arrived. Always false where the coordinator keeps the frames,
-  // because no sender waits for room there.
-  absl::StatusOr<bool> Look(int peer);
-  // The same for several peers: returns one whose frame has arrived, or -1.
-  absl::StatusOr<int> LookAt(absl::Span<const int> peers);
+  // Returns the first piece of a frame that has arrived from one of `peers`, or nullopt. Always
+  // nullopt where the coordinator keeps the frames, because no sender waits for room there.
+  absl::StatusOr<std::optional<MessageInfo>> Look(absl::Span<const int> peers);
+  // Returns the frame whose first piece Look found. Errors: as Get.
+  absl::StatusOr<Came> GetFound(const MessageInfo& first, const client::CallOptions& options);
 
  private:
-  struct Peer {
-    // Lengths of the first pieces of the next frames.
-    int64_t piece_to = kFrameBytes;
-    int64_t piece_from = kFrameBytes;
-  };
-
   class Left;
 
   // Moves the tensors; those of the host in one call with `on_host`.
   absl::Status Move(bool sends, int peer, absl::Span<const Tensor* const> tensors,
                     std::vector<client::TensorTransfer> on_host, Left& left);
-  Peer& peer(int rank) { return peers_[static_cast<size_t>(rank)]; }
-  // Adds the frame in the pieces that travel; `encoded` keeps its bytes.
-  void AddPieces(int to, Frame frame, std::string* encoded,
-                 std::vector<client::TensorTransfer>* transfers);
-  // Receives the bytes of a frame of rank `from` after the first `at`.
-  absl::Status GetRest(int from, size_t at, std::string* bytes, const client::CallOptions& options);
+  absl::StatusOr<Came> Receive(const MessageInfo& first, Left& left);
   absl::StatusOr<Came> GetObject(absl::Span<const int> peers, int64_t max_bytes,
                                  const client::CallOptions& options);
 
@@ -94,7 +84,6 @@ class Wire {
   const bool by_exchange_;
   bool by_memory_ = false;
   int64_t eager_limit_ = kFrameBytes;
-  std::vector<Peer> peers_;  // by rank
   bool torn_ = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -168,12 +169,10 @@ absl::Status MessageCall::TakeIn() {
     if (peer(rank).known) known.push_back(rank);
   }
   while (true) {
-    COHORT_ASSIGN_OR_RETURN(const int from, state_.wire.LookAt(known));
-    if (from < 0) break;
+    COHORT_ASSIGN_OR_RETURN(const std::optional<MessageInfo> found, state_.wire.Look(known));
+    if (!found.has_value()) break;
     COHORT_RETURN_IF_ERROR(CheckKept());
-    COHORT_ASSIGN_OR_RETURN(
-        Wire::Came came,
-        state_.wire.Get(absl::MakeConstSpan(&from, 1), MostOfAnObject(), ByHost()));
+    COHORT_ASSIGN_OR_RETURN(Wire::Came came, state_.wire.GetFound(*found, ByHost()));
     COHORT_RETURN_IF_ERROR(OnFrame(std::move(came)));
   }
   // Not earlier: a rank that looked but took nothing in has made no room.
@@ -182,7 +181,7 @@ absl::Status MessageCall::TakeIn() {
 }
 
 absl::Status MessageCall::Answer(int to, Frame frame) {
-  COHORT_RETURN_IF_ERROR(MakeRoom(to, state_.wire.RoomFor(to, frame)));
+  COHORT_RETURN_IF_ERROR(MakeRoom(to, state_.wire.RoomFor(frame)));
   return state_.wire.Put(absl::MakeConstSpan(&to, 1), absl::MakeSpan(&frame, 1), ByHost());
 }
 
@@ -237,8 +236,8 @@ absl::StatusOr<bool> MessageCall::TakeUnasked(int from) {
         arrival.stage == Arrival::Stage::kAnnounced || arrival.stage == Arrival::Stage::kDescribed;
     if (arrival.claimed || !asks || !IsAwaited(arrival)) continue;
     // The awaited message may have arrived already.
-    COHORT_ASSIGN_OR_RETURN(const bool more, state_.wire.Look(from));
-    if (more) return false;
+    COHORT_ASSIGN_OR_RETURN(const auto more, state_.wire.Look(absl::MakeConstSpan(&from, 1)));
+    if (more.has_value()) return false;
     COHORT_ASSIGN_OR_RETURN(served, Serve(arrival));
     if (served) break;
   }

@@ -128,7 +128,7 @@ absl::Status MessageCall::Announce() {
   };
   for (Out& out : outs_) {
     if (out.stage == SendStage::kDone) continue;
-    const int room = state_.wire.RoomFor(out.peer, out.frame);
+    const int room = state_.wire.RoomFor(out.frame);
     if (peer(out.peer).unlooked + room > Wire::kRoom) COHORT_RETURN_IF_ERROR(put());
     COHORT_RETURN_IF_ERROR(MakeRoom(out.peer, room));
     const bool waits = out.frame.body_later || !out.large.empty();

@@ -12,7 +12,7 @@ namespace cohort::parallel {
 namespace {
 
 constexpr uint32_t kMagic = 0x474D4843;  // "CHMG"
-constexpr uint8_t kVersion = 2;
+constexpr uint8_t kVersion = 3;
 constexpr int64_t kAligned = 16;  // the largest element's size
 constexpr size_t kMetaBytes = 4;  // without the extents
 // The most bytes of the elements behind one frame: as many as shared memory has room for.
@@ -98,7 +98,7 @@ std::string EncodeFrame(Frame frame) {
   char* const to = &bytes[0];
   Put(kMagic, to);
   Put(kVersion, to + 4);
-  Put(static_cast<uint8_t>(frame.next_piece / kPieceUnit), to + 5);
+  Put(uint8_t{0}, to + 5);
   Put(static_cast<uint8_t>(frame.kind), to + 6);
   Put(static_cast<uint8_t>(frame.body_later ? 1 : 0), to + 7);
   Put(frame.channel, to + 8);
@@ -117,17 +117,12 @@ absl::StatusOr<Frame> DecodeFrameHeader(absl::string_view bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("a message of version ", version, ", which should be ", kVersion));
   }
-  const int64_t next_piece = Get<uint8_t>(bytes, 5) * kPieceUnit;
-  if (next_piece < kFrameBytes || next_piece > kPieceBytes) {
-    return Malformed(absl::StrCat("before a piece of ", next_piece, " bytes"));
-  }
   const auto kind = Get<uint8_t>(bytes, 6);
   const auto later = Get<uint8_t>(bytes, 7);
   if (!IsFrameKind(kind)) return Malformed(absl::StrCat("kind ", kind));
   Frame frame;
   frame.kind = static_cast<FrameKind>(kind);
   frame.body_later = later == 1;
-  frame.next_piece = next_piece;
   frame.channel = Get<int32_t>(bytes, 8);
   frame.tensors = Get<uint32_t>(bytes, 12);
   frame.number = Get<uint64_t>(bytes, 16);

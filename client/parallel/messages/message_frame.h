@@ -1,19 +1,14 @@
 // The wire format of messages between two ranks: frames, and the body that describes the tensors.
 //
-// A frame is a header of 48 bytes, numbers with the lowest byte first, and the bytes after it. A
-// receiver must know how many bytes come. So the first piece of a frame is padded to the length
-// that the frame before it announced; for the first frame that is kFrameBytes. The rest follows in
-// pieces of kPieceBytes.
+// A frame is a header of 48 bytes, numbers with the lowest byte first, and the bytes after it. It
+// travels in pieces of kPieceBytes, of which the last may be shorter.
 //
 //   0 magic      u32    12 tensors    u32    32 note bytes    u64
 //   4 version    u8     16 number     u64    40 large bytes   u64
-//   5 next piece u8     24 body bytes u64    48 the body, unless it comes later
+//   5 0          u8     24 body bytes u64    48 the body, unless it comes later
 //   6 kind       u8
 //   7 body later u8
 //   8 channel    i32
-//
-// The next piece is the length of the first piece of the sender's next frame to the same rank, in
-// units of kPieceUnit. A sender of messages of one size sends each of them in one piece.
 //
 // The body of a message has for each tensor its type, its place, where its elements travel, the
 // number of dimensions, and its extents. Then come the note and the elements of the tensors within,
@@ -37,11 +32,10 @@
 namespace cohort::parallel {
 
 inline constexpr int64_t kFrameHeaderBytes = 48;
-// The length of the first frame's first piece, and the least length of any first piece.
+// The most bytes of a frame with a status. Many frames of messages are not larger.
 inline constexpr int64_t kFrameBytes = 512;
-// The most of any piece: shared memory takes so much without waiting.
+// The most bytes of a piece: shared memory takes so much without waiting.
 inline constexpr int64_t kPieceBytes = int64_t{8} << 10;
-inline constexpr int64_t kPieceUnit = 256;
 
 enum class FrameKind : uint8_t {
   kMessage = 1,  // with all of the message, or an announcement of the part to grant
@@ -61,7 +55,6 @@ struct Frame {
   uint64_t body_bytes = 0;  // set by EncodeFrame, unless the body comes later
   uint64_t note_bytes = 0;
   uint64_t large_bytes = 0;  // of tensors that travel by themselves
-  int64_t next_piece = kFrameBytes;
   // For a frame to send: the tensors whose elements go behind it.
   absl::InlinedVector<const Tensor*, 1> behind;
   // Room for the header and then the body, as EncodeBody and EncodeStatus make it; or the received
@@ -74,9 +67,8 @@ struct Frame {
   }
 };
 
-// Returns the frame with its body, unpadded, in the memory of frame.bytes. Precondition: the body
-// is there or comes later; the next piece is a multiple of its unit, from kFrameBytes to
-// kPieceBytes.
+// Returns the frame with its body, in the memory of frame.bytes. Precondition: the body is there or
+// comes later.
 std::string EncodeFrame(Frame frame);
 // Decodes a header, without the body; `bytes` has at least kFrameHeaderBytes. Errors:
 // INVALID_ARGUMENT (no rank sends such a header).
@@ -86,7 +78,7 @@ absl::StatusOr<Frame> DecodeFrameHeader(absl::string_view bytes);
 int64_t EncodedBytes(const Frame& frame);
 
 // A status as the bytes of a kFailed or kReject frame, with room for the header. A status that is
-// too long for one piece is cut.
+// too long for kFrameBytes is cut.
 std::string EncodeStatus(const absl::Status& status);
 // Never OK, whatever bytes arrived.
 absl::Status DecodeStatus(absl::string_view body);

@@ -132,7 +132,7 @@ TEST(FrameTest, AnotherVersionSaysSo) {
   std::string bytes = EncodeFrame(Frame());
   bytes[4] = 9;
   EXPECT_THAT(std::string(DecodeFrameHeader(bytes).status().message()),
-              HasSubstr("version 9, which should be 2"));
+              HasSubstr("version 9, which should be 3"));
 }
 
 TEST(FrameTest, NumbersThatDoNotFitMemoryAreRefused) {
@@ -148,17 +148,6 @@ TEST(FrameTest, NumbersThatDoNotFitMemoryAreRefused) {
   frame.large_bytes = 0;
   frame.tensors = 11;  // of four bytes at least each
   EXPECT_FALSE(DecodeFrameHeader(EncodeFrame(frame)).ok());
-}
-
-TEST(FrameTest, PiecesOfOtherLengthsAreRefused) {
-  Frame frame;
-  frame.next_piece = kPieceBytes;
-  EXPECT_EQ(DecodeFrameHeader(EncodeFrame(frame))->next_piece, kPieceBytes);
-  std::string bytes = EncodeFrame(frame);
-  for (const int64_t units : {kFrameBytes / kPieceUnit - 1, kPieceBytes / kPieceUnit + 1}) {
-    bytes[5] = static_cast<char>(units);
-    EXPECT_FALSE(DecodeFrameHeader(bytes).ok()) << units;
-  }
 }
 
 // The status from the bytes of a frame.

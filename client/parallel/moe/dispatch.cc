@@ -102,7 +102,7 @@ absl::StatusOr<DispatchedBatch> Dispatch(client::Group& group, const TokenBatch&
                                          const DispatchOptions& options) {
   const TimeLeft time(options.call);
   absl::StatusOr<client::Sizes> given = GivenSizes(group, batch, options);
-  if (!given.ok()) return FailCollective(group, given.status(), time);
+  if (!given.ok()) return group.FailCollective(given.status(), time.Options());
   DispatchedBatch result;
   const bool asks = !options.sizes.has_value();
   const TensorList all = AllOf(batch);
@@ -145,7 +145,7 @@ absl::StatusOr<Tensor> Combine(client::Group& group, const Tensor& hidden, const
     return std::make_pair(std::move(by_rank), std::move(output));
   };
   const auto prepared = prepare();
-  if (!prepared.ok()) return FailCollective(group, prepared.status(), time);
+  if (!prepared.ok()) return group.FailCollective(prepared.status(), time.Options());
   const auto& [by_rank, output] = *prepared;
   COHORT_RETURN_IF_ERROR(
       group.ReduceScatterV(hidden, output, 0, by_rank, Reduction{}, time.Options()));

@@ -102,10 +102,7 @@ absl::StatusOr<Tensor> CombineFromExperts(client::Group& group, const ExpertBatc
     return prepared;
   };
   const absl::StatusOr<Prepared> prepared = prepare();
-  if (!prepared.ok()) {
-    const absl::Status told = FailCollective(group, prepared.status(), time);
-    return absl::IsUnimplemented(prepared.status()) ? prepared.status() : told;
-  }
+  if (!prepared.ok()) return group.FailCollective(prepared.status(), time.OptionsOnHost());
   const ExpertRoutes& routes = *batch.routes;
   if (!home) {
     COHORT_RETURN_IF_ERROR(group.ReduceScatterV(prepared->input, prepared->output, 0, routes.tokens,

@@ -103,8 +103,8 @@ absl::StatusOr<std::vector<RouteSummary>> ExchangeRouteSummaries(client::Group& 
   };
   const absl::StatusOr<Tensor> own = prepare();
   const absl::StatusOr<Tensor> all = Allocate(group, DataType::kI64, shape, device);
-  if (!own.ok()) return FailCollective(group, own.status(), time);
-  if (!all.ok()) return FailCollective(group, all.status(), time);
+  if (!own.ok()) return group.FailCollective(own.status(), time.Options());
+  if (!all.ok()) return group.FailCollective(all.status(), time.Options());
   COHORT_RETURN_IF_ERROR(group.AllToAll(*own, *all, time.Options()));
   COHORT_ASSIGN_OR_RETURN(const Tensor host, OnHost(group, *all, time.Options()));
   std::vector<RouteSummary> summaries(plan.rows.size());
@@ -233,7 +233,7 @@ absl::StatusOr<ExpertBatch> DispatchToExperts(client::Group& group, const Expert
     return absl::OkStatus();
   };
   const absl::Status planned = plan();
-  if (!planned.ok()) return FailCollective(group, planned, time);
+  if (!planned.ok()) return group.FailCollective(planned, time.OptionsOnHost());
 
   const std::string description = Describe(tokens, placement, options.form);
   const auto text = [&description] { return description; };
@@ -253,9 +253,9 @@ absl::StatusOr<ExpertBatch> DispatchToExperts(client::Group& group, const Expert
 
   const absl::StatusOr<std::vector<Tensor>> outgoing =
       Outgoing(group, tokens, ids, weights, placement, routes->sent, gathered, time);
-  if (!outgoing.ok()) return FailCollective(group, outgoing.status(), time);
+  if (!outgoing.ok()) return group.FailCollective(outgoing.status(), time.Options());
   const absl::Status room = MakeRoom(group, tokens, *routes, batch);
-  if (!room.ok()) return FailCollective(group, room, time);
+  if (!room.ok()) return group.FailCollective(room, time.Options());
   std::vector<const Tensor*> tensors;
   for (const Tensor& tensor : *outgoing) tensors.push_back(&tensor);
   const auto exchange = [&] {

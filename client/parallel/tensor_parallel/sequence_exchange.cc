@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/parallel/collectives/allocate.h"
-#include "client/parallel/collectives/fail_collective.h"
+#include "client/parallel/collectives/allocate_result.h"
 #include "client/parallel/collectives/keep_alive.h"
 #include "client/parallel/collectives/result_shapes.h"
 #include "client/parallel/tensor_parallel/views.h"
@@ -111,7 +111,7 @@ absl::StatusOr<Tensor> HiddenToSequence(client::Group& group, const Tensor& inpu
   if (!rows.has_value()) {
     const absl::Status status = CopyOf(group, input, options.call, copy);
     if (!status.ok()) {
-      return FailCollective(group, AwaitLastUse(group, copy, status, options.call), options.call);
+      return group.RefuseAs(AwaitLastUse(group, copy, status, options.call), options.call);
     }
     rows = WithRowsMerged(copy);
   }

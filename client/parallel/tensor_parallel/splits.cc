@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/parallel/collectives/allocate.h"
-#include "client/parallel/collectives/fail_collective.h"
+#include "client/parallel/collectives/allocate_result.h"
 #include "client/parallel/collectives/result_shapes.h"
 #include "client/parallel/tensor_parallel/views.h"
 
@@ -121,7 +121,7 @@ absl::StatusOr<Tensor> Gather1D(client::Group& group, const Tensor& part, const 
     const absl::Status wrong = absl::InvalidArgumentError(
         absl::StrCat("a gather of ", group.size(), " parts of ", part.count(),
                      " elements: they are not those of a tensor of ", FormatShape(shape)));
-    return FailCollective(group, wrong, options.call);
+    return group.RefuseAs(wrong, options.call);
   }
   COHORT_ASSIGN_OR_RETURN(const Tensor whole,
                           AllocateResult(group, TensorSpec{part.type(), shape, part.device()},

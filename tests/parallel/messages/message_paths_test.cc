@@ -159,6 +159,9 @@ TEST_P(MessagePathsTest, HostAndGpuTensors) {
 TEST_P(MessagePathsTest, RanksThatBreakTheProtocol) {
   const std::vector<std::function<void(std::string*)>> spoils = {
       [](std::string* bytes) { *bytes = std::string(bytes->size(), 'x'); },
+      // Of a length that no frame has, or that this frame does not have.
+      [](std::string* bytes) { bytes->resize(10); },
+      [](std::string* bytes) { bytes->resize(1000); },
       [](std::string* bytes) { (*bytes)[4] = 9; },
       // A body of a terabyte, that comes later or now.
       [](std::string* bytes) { (*bytes)[29] = 1; },
@@ -172,11 +175,8 @@ TEST_P(MessagePathsTest, RanksThatBreakTheProtocol) {
     const std::vector<absl::Status> statuses = OnRanks([&](Group& group) -> absl::Status {
       if (group.rank() == 1) return Messages(group).Receive(0, 0).status();
       std::string bytes = parallel::EncodeFrame(parallel::Frame());
-      bytes.resize(static_cast<size_t>(parallel::kFrameBytes));
       spoil(&bytes);
-      const Tensor frame = Tensor::Uninitialized(DataType::kU8, {parallel::kFrameBytes});
-      std::memcpy(frame.data(), bytes.data(), bytes.size());
-      return group.Send(frame, 1);
+      return group.Send(Tensor(&bytes[0], DataType::kU8, {static_cast<int64_t>(bytes.size())}), 1);
     });
     EXPECT_TRUE(statuses[0].ok()) << statuses[0];
     EXPECT_TRUE(absl::IsInvalidArgument(statuses[1]) || absl::IsResourceExhausted(statuses[1]))

@@ -46,19 +46,13 @@ class HierarchicalCommunicator final : public Communicator {
   absl::Status Run(const FlatCall& call, const void* input, void* output,
                    Instant deadline) override;
   absl::Status TakeDeferredError() override { return absl::OkStatus(); }
-  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override {
-    return levels_.mesh->Exchange(transfers, deadline);
+  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline,
+                        MessageChannel channel) override {
+    return levels_.mesh->Exchange(transfers, deadline, channel);
   }
-  absl::StatusOr<bool> HasMessage(int peer) override { return levels_.mesh->HasMessage(peer); }
-  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
-    return levels_.mesh->AwaitMessage(peers, deadline);
-  }
-  absl::Status ExchangeControlMessages(absl::Span<const Transfer> messages,
-                                       Instant deadline) override {
-    return levels_.mesh->ExchangeControlMessages(messages, deadline);
-  }
-  absl::StatusOr<bool> HasControlMessage(int peer) override {
-    return levels_.mesh->HasControlMessage(peer);
+  absl::StatusOr<MessageInfo> AwaitMessage(absl::Span<const int> peers, Instant deadline,
+                                           MessageChannel channel) override {
+    return levels_.mesh->AwaitMessage(peers, deadline, channel);
   }
   void Drain(Instant deadline) override { levels_.inside->Drain(deadline); }
   void Abort(absl::string_view cause) override;

@@ -1,8 +1,12 @@
 #include "worker/communicator/host/host_communicator.h"
 
+#include <numeric>
 #include <utility>
 
+#include "absl/base/attributes.h"
 #include "base/status_macros.h"
+#include "worker/communicator/arguments.h"
+#include "worker/communicator/host/reduce/reduce_kernel.h"
 
 namespace cohort::worker {
 namespace {
@@ -19,367 +23,373 @@ void CopyOne(void* to, const void* from, int64_t bytes, Stores stores = Stores::
   if (to != from) Copy(from, absl::MakeConstSpan(&to, 1), bytes, stores);
 }
 
-absl::Status Done() { return absl::OkStatus(); }
+std::vector<int> Counted(int ranks) {
+  std::vector<int> names(static_cast<size_t>(ranks));
+  std::iota(names.begin(), names.end(), 0);
+  return names;
+}
 
 }  // namespace
+
+HostCommunicator::HostCommunicator(HostMemory memory, int rank)
+    : space_(std::move(memory.space)),
+      heaps_(std::move(memory.heaps)),
+      names_(memory.names.empty() ? Counted(space_.ranks()) : std::move(memory.names)),
+      rank_(rank),
+      waiter_(space_, rank, memory.gives_way, memory.waits),
+      paths_(space_, heaps_, names_, waiter_, rank),
+      mailbox_(space_, heaps_, waiter_, rank),
+      control_mailbox_(space_, heaps_, waiter_, rank, MessageChannel::kControl) {}
 
 absl::Status HostCommunicator::Run(const FlatCall& call, const void* input, void* output,
                                    Instant deadline) {
   COHORT_RETURN_IF_ERROR(CheckArguments(call, rank_, size(), input, output));
+  if (call.collective == Collective::kBarrier)
+    return paths_.ArriveAndWait(call, Stage::kPut, deadline);
+  if (call.collective == Collective::kBroadcast && call.eager &&
+      call.count * SizeOf(call.type) <= space_.eager_broadcast_bytes()) {
+    return RunEagerBroadcast(call, input, output, deadline);
+  }
+  Path path = Path::kSmall;
+  if (!paths_.IsSmall(call)) {
+    COHORT_ASSIGN_OR_RETURN(path, paths_.ChooseLarge(call, input, output, deadline));
+  }
   switch (call.collective) {
     case Collective::kAllReduce:
-      return RunAllReduce(call, input, output, deadline);
+      return RunAllReduce(call, input, output, deadline, path);
     case Collective::kReduce:
-      return RunReduce(call, input, output, deadline);
+      return RunReduce(call, input, output, deadline, path);
     case Collective::kBroadcast:
-      return call.eager ? RunEagerBroadcast(call, input, output, deadline)
-                        : RunBroadcast(call, input, output, deadline);
+      return RunBroadcast(call, input, output, deadline, path);
     case Collective::kAllGather:
-      return RunAllGather(call, input, output, deadline);
+      return RunAllGather(call, input, output, deadline, path);
     case Collective::kReduceScatter:
-      return RunReduceScatter(call, input, output, deadline);
+      return RunReduceScatter(call, input, output, deadline, path);
     case Collective::kAllToAll:
-      return RunAllToAll(call, input, output, deadline);
+      return RunAllToAll(call, input, output, deadline, path);
     case Collective::kGather:
-      return RunGather(call, input, output, deadline);
-    case Collective::kScatter:
-      return RunScatter(call, input, output, deadline);
+      return RunGather(call, input, output, deadline, path);
     default:
-      return barrier_.ArriveAndWait(call, kPut, deadline);
+      return RunScatter(call, input, output, deadline, path);
+  }
+}
+
+void HostCommunicator::PutChunk(const FlatCall& call, const void* input, const Chunk& chunk) {
+  const int64_t element = SizeOf(call.type);
+  paths_.Put(paths_.buffer(rank_), At(input, chunk.at * element), chunk.size * element);
+}
+
+void HostCommunicator::PutChunkOfEachPart(const FlatCall& call, const void* input,
+                                          const Chunk& chunk) {
+  const int64_t element = SizeOf(call.type);
+  for (int rank = 0; rank < size(); ++rank) {
+    if (rank == rank_) continue;
+    paths_.Put(paths_.buffer(rank_) + rank * chunk.size * element,
+               At(input, (rank * call.count + chunk.at) * element), chunk.size * element);
+  }
+}
+
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline void HostCommunicator::ReduceDeposits(const FlatCall& call,
+                                                                          void* output,
+                                                                          const Chunk& chunk) {
+  void* const result = At(output, chunk.at * SizeOf(call.type));
+  worker::Reduce(call.type, call.reduction, paths_.Deposits(), absl::MakeConstSpan(&result, 1),
+                 chunk.size, paths_.taken_out());
+}
+
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline void HostCommunicator::CollectDeposits(const FlatCall& call,
+                                                                           const void* input,
+                                                                           void* output,
+                                                                           const Chunk& chunk) {
+  const int64_t element = SizeOf(call.type);
+  for (int step = 0; step < size(); ++step) {
+    const int rank = (rank_ + step) % size();
+    CopyOne(At(output, (rank * call.count + chunk.at) * element),
+            step == 0 ? At(input, chunk.at * element) : paths_.deposit(rank), chunk.size * element,
+            paths_.taken_out());
   }
 }
 
 absl::Status HostCommunicator::RunAllReduce(const FlatCall& call, const void* input, void* output,
-                                            Instant deadline) {
+                                            Instant deadline, Path path) {
   const int64_t element = SizeOf(call.type);
   const int64_t bytes = call.count * element;
-  const auto reduce = [&](const std::vector<const void*>& from, absl::Span<void* const> to,
-                          int64_t size, Stores stores = Stores::kCached) {
-    worker::Reduce(call.type, call.reduction, from, to, size, stores);
-  };
-  if (bytes <= space_.small_bytes()) {
-    COHORT_RETURN_IF_ERROR(Deposit(call, input, bytes, deadline));
-    reduce(Deposits(0), absl::MakeConstSpan(&output, 1), call.count);
-    return Done();
+  switch (path) {
+    case Path::kSmall:
+      COHORT_RETURN_IF_ERROR(paths_.Deposit(call, input, bytes, deadline));
+      worker::Reduce(call.type, call.reduction, paths_.Deposits(), absl::MakeConstSpan(&output, 1),
+                     call.count);
+      return absl::OkStatus();
+    case Path::kDirect:
+      paths_.ForShare(bytes, size() - 1, 2 * bytes * size(), [&](Slice share, Stores stores) {
+        worker::Reduce(call.type, call.reduction, paths_.Inputs(share.begin),
+                       paths_.Outputs(share.begin), share.size / element, stores);
+      });
+      return paths_.ArriveAndWait(call, Stage::kDone, deadline);
+    case Path::kStaged:
+      break;
   }
-  return Large(call, input, output,
-               {true, true, 1,
-                [&] {
-                  ForShare(bytes, size() - 1, 2 * bytes * size(), [&](Slice share, Stores stores) {
-                    reduce(Inputs(share.begin), Outputs(share.begin), share.size / element, stores);
-                  });
-                },
-                [&](const Chunk& chunk) {
-                  const char* const from = At(input, chunk.at * element);
-                  const int64_t chunk_bytes = chunk.size * element;
-                  if (chunk_bytes <= kOneShotBytes) return Put(buffer(rank_), from, chunk_bytes);
-                  // No other rank reads this rank's slice of the input.
-                  const Slice own = SliceOf(rank_, chunk_bytes);
-                  const int64_t end = own.begin + own.size;
-                  Put(buffer(rank_), from, own.begin);
-                  Put(buffer(rank_) + end, from + end, chunk_bytes - end);
-                },
-                [&](const Chunk& chunk) -> absl::Status {
-                  char* const result = At(output, chunk.at * element);
-                  const int64_t chunk_bytes = chunk.size * element;
-                  if (chunk_bytes <= kOneShotBytes) {
-                    void* const whole = result;
-                    reduce(Deposits(0), absl::MakeConstSpan(&whole, 1), chunk.size);
-                    return Done();
-                  }
-                  const Slice own = SliceOf(rank_, chunk_bytes);
-                  // The buffer of this rank's slice is free for the result.
-                  void* const slices[] = {At(buffer(rank_), own.begin), At(result, own.begin)};
-                  reduce(DepositsAnd(At(input, chunk.at * element + own.begin), own.begin), slices,
-                         own.size / element, put_.best());
-                  COHORT_RETURN_IF_ERROR(barrier_.ArriveAndWait(call, kReduced, deadline));
-                  for (int step = 1; step < size(); ++step) {
-                    const int owner = (rank_ + step) % size();
-                    const Slice slice = SliceOf(owner, chunk_bytes);
-                    CopyOne(At(result, slice.begin), buffer(owner) + slice.begin, slice.size,
-                            taken_out_);
-                  }
-                  return Done();
-                }},
-               deadline);
+  return StagedAllReduce(call, input, output, deadline);
+}
+
+absl::Status HostCommunicator::StagedAllReduce(const FlatCall& call, const void* input,
+                                               void* output, Instant deadline) {
+  const int64_t element = SizeOf(call.type);
+  for (Chunk chunk = paths_.First(call); chunk.size > 0; chunk = paths_.Next(call, chunk)) {
+    const int64_t bytes = chunk.size * element;
+    if (bytes <= kOneShotBytes) {
+      PutChunk(call, input, chunk);
+      COHORT_RETURN_IF_ERROR(paths_.MeetForChunk(call, chunk, deadline));
+      ReduceDeposits(call, output, chunk);
+      continue;
+    }
+    const char* const from = At(input, chunk.at * element);
+    char* const to = At(output, chunk.at * element);
+    char* const buffer = paths_.buffer(rank_);
+    // No other rank reads this rank's slice of the input.
+    const Slice own = paths_.SliceOf(rank_, bytes);
+    const int64_t end = own.begin + own.size;
+    paths_.Put(buffer, from, own.begin);
+    paths_.Put(buffer + end, from + end, bytes - end);
+    COHORT_RETURN_IF_ERROR(paths_.MeetForChunk(call, chunk, deadline));
+    // The buffer of this rank's slice is free for the result.
+    void* const results[] = {buffer + own.begin, to + own.begin};
+    worker::Reduce(call.type, call.reduction, paths_.DepositsAnd(from + own.begin, own.begin),
+                   results, own.size / element, paths_.put_stores());
+    COHORT_RETURN_IF_ERROR(paths_.ArriveAndWait(call, Stage::kReduced, deadline));
+    for (int step = 1; step < size(); ++step) {
+      const int owner = (rank_ + step) % size();
+      const Slice slice = paths_.SliceOf(owner, bytes);
+      CopyOne(to + slice.begin, paths_.buffer(owner) + slice.begin, slice.size, paths_.taken_out());
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status HostCommunicator::RunReduce(const FlatCall& call, const void* input, void* output,
-                                         Instant deadline) {
+                                         Instant deadline, Path path) {
   const int64_t element = SizeOf(call.type);
   const int64_t bytes = call.count * element;
-  const auto reduce_all = [&](const Chunk& chunk) {
-    if (rank_ != call.root) return Done();
-    void* const result = At(output, chunk.at * element);
-    worker::Reduce(call.type, call.reduction, Deposits(0), absl::MakeConstSpan(&result, 1),
-                   chunk.size, taken_out_);
-    return Done();
-  };
-  if (bytes <= space_.small_bytes()) {
-    COHORT_RETURN_IF_ERROR(Deposit(call, input, bytes, deadline));
-    return reduce_all({0, call.count});
+  switch (path) {
+    case Path::kSmall:
+      COHORT_RETURN_IF_ERROR(paths_.Deposit(call, input, bytes, deadline));
+      if (rank_ == call.root) ReduceDeposits(call, output, {0, call.count});
+      return absl::OkStatus();
+    case Path::kDirect:
+      // 0 copies: a rank reads all inputs to store one output, so the time says little about
+      // stores.
+      paths_.ForShare(bytes, 0, bytes * (size() + 1), [&](Slice share, Stores stores) {
+        void* const result = paths_.output(call.root) + share.begin;
+        worker::Reduce(call.type, call.reduction, paths_.Inputs(share.begin),
+                       absl::MakeConstSpan(&result, 1), share.size / element, stores);
+      });
+      return paths_.ArriveAndWait(call, Stage::kDone, deadline);
+    case Path::kStaged:
+      for (Chunk chunk = paths_.First(call); chunk.size > 0; chunk = paths_.Next(call, chunk)) {
+        PutChunk(call, input, chunk);
+        COHORT_RETURN_IF_ERROR(paths_.MeetForChunk(call, chunk, deadline));
+        if (rank_ == call.root) ReduceDeposits(call, output, chunk);
+      }
   }
-  return Large(call, input, output,
-               {true, true, 1,
-                [&] {
-                  // 0 copies: a rank reads all inputs to store one output, so the time says little
-                  // about stores.
-                  ForShare(bytes, 0, bytes * (size() + 1), [&](Slice share, Stores stores) {
-                    void* const result = At(outputs_[static_cast<size_t>(call.root)], share.begin);
-                    worker::Reduce(call.type, call.reduction, Inputs(share.begin),
-                                   absl::MakeConstSpan(&result, 1), share.size / element, stores);
-                  });
-                },
-                [&](const Chunk& chunk) {
-                  Put(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
-                },
-                reduce_all},
-               deadline);
+  return absl::OkStatus();
 }
 
 absl::Status HostCommunicator::RunBroadcast(const FlatCall& call, const void* input, void* output,
-                                            Instant deadline) {
+                                            Instant deadline, Path path) {
   const int64_t element = SizeOf(call.type);
   const int64_t bytes = call.count * element;
-  const int64_t own_bytes = rank_ == call.root ? bytes : 0;
-  if (bytes <= space_.small_bytes()) {
-    COHORT_RETURN_IF_ERROR(Deposit(call, input, own_bytes, deadline, bytes));
-    CopyOne(output, rank_ == call.root ? input : deposit(call.root), bytes);
-    return Done();
+  const bool is_root = rank_ == call.root;
+  switch (path) {
+    case Path::kSmall:
+      COHORT_RETURN_IF_ERROR(paths_.Deposit(call, input, is_root ? bytes : 0, deadline, bytes));
+      CopyOne(output, is_root ? input : paths_.deposit(call.root), bytes);
+      return absl::OkStatus();
+    case Path::kDirect:
+      paths_.ForShare(bytes, size() - 1, bytes * size(), [&](Slice share, Stores stores) {
+        const char* const from = paths_.input(call.root) + share.begin;
+        Copy(from, paths_.OutputsBut(from, share.begin), share.size, stores);
+      });
+      return paths_.ArriveAndWait(call, Stage::kDone, deadline);
+    case Path::kStaged:
+      for (Chunk chunk = paths_.First(call); chunk.size > 0; chunk = paths_.Next(call, chunk)) {
+        if (is_root) PutChunk(call, input, chunk);
+        COHORT_RETURN_IF_ERROR(paths_.MeetForChunk(call, chunk, deadline));
+        CopyOne(At(output, chunk.at * element),
+                is_root ? At(input, chunk.at * element) : paths_.deposit(call.root),
+                chunk.size * element, paths_.taken_out());
+      }
   }
-  return Large(call, input, output,
-               {true, true, 1,
-                [&] {
-                  ForShare(bytes, size() - 1, bytes * size(), [&](Slice share, Stores stores) {
-                    const char* const from = inputs_[static_cast<size_t>(call.root)] + share.begin;
-                    Copy(from, OutputsBut(from, share.begin), share.size, stores);
-                  });
-                },
-                [&](const Chunk& chunk) {
-                  if (rank_ != call.root) return;
-                  Put(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
-                },
-                [&](const Chunk& chunk) {
-                  const void* const from =
-                      rank_ == call.root ? At(input, chunk.at * element) : buffer(call.root);
-                  CopyOne(At(output, chunk.at * element), from, chunk.size * element, taken_out_);
-                  return Done();
-                }},
-               deadline);
+  return absl::OkStatus();
 }
 
 absl::Status HostCommunicator::RunEagerBroadcast(const FlatCall& call, const void* input,
                                                  void* output, Instant deadline) {
+  ArrivalBarrier& meeting = paths_.meeting();
   const int64_t bytes = call.count * SizeOf(call.type);
-  if (bytes > space_.eager_broadcast_bytes()) {
-    return RunBroadcast(call, input, output, deadline);
-  }
   const bool in_line = bytes <= static_cast<int64_t>(ArrivalLine::kDataBytes);
   if (rank_ == call.root) {
-    CopyOne(in_line ? barrier_.own_data() : space_.eager_slot(call.root, barrier_.sequence() + 1),
+    CopyOne(in_line ? meeting.own_data() : space_.eager_slot(call.root, meeting.sequence() + 1),
             input, bytes);
   }
-  COHORT_RETURN_IF_ERROR(barrier_.Follow(call, call.root, deadline));
+  COHORT_RETURN_IF_ERROR(meeting.Follow(call, call.root, deadline));
   const void* const data =
-      in_line ? barrier_.data(call.root) : space_.eager_slot(call.root, barrier_.sequence());
+      in_line ? meeting.data(call.root) : space_.eager_slot(call.root, meeting.sequence());
   CopyOne(output, rank_ == call.root ? input : data, bytes);
-  return Done();
+  return absl::OkStatus();
 }
 
 absl::Status HostCommunicator::RunAllGather(const FlatCall& call, const void* input, void* output,
-                                            Instant deadline) {
-  const int64_t element = SizeOf(call.type);
-  const int64_t bytes = call.count * element;
-  const auto take = [&](const Chunk& chunk) {
-    for (int step = 0; step < size(); ++step) {
-      const int rank = (rank_ + step) % size();
-      const void* const from = step == 0 ? At(input, chunk.at * element) : deposit(rank);
-      CopyOne(At(output, (rank * call.count + chunk.at) * element), from, chunk.size * element,
-              taken_out_);
-    }
-    return Done();
-  };
-  if (bytes <= space_.small_bytes()) {
-    COHORT_RETURN_IF_ERROR(Deposit(call, input, bytes, deadline));
-    return take({0, call.count});
+                                            Instant deadline, Path path) {
+  const int64_t bytes = call.count * SizeOf(call.type);
+  switch (path) {
+    case Path::kSmall:
+      COHORT_RETURN_IF_ERROR(paths_.Deposit(call, input, bytes, deadline));
+      CollectDeposits(call, input, output, {0, call.count});
+      return absl::OkStatus();
+    case Path::kDirect:
+      paths_.ForOthers(bytes * (size() - 1), bytes * (size() + 1) * size(), [&](Stores stores) {
+        Copy(input, paths_.OutputsBut(input, rank_ * bytes), bytes, stores);
+      });
+      return paths_.ArriveAndWait(call, Stage::kDone, deadline);
+    case Path::kStaged:
+      for (Chunk chunk = paths_.First(call); chunk.size > 0; chunk = paths_.Next(call, chunk)) {
+        PutChunk(call, input, chunk);
+        COHORT_RETURN_IF_ERROR(paths_.MeetForChunk(call, chunk, deadline));
+        CollectDeposits(call, input, output, chunk);
+      }
   }
-  return Large(call, input, output,
-               {false, true, 1,
-                [&] {
-                  ForOthers(bytes * (size() - 1), bytes * (size() + 1) * size(),
-                            [&](Stores stores) {
-                              Copy(input, OutputsBut(input, rank_ * bytes), bytes, stores);
-                            });
-                },
-                [&](const Chunk& chunk) {
-                  Put(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
-                },
-                take},
-               deadline);
+  return absl::OkStatus();
 }
 
 absl::Status HostCommunicator::RunReduceScatter(const FlatCall& call, const void* input,
-                                                void* output, Instant deadline) {
+                                                void* output, Instant deadline, Path path) {
   const int64_t element = SizeOf(call.type);
   const int64_t bytes = call.count * element;
-  if (bytes * size() <= space_.small_bytes()) {
-    COHORT_RETURN_IF_ERROR(Deposit(call, input, bytes * size(), deadline));
-    worker::Reduce(call.type, call.reduction, Deposits(rank_ * bytes),
-                   absl::MakeConstSpan(&output, 1), call.count);
-    return Done();
+  switch (path) {
+    case Path::kSmall:
+      COHORT_RETURN_IF_ERROR(paths_.Deposit(call, input, bytes * size(), deadline));
+      worker::Reduce(call.type, call.reduction, paths_.Deposits(rank_ * bytes),
+                     absl::MakeConstSpan(&output, 1), call.count);
+      return absl::OkStatus();
+    case Path::kDirect:
+      worker::Reduce(call.type, call.reduction, paths_.Inputs(rank_ * bytes),
+                     absl::MakeConstSpan(&output, 1), call.count,
+                     paths_.StoresOf(bytes * (size() + 1) * size()));
+      return paths_.ArriveAndWait(call, Stage::kDone, deadline);
+    case Path::kStaged:
+      for (Chunk chunk = paths_.First(call); chunk.size > 0; chunk = paths_.Next(call, chunk)) {
+        PutChunkOfEachPart(call, input, chunk);
+        COHORT_RETURN_IF_ERROR(paths_.MeetForChunk(call, chunk, deadline));
+        void* const result = At(output, chunk.at * element);
+        const char* const own = At(input, (rank_ * call.count + chunk.at) * element);
+        worker::Reduce(call.type, call.reduction,
+                       paths_.DepositsAnd(own, rank_ * chunk.size * element),
+                       absl::MakeConstSpan(&result, 1), chunk.size, paths_.taken_out());
+      }
   }
-  return Large(call, input, output,
-               {true, false, size(),
-                [&] {
-                  worker::Reduce(call.type, call.reduction, Inputs(rank_ * bytes),
-                                 absl::MakeConstSpan(&output, 1), call.count,
-                                 StoresOf(bytes * (size() + 1) * size()));
-                },
-                [&](const Chunk& chunk) {
-                  for (int rank = 0; rank < size(); ++rank) {
-                    if (rank == rank_) continue;
-                    Put(At(buffer(rank_), rank * chunk.size * element),
-                        At(input, (rank * call.count + chunk.at) * element), chunk.size * element);
-                  }
-                },
-                [&](const Chunk& chunk) {
-                  void* const result = At(output, chunk.at * element);
-                  const char* const own = At(input, (rank_ * call.count + chunk.at) * element);
-                  worker::Reduce(call.type, call.reduction,
-                                 DepositsAnd(own, rank_ * chunk.size * element),
-                                 absl::MakeConstSpan(&result, 1), chunk.size, taken_out_);
-                  return Done();
-                }},
-               deadline);
+  return absl::OkStatus();
 }
 
 absl::Status HostCommunicator::RunAllToAll(const FlatCall& call, const void* input, void* output,
-                                           Instant deadline) {
+                                           Instant deadline, Path path) {
   const int64_t element = SizeOf(call.type);
   const int64_t bytes = call.count * element;
-  // `from` returns a rank's part for this rank.
-  const auto take = [&](const Chunk& chunk, absl::FunctionRef<const void*(int)> from,
-                        Stores stores) {
-    for (int step = 0; step < size(); ++step) {
-      const int rank = (rank_ + step) % size();
-      void* const to = At(output, (rank * call.count + chunk.at) * element);
-      Copy(step == 0 ? At(input, (rank_ * call.count + chunk.at) * element) : from(rank),
-           absl::MakeConstSpan(&to, 1), chunk.size * element, stores);
-    }
-    return Done();
+  // Stores the chunk of `rank`'s part for this rank, which is at `from`.
+  const auto take = [&](int rank, const Chunk& chunk, const void* from, Stores stores) {
+    void* const to = At(output, (rank * call.count + chunk.at) * element);
+    if (rank == rank_) from = At(input, (rank_ * call.count + chunk.at) * element);
+    Copy(from, absl::MakeConstSpan(&to, 1), chunk.size * element, stores);
   };
-  if (bytes * size() <= space_.small_bytes()) {
-    COHORT_RETURN_IF_ERROR(Deposit(call, input, bytes * size(), deadline));
-    return take(
-        {0, call.count}, [&](int rank) { return deposit(rank) + rank_ * bytes; }, Stores::kCached);
+  switch (path) {
+    case Path::kSmall:
+      COHORT_RETURN_IF_ERROR(paths_.Deposit(call, input, bytes * size(), deadline));
+      for (int step = 0; step < size(); ++step) {
+        const int rank = (rank_ + step) % size();
+        take(rank, {0, call.count}, paths_.deposit(rank) + rank_ * bytes, Stores::kCached);
+      }
+      return absl::OkStatus();
+    case Path::kDirect:
+      for (int step = 0; step < size(); ++step) {
+        const int rank = (rank_ + step) % size();
+        take(rank, {0, call.count}, paths_.input(rank) + rank_ * bytes,
+             paths_.StoresOf(2 * bytes * size() * size()));
+      }
+      return paths_.ArriveAndWait(call, Stage::kDone, deadline);
+    case Path::kStaged:
+      for (Chunk chunk = paths_.First(call); chunk.size > 0; chunk = paths_.Next(call, chunk)) {
+        PutChunkOfEachPart(call, input, chunk);
+        COHORT_RETURN_IF_ERROR(paths_.MeetForChunk(call, chunk, deadline));
+        for (int step = 0; step < size(); ++step) {
+          const int rank = (rank_ + step) % size();
+          take(rank, chunk, paths_.deposit(rank) + rank_ * chunk.size * element,
+               paths_.taken_out());
+        }
+      }
   }
-  return Large(call, input, output,
-               {true, false, size(),
-                [&] {
-                  take(
-                      {0, call.count},
-                      [&](int rank) { return inputs_[static_cast<size_t>(rank)] + rank_ * bytes; },
-                      StoresOf(2 * bytes * size() * size()))
-                      .IgnoreError();
-                },
-                [&](const Chunk& chunk) {
-                  for (int rank = 0; rank < size(); ++rank) {
-                    if (rank == rank_) continue;
-                    Put(At(buffer(rank_), rank * chunk.size * element),
-                        At(input, (rank * call.count + chunk.at) * element), chunk.size * element);
-                  }
-                },
-                [&](const Chunk& chunk) {
-                  return take(
-                      chunk, [&](int rank) { return buffer(rank) + rank_ * chunk.size * element; },
-                      taken_out_);
-                }},
-               deadline);
+  return absl::OkStatus();
 }
 
 absl::Status HostCommunicator::RunGather(const FlatCall& call, const void* input, void* output,
-                                         Instant deadline) {
-  const int64_t element = SizeOf(call.type);
-  const int64_t bytes = call.count * element;
-  const auto take = [&](const Chunk& chunk) {
-    if (rank_ != call.root) return Done();
-    for (int rank = 0; rank < size(); ++rank) {
-      const void* const from = rank == rank_ ? At(input, chunk.at * element) : deposit(rank);
-      CopyOne(At(output, (rank * call.count + chunk.at) * element), from, chunk.size * element,
-              taken_out_);
-    }
-    return Done();
-  };
-  if (bytes <= space_.small_bytes()) {
-    COHORT_RETURN_IF_ERROR(Deposit(call, input, bytes, deadline));
-    return take({0, call.count});
+                                         Instant deadline, Path path) {
+  const int64_t bytes = call.count * SizeOf(call.type);
+  const bool is_root = rank_ == call.root;
+  switch (path) {
+    case Path::kSmall:
+      COHORT_RETURN_IF_ERROR(paths_.Deposit(call, input, bytes, deadline));
+      if (is_root) CollectDeposits(call, input, output, {0, call.count});
+      return absl::OkStatus();
+    case Path::kDirect:
+      CopyOne(paths_.output(call.root) + rank_ * bytes, input, bytes,
+              paths_.StoresOf(2 * bytes * size()));
+      return paths_.ArriveAndWait(call, Stage::kDone, deadline);
+    case Path::kStaged:
+      for (Chunk chunk = paths_.First(call); chunk.size > 0; chunk = paths_.Next(call, chunk)) {
+        if (!is_root) PutChunk(call, input, chunk);
+        COHORT_RETURN_IF_ERROR(paths_.MeetForChunk(call, chunk, deadline));
+        if (is_root) CollectDeposits(call, input, output, chunk);
+      }
   }
-  return Large(call, input, output,
-               {false, true, 1,
-                [&] {
-                  void* const to = outputs_[static_cast<size_t>(call.root)] + rank_ * bytes;
-                  if (rank_ == call.root && to == input) return;
-                  Copy(input, absl::MakeConstSpan(&to, 1), bytes, StoresOf(2 * bytes * size()));
-                },
-                [&](const Chunk& chunk) {
-                  if (rank_ == call.root) return;
-                  Put(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
-                },
-                take},
-               deadline);
+  return absl::OkStatus();
 }
 
 absl::Status HostCommunicator::RunScatter(const FlatCall& call, const void* input, void* output,
-                                          Instant deadline) {
+                                          Instant deadline, Path path) {
   const int64_t element = SizeOf(call.type);
   const int64_t bytes = call.count * element;
-  const int64_t own_bytes = rank_ == call.root ? bytes * size() : 0;
-  if (bytes * size() <= space_.small_bytes()) {
-    COHORT_RETURN_IF_ERROR(Deposit(call, input, own_bytes, deadline, bytes * size()));
-    CopyOne(output,
-            rank_ == call.root ? At(input, rank_ * bytes) : deposit(call.root) + rank_ * bytes,
-            bytes);
-    return Done();
+  const bool is_root = rank_ == call.root;
+  switch (path) {
+    case Path::kSmall:
+      COHORT_RETURN_IF_ERROR(
+          paths_.Deposit(call, input, is_root ? bytes * size() : 0, deadline, bytes * size()));
+      CopyOne(output,
+              is_root ? At(input, rank_ * bytes) : paths_.deposit(call.root) + rank_ * bytes,
+              bytes);
+      return absl::OkStatus();
+    case Path::kDirect:
+      CopyOne(output, paths_.input(call.root) + rank_ * bytes, bytes,
+              paths_.StoresOf(2 * bytes * size()));
+      return paths_.ArriveAndWait(call, Stage::kDone, deadline);
+    case Path::kStaged:
+      for (Chunk chunk = paths_.First(call); chunk.size > 0; chunk = paths_.Next(call, chunk)) {
+        if (is_root) PutChunkOfEachPart(call, input, chunk);
+        COHORT_RETURN_IF_ERROR(paths_.MeetForChunk(call, chunk, deadline));
+        CopyOne(At(output, chunk.at * element),
+                is_root ? At(input, (rank_ * call.count + chunk.at) * element)
+                        : paths_.deposit(call.root) + rank_ * chunk.size * element,
+                chunk.size * element, paths_.taken_out());
+      }
   }
-  return Large(call, input, output,
-               {true, false, size(),
-                [&] {
-                  const char* const from = inputs_[static_cast<size_t>(call.root)] + rank_ * bytes;
-                  if (rank_ == call.root && output == At(input, rank_ * bytes)) return;
-                  Copy(from, absl::MakeConstSpan(&output, 1), bytes, StoresOf(2 * bytes * size()));
-                },
-                [&](const Chunk& chunk) {
-                  if (rank_ != call.root) return;
-                  for (int rank = 0; rank < size(); ++rank) {
-                    if (rank == rank_) continue;
-                    Put(At(buffer(rank_), rank * chunk.size * element),
-                        At(input, (rank * call.count + chunk.at) * element), chunk.size * element);
-                  }
-                },
-                [&](const Chunk& chunk) {
-                  const void* const from =
-                      rank_ == call.root ? At(input, (rank_ * call.count + chunk.at) * element)
-                                         : buffer(call.root) + rank_ * chunk.size * element;
-                  CopyOne(At(output, chunk.at * element), from, chunk.size * element, taken_out_);
-                  return Done();
-                }},
-               deadline);
+  return absl::OkStatus();
 }
 
-absl::Status HostCommunicator::Exchange(absl::Span<const Transfer> transfers, Instant deadline) {
-  COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, rank_, size()));
-  return mailbox_.Exchange(transfers, deadline);
-}
-
-absl::Status HostCommunicator::ExchangeControlMessages(absl::Span<const Transfer> messages,
-                                                       Instant deadline) {
-  static_assert(kMaxControlMessageBytes <= static_cast<int64_t>(FragmentLine::kDataBytes));
-  COHORT_RETURN_IF_ERROR(CheckControlMessages(messages, rank_, size()));
-  return control_mailbox_.Exchange(messages, deadline);
+absl::Status HostCommunicator::Exchange(absl::Span<const Transfer> transfers, Instant deadline,
+                                        MessageChannel channel) {
+  COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, rank_, size(), channel));
+  return MailboxOf(channel).Exchange(transfers, deadline);
 }
 
 void HostCommunicator::Drain(Instant deadline) {
-  barrier_.Drain(deadline);
+  paths_.meeting().Drain(deadline);
   mailbox_.Drain(deadline);
   control_mailbox_.Drain(deadline);
 }

@@ -65,12 +65,12 @@ int64_t WholeOf(int64_t count, int type) {
 }  // namespace
 
 HostMailbox::HostMailbox(const HostSharedMemory& space, const RankHeaps& heaps,
-                         const FutexWaiter& waiter, int rank, Mail mail)
+                         const FutexWaiter& waiter, int rank, MessageChannel channel)
     : space_(space),
       heaps_(heaps),
       waiter_(waiter),
       rank_(rank),
-      mail_(mail),
+      channel_(channel),
       peers_(static_cast<size_t>(space.ranks())) {}
 
 absl::Status HostMailbox::Exchange(absl::Span<const Transfer> transfers, Instant deadline) {
@@ -94,12 +94,8 @@ absl::Status HostMailbox::Exchange(absl::Span<const Transfer> transfers, Instant
                              : absl::InvalidArgumentError(absl::StrJoin(mismatches_, "; "));
 }
 
-absl::StatusOr<bool> HostMailbox::HasMessage(int peer) const {
-  if (waiter_.poisoned()) return waiter_.CauseOfPoison();
-  return Begun(peer);
-}
-
-absl::StatusOr<int> HostMailbox::AwaitMessage(absl::Span<const int> peers, Instant deadline) {
+absl::StatusOr<MessageInfo> HostMailbox::AwaitMessage(absl::Span<const int> peers,
+                                                      Instant deadline) {
   if (waiter_.poisoned()) return waiter_.CauseOfPoison();
   int first = -1;
   const auto find = [&] {
@@ -108,7 +104,7 @@ absl::StatusOr<int> HostMailbox::AwaitMessage(absl::Span<const int> peers, Insta
     if (it != peers.end()) first = *it;
     return first >= 0;
   };
-  if (find()) return first;
+  if (find()) return InfoOf(first);
   // Without time it looks once, and skips the looks that precede a sleep.
   if (deadline == absl::InfinitePast() || Clock::Steady().Now() >= deadline) {
     return no_message_.Of(peers);
@@ -118,8 +114,17 @@ absl::StatusOr<int> HostMailbox::AwaitMessage(absl::Span<const int> peers, Insta
     for (const int peer : peers) ranks.Add(peer);
     return ranks;
   });
-  if (find()) return first;
+  if (find()) return InfoOf(first);
   return absl::IsDeadlineExceeded(status) ? no_message_.Of(peers) : status;
+}
+
+absl::StatusOr<MessageInfo> HostMailbox::InfoOf(int peer) {
+  const FragmentLine& line = ChannelFrom(peer).line(peers_[static_cast<size_t>(peer)].taken + 1);
+  const int64_t count = ReadOnce(line.count);
+  const uint8_t type = ReadOnce(line.type);
+  if (WholeOf(count, type) >= 0) return MessageInfo{peer, static_cast<DataType>(type), count};
+  Poison(peer, absl::StrCat("announces a message of ", count, " elements of type ", type));
+  return waiter_.CauseOfPoison();
 }
 
 bool HostMailbox::Begun(int peer) const {
@@ -313,7 +318,7 @@ bool HostMailbox::Take(const Transfer& transfer, const FragmentLine& line, const
     return true;
   }
   const bool inside = piece <= static_cast<int64_t>(FragmentLine::kDataBytes);
-  const int64_t room = mail_ == Mail::kControlMessages ? 0 : space_.fragment_bytes();
+  const int64_t room = channel_ == MessageChannel::kControl ? 0 : space_.fragment_bytes();
   const bool fits = inside || (offset >= 0 && offset <= room - piece);
   if (!fits || piece > whole - progress.bytes || (piece == 0 && whole > 0)) {
     Poison(transfer.peer, "sends what is no piece of its message");

@@ -24,23 +24,21 @@ namespace cohort::worker {
 // has none.
 using RankHeaps = std::vector<std::shared_ptr<const shm::Segment>>;
 
-// One rank's mailbox, for messages or for control messages. A message travels in fragments through
-// the channel from its sender to its receiver. A fragment holds its data in its line or in a buffer
-// of the channel. A sender does not wait if the channel can hold the message. A larger message that
+// One rank's mailbox for the messages on one channel. A message travels in fragments through the
+// channel from its sender to its receiver. A fragment holds its data in its line or in a buffer of
+// the channel. A sender does not wait if the channel can hold the message. A larger message that
 // lies in the sender's heap is one fragment that names its heap offset; the receiver copies it from
 // there.
 class HostMailbox {
  public:
   // The arguments outlive the mailbox.
   HostMailbox(const HostSharedMemory& space, const RankHeaps& heaps, const FutexWaiter& waiter,
-              int rank, Mail mail = Mail::kMessages);
+              int rank, MessageChannel channel = MessageChannel::kData);
 
   // Like Communicator::Exchange, for transfers that CheckTransfers accepts.
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline);
-  // Like Communicator::HasMessage.
-  absl::StatusOr<bool> HasMessage(int peer) const;
   // Like Communicator::AwaitMessage.
-  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline);
+  absl::StatusOr<MessageInfo> AwaitMessage(absl::Span<const int> peers, Instant deadline);
   // Waits until the peers have taken all that was sent, until they cannot any more, or until
   // `deadline`.
   void Drain(Instant deadline) const;
@@ -73,10 +71,12 @@ class HostMailbox {
     bool owed = false;  // the peer is to be woken
   };
 
-  Channel& ChannelTo(int peer) const { return space_.channel(rank_, peer, mail_); }
-  Channel& ChannelFrom(int peer) const { return space_.channel(peer, rank_, mail_); }
+  Channel& ChannelTo(int peer) const { return space_.channel(rank_, peer, channel_); }
+  Channel& ChannelFrom(int peer) const { return space_.channel(peer, rank_, channel_); }
   // Whether a message from `peer` has begun to arrive and was not received.
   bool Begun(int peer) const;
+  // What the sender of such a message says of it. Poisons the space if no message can be like that.
+  absl::StatusOr<MessageInfo> InfoOf(int peer);
   // Chains the transfers of each peer and direction: they are done one after the other.
   void LineUp(absl::Span<const Transfer> transfers);
   // Moves as much as it can. Returns whether anything moved.
@@ -101,7 +101,7 @@ class HostMailbox {
   const RankHeaps& heaps_;
   const FutexWaiter& waiter_;
   const int rank_;
-  const Mail mail_;
+  const MessageChannel channel_;
   std::vector<Peer> peers_;
   std::vector<Progress> progress_;  // of the exchange at work
   uint64_t exchange_ = 0;

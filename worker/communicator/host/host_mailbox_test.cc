@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
 namespace cohort::worker {
@@ -54,7 +55,7 @@ TEST_F(HostMailboxTest, EachPeerIsWokenOnceForWhatItIsSent) {
 
 // A sender that waits for room sleeps until its receiver takes something.
 TEST_F(HostMailboxTest, APeerIsWokenWhenWhatItSentIsTaken) {
-  FragmentLine& line = space_.channel(1, 0, Mail::kMessages).line(1);
+  FragmentLine& line = space_.channel(1, 0, MessageChannel::kData).line(1);
   line.count = 1;
   line.type = static_cast<uint8_t>(DataType::kU8);
   line.offset = -1;
@@ -69,13 +70,13 @@ TEST_F(HostMailboxTest, APeerIsWokenWhenWhatItSentIsTaken) {
 }
 
 // What another process has written, which may be anything.
-TEST_F(HostMailboxTest, ANoteHasNoMoreThanItsLine) {
+TEST_F(HostMailboxTest, AControlMessageHasNoMoreThanItsLine) {
   for (const int64_t count : {int64_t{16}, int64_t{100000}}) {
     const HostSharedMemory space = *HostSharedMemory::Create(2);
     const RankHeaps heaps(2);
     const FutexWaiter waiter(space, 0);
-    HostMailbox control_mailbox(space, heaps, waiter, 0, Mail::kControlMessages);
-    FragmentLine& line = space.channel(1, 0, Mail::kControlMessages).line(1);
+    HostMailbox mailbox(space, heaps, waiter, 0, MessageChannel::kControl);
+    FragmentLine& line = space.channel(1, 0, MessageChannel::kControl).line(1);
     line.count = count;
     line.type = static_cast<uint8_t>(DataType::kU8);
     line.offset = 0;
@@ -83,8 +84,26 @@ TEST_F(HostMailboxTest, ANoteHasNoMoreThanItsLine) {
     line.number.store(1);
     char message[16];
     const Transfer receive = Transfer::Receive(1, message, sizeof(message), DataType::kU8);
-    const absl::Status status = control_mailbox.Exchange(absl::MakeConstSpan(&receive, 1), Soon());
+    const absl::Status status = mailbox.Exchange(absl::MakeConstSpan(&receive, 1), Soon());
     EXPECT_EQ(status, absl::AbortedError("rank 1 sends what is no piece of its message"));
+  }
+}
+
+TEST_F(HostMailboxTest, AnAwaitedMessageOfImpossibleSizeEndsTheCommunicator) {
+  for (const int type : {0, 200, static_cast<int>(DataType::kF64)}) {
+    const HostSharedMemory space = *HostSharedMemory::Create(2);
+    const RankHeaps heaps(2);
+    const FutexWaiter waiter(space, 0);
+    HostMailbox mailbox(space, heaps, waiter, 0);
+    FragmentLine& line = space.channel(1, 0).line(1);
+    line.count = int64_t{1} << 62;
+    line.type = static_cast<uint8_t>(type);
+    line.number.store(1);
+    const int peer = 1;
+    const absl::Status status =
+        mailbox.AwaitMessage(absl::MakeConstSpan(&peer, 1), Soon()).status();
+    EXPECT_EQ(status, absl::AbortedError(absl::StrCat("rank 1 announces a message of ", line.count,
+                                                      " elements of type ", type)));
   }
 }
 
@@ -94,7 +113,7 @@ TEST_F(HostMailboxTest, AMessageThatStopsHalfwayEndsTheCommunicator) {
   const RankHeaps heaps(2);
   const FutexWaiter waiter(space, 0);
   HostMailbox mailbox(space, heaps, waiter, 0);
-  FragmentLine& line = space.channel(1, 0, Mail::kMessages).line(1);
+  FragmentLine& line = space.channel(1, 0, MessageChannel::kData).line(1);
   line.count = 20000;
   line.type = static_cast<uint8_t>(DataType::kU8);
   line.offset = -1;
@@ -114,7 +133,7 @@ TEST_F(HostMailboxTest, ALookIsOneLook) {
   const int peers[] = {1, 2};
   for (const size_t count : {size_t{1}, size_t{2}}) {
     for (const Instant deadline : {absl::InfinitePast(), Clock::Steady().Now()}) {
-      const absl::StatusOr<int> none =
+      const absl::StatusOr<MessageInfo> none =
           mailbox_.AwaitMessage(absl::MakeConstSpan(peers, count), deadline);
       EXPECT_EQ(none.status(), absl::DeadlineExceededError(count == 1 ? "no message of rank 1"
                                                                       : "no message of rank 1-2"));

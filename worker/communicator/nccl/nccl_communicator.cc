@@ -308,7 +308,9 @@ absl::Status NcclCommunicator::AwaitDevice(const NcclWork& work, Instant deadlin
       "the devices do not finish", log_is_shared_ ? Others(work) : ""));
 }
 
-absl::Status NcclCommunicator::Exchange(absl::Span<const Transfer> transfers, Instant deadline) {
+absl::Status NcclCommunicator::Exchange(absl::Span<const Transfer> transfers, Instant deadline,
+                                        MessageChannel channel) {
+  if (channel == MessageChannel::kControl) return host_->Exchange(transfers, deadline, channel);
   COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, rank(), size()));
   COHORT_RETURN_IF_ERROR(Stand());
   bool posted = false;

@@ -132,18 +132,15 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Watche
   absl::Status Run(const FlatCall& call, const void* input, void* output,
                    Instant deadline) override;
   absl::Status TakeDeferredError() override { return host_->TakeDeferredError(); }
-  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
+  // Control messages go through the host, on the channel by which ranks agree on messages.
+  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline,
+                        MessageChannel channel = MessageChannel::kData) override;
   // Sees messages of devices; with kOff these are not announced.
-  absl::StatusOr<bool> HasMessage(int peer) override { return agreement_.HasOffer(peer); }
-  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
-    return agreement_.AwaitOffer(peers, deadline);
-  }
-  absl::Status ExchangeControlMessages(absl::Span<const Transfer> messages,
-                                       Instant deadline) override {
-    return host_->ExchangeControlMessages(messages, deadline);
-  }
-  absl::StatusOr<bool> HasControlMessage(int peer) override {
-    return host_->HasControlMessage(peer);
+  absl::StatusOr<MessageInfo> AwaitMessage(
+      absl::Span<const int> peers, Instant deadline,
+      MessageChannel channel = MessageChannel::kData) override {
+    return channel == MessageChannel::kControl ? host_->AwaitMessage(peers, deadline, channel)
+                                               : agreement_.AwaitOffer(peers, deadline);
   }
   void Drain(Instant deadline) override { host_->Drain(deadline); }
   void Abort(absl::string_view cause) override;

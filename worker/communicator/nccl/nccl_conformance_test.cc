@@ -40,7 +40,7 @@ Backend Fake() {
   backend.reduces = [](DataType type, ReduceOp op) {
     return ReductionFor(type, op, kFakeComputeCapability).ok();
   };
-  backend.uses_control_messages = true;
+  backend.uses_control = true;
   backend.rounds_at_each_step = true;
   return backend;
 }

@@ -27,19 +27,14 @@ class NcclStreamCommunicator final : public Communicator {
     return group_.Enqueue(call, input, output, options_, deadline);
   }
   absl::Status TakeDeferredError() override { return group_.TakeDeferredError(); }
-  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override {
-    return group_.Enqueue(transfers, options_, deadline);
+  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline,
+                        MessageChannel channel) override {
+    return channel == MessageChannel::kControl ? group_.Exchange(transfers, deadline, channel)
+                                               : group_.Enqueue(transfers, options_, deadline);
   }
-  absl::StatusOr<bool> HasMessage(int peer) override { return group_.HasMessage(peer); }
-  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
-    return group_.AwaitMessage(peers, deadline);
-  }
-  absl::Status ExchangeControlMessages(absl::Span<const Transfer> messages,
-                                       Instant deadline) override {
-    return group_.ExchangeControlMessages(messages, deadline);
-  }
-  absl::StatusOr<bool> HasControlMessage(int peer) override {
-    return group_.HasControlMessage(peer);
+  absl::StatusOr<MessageInfo> AwaitMessage(absl::Span<const int> peers, Instant deadline,
+                                           MessageChannel channel) override {
+    return group_.AwaitMessage(peers, deadline, channel);
   }
   void Drain(Instant deadline) override { group_.Drain(deadline); }
   void Abort(absl::string_view cause) override { group_.Abort(cause); }

@@ -23,26 +23,16 @@ absl::Status SingleCommunicator::Run(const FlatCall& call, const void* input, vo
   return absl::OkStatus();
 }
 
-absl::Status SingleCommunicator::Exchange(absl::Span<const Transfer> transfers, Instant) {
-  COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, 0, 1));
+absl::Status SingleCommunicator::Exchange(absl::Span<const Transfer> transfers, Instant,
+                                          MessageChannel channel) {
+  COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, 0, 1, channel));
   return CheckNotAborted();
 }
 
-absl::StatusOr<bool> SingleCommunicator::HasMessage(int) {
-  COHORT_RETURN_IF_ERROR(CheckNotAborted());
-  return false;
-}
-
-absl::StatusOr<int> SingleCommunicator::AwaitMessage(absl::Span<const int>, Instant) {
+absl::StatusOr<MessageInfo> SingleCommunicator::AwaitMessage(absl::Span<const int>, Instant,
+                                                             MessageChannel) {
   return absl::InvalidArgumentError("a rank alone awaits no message");
 }
-
-absl::Status SingleCommunicator::ExchangeControlMessages(absl::Span<const Transfer> messages,
-                                                         Instant deadline) {
-  return Exchange(messages, deadline);
-}
-
-absl::StatusOr<bool> SingleCommunicator::HasControlMessage(int peer) { return HasMessage(peer); }
 
 void SingleCommunicator::Abort(absl::string_view cause) {
   MutexLock lock(&mutex_);

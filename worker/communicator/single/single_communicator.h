@@ -16,12 +16,10 @@ class SingleCommunicator final : public Communicator {
   absl::Status Run(const FlatCall& call, const void* input, void* output,
                    Instant deadline) override;
   absl::Status TakeDeferredError() override { return absl::OkStatus(); }
-  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
-  absl::StatusOr<bool> HasMessage(int peer) override;
-  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override;
-  absl::Status ExchangeControlMessages(absl::Span<const Transfer> messages,
-                                       Instant deadline) override;
-  absl::StatusOr<bool> HasControlMessage(int peer) override;
+  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline,
+                        MessageChannel channel) override;
+  absl::StatusOr<MessageInfo> AwaitMessage(absl::Span<const int> peers, Instant deadline,
+                                           MessageChannel channel) override;
   void Drain(Instant) override {}
   void Abort(absl::string_view cause) override;
 

@@ -218,68 +218,54 @@ void SocketCommunicator::Finish(const Call& call) {
   }
 }
 
-absl::StatusOr<bool> SocketCommunicator::HasMessage(int rank) {
-  return HasArrival(rank, &Peer::mailbox);
-}
-
-absl::StatusOr<bool> SocketCommunicator::HasControlMessage(int rank) {
-  return HasArrival(rank, &Peer::control_mailbox);
-}
-
-absl::StatusOr<bool> SocketCommunicator::HasArrival(int rank, Mailbox Peer::*box) {
+absl::StatusOr<bool> SocketCommunicator::HasArrival(int rank, MessageChannel channel) {
   if (poisoned_.load(std::memory_order_acquire)) return Poisoned();
   Peer& peer = *peers_[static_cast<size_t>(rank)];
-  if ((peer.*box).has_arrival()) return true;
+  const Mailbox& mailbox = peer.MailboxOf(channel);
+  if (mailbox.has_arrival()) return true;
   Read(peer);
   if (poisoned_.load(std::memory_order_acquire)) return Poisoned();
-  if ((peer.*box).has_arrival()) return true;
+  if (mailbox.has_arrival()) return true;
   if (peer.link.end().empty()) return false;
   Lost(rank, "");
   return Poisoned();
 }
 
-absl::StatusOr<int> SocketCommunicator::AwaitMessage(absl::Span<const int> peers,
-                                                     Instant deadline) {
+absl::StatusOr<MessageInfo> SocketCommunicator::AwaitMessage(absl::Span<const int> peers,
+                                                             Instant deadline,
+                                                             MessageChannel channel) {
+  const auto mailbox_of = [&](int peer) -> const Mailbox& {
+    return peers_[static_cast<size_t>(peer)]->MailboxOf(channel);
+  };
   for (const int peer : peers) {
-    COHORT_ASSIGN_OR_RETURN(const bool come, HasMessage(peer));
-    if (come) return peer;
+    COHORT_ASSIGN_OR_RETURN(const bool come, HasArrival(peer, channel));
+    if (come) return mailbox_of(peer).next_arrival();
   }
   if (deadline == absl::InfinitePast()) return no_message_.Of(peers);
-  int first = -1;
+  const Mailbox* first = nullptr;
   const auto found = [&] {
-    const auto it = std::find_if(peers.begin(), peers.end(), [this](int peer) {
-      return peers_[static_cast<size_t>(peer)]->mailbox.has_arrival();
-    });
-    if (it != peers.end()) first = *it;
-    return first >= 0;
+    const auto it = std::find_if(peers.begin(), peers.end(),
+                                 [&](int peer) { return mailbox_of(peer).has_arrival(); });
+    if (it != peers.end()) first = &mailbox_of(*it);
+    return first != nullptr;
   };
   watched_ = peers;
   const absl::Status status = DriveUntil(found, deadline);
   watched_ = {};
-  if (first >= 0 || found()) return first;
+  if (first != nullptr || found()) return first->next_arrival();
   return absl::IsDeadlineExceeded(status) ? no_message_.Of(peers) : status;
 }
 
-absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, Instant deadline) {
-  COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, rank_, size()));
-  return Exchange(transfers, &Peer::mailbox, deadline);
-}
-
-absl::Status SocketCommunicator::ExchangeControlMessages(absl::Span<const Transfer> messages,
-                                                         Instant deadline) {
-  COHORT_RETURN_IF_ERROR(CheckControlMessages(messages, rank_, size()));
-  return Exchange(messages, &Peer::control_mailbox, deadline);
-}
-
-absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, Mailbox Peer::*box,
-                                          Instant deadline) {
+absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, Instant deadline,
+                                          MessageChannel channel) {
+  COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, rank_, size(), channel));
   if (poisoned_.load(std::memory_order_acquire)) return Poisoned();
   absl::InlinedVector<Posted, 4> all(transfers.size());
   int open = 0;
   for (size_t i = 0; i < all.size(); ++i) {
     all[i].transfer = transfers[i];
     Peer& peer = *peers_[static_cast<size_t>(transfers[i].peer)];
-    (peer.*box).Post(&all[i], &open);
+    peer.MailboxOf(channel).Post(&all[i], &open);
     // Nothing else would show that a small message was lost.
     if (transfers[i].sends && peer.link.is_broken()) Lost(transfers[i].peer, "it takes no more");
   }
@@ -294,7 +280,7 @@ absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, 
               return std::string("the rest of what was sent");
             },
             deadline);
-  ForEachPeer([&](Peer& peer) { (peer.*box).Drop(); });
+  ForEachPeer([&](Peer& peer) { peer.MailboxOf(channel).Drop(); });
   traffic_.Clear();
   COHORT_RETURN_IF_ERROR(status);
   for (const Posted& posted : all) COHORT_RETURN_IF_ERROR(posted.status);

@@ -72,12 +72,10 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   absl::Status Run(const FlatCall& flat, const void* input, void* output,
                    Instant deadline) override;
   absl::Status TakeDeferredError() override { return absl::OkStatus(); }
-  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
-  absl::StatusOr<bool> HasMessage(int peer) override;
-  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override;
-  absl::Status ExchangeControlMessages(absl::Span<const Transfer> messages,
-                                       Instant deadline) override;
-  absl::StatusOr<bool> HasControlMessage(int peer) override;
+  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline,
+                        MessageChannel channel = MessageChannel::kData) override;
+  absl::StatusOr<MessageInfo> AwaitMessage(absl::Span<const int> peers, Instant deadline,
+                                           MessageChannel channel = MessageChannel::kData) override;
   void Drain(Instant) override {}
   void Abort(absl::string_view cause) override;
 
@@ -94,10 +92,13 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
     Peer(int rank, UniqueFd fd, Traffic* traffic, int64_t window)
         : link(rank, std::move(fd)),
           mailbox(&link, traffic, window),
-          control_mailbox(Mailbox::OfControlMessages(&link, traffic)) {}
+          control(Mailbox::ForControl(&link, traffic)) {}
+    Mailbox& MailboxOf(MessageChannel channel) {
+      return channel == MessageChannel::kData ? mailbox : control;
+    }
     Link link;
     Mailbox mailbox;
-    Mailbox control_mailbox;
+    Mailbox control;
     Arrival arrivals[2];
     char abort_text[kMaxAbortBytes];
   };
@@ -112,9 +113,8 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
       body(*peers_[static_cast<size_t>((rank_ + step) % size())]);
     }
   }
-  absl::Status Exchange(absl::Span<const Transfer> transfers, Mailbox Peer::*box, Instant deadline);
-  // Whether a message or control message has arrived, or begun to, that was not received.
-  absl::StatusOr<bool> HasArrival(int rank, Mailbox Peer::*box);
+  // Whether a message has arrived, or begun to, that was not received.
+  absl::StatusOr<bool> HasArrival(int rank, MessageChannel channel);
   // Ranks exchange their calls and small parts. All ranks find out whether the calls differ.
   absl::Status ArriveAndWait(const Call& call, bool direct, Instant deadline);
   absl::Status Compare(const CollectiveKey& own) const;

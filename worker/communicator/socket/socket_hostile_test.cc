@@ -174,7 +174,7 @@ TEST_F(SocketHostileTest, LiesAreNamed) {
   ExpectBroken("more credit than was used");
 
   Connect();
-  header.kind = FrameKind::kControlMessage;
+  header.kind = FrameKind::kControl;
   header.key = KeyOf(Transfer::Send(0, nullptr, 1 << 20, DataType::kF64));
   Say(header);
   ExpectBroken("a message of another size than it says");

@@ -54,8 +54,8 @@ bool SocketCommunicator::Flushed() {
 }
 
 bool SocketCommunicator::Waits(const Peer& peer) const {
-  return (in_barrier_ && !Here(peer.link.rank())) || peer.mailbox.waits() ||
-         peer.control_mailbox.waits() || absl::c_linear_search(watched_, peer.link.rank());
+  return (in_barrier_ && !Here(peer.link.rank())) || peer.mailbox.waits() || peer.control.waits() ||
+         absl::c_linear_search(watched_, peer.link.rank());
 }
 
 RankSet SocketCommunicator::Awaited() {
@@ -194,9 +194,9 @@ absl::Status SocketCommunicator::OnHeader(Link& link, const FrameHeader& header,
     case FrameKind::kGoodbye:
       return header.payload_bytes == 0 ? absl::OkStatus()
                                        : absl::InternalError("too long a goodbye");
-    case FrameKind::kControlMessage:
+    case FrameKind::kControl:
     case FrameKind::kControlCredit:
-      return peer.control_mailbox.OnHeader(header, sink);
+      return peer.control.OnHeader(header, sink);
     default:
       return peer.mailbox.OnHeader(header, sink);
   }
@@ -219,9 +219,9 @@ absl::Status SocketCommunicator::OnFrame(Link& link, const FrameHeader& header) 
     case FrameKind::kGoodbye:
       link.set_leaving();
       return absl::OkStatus();
-    case FrameKind::kControlMessage:
+    case FrameKind::kControl:
     case FrameKind::kControlCredit:
-      return peer.control_mailbox.OnFrame(header);
+      return peer.control.OnFrame(header);
     default:
       return peer.mailbox.OnFrame(header);
   }

@@ -31,8 +31,8 @@ struct Backend {
   bool every_second = false;                 // tensor lies there, and the others do not
   // Which reductions it has; null: all that CheckReducible allows.
   std::function<bool(DataType, ReduceOp)> reduces;
-  // It announces messages by the control messages of the backend below it.
-  bool uses_control_messages = false;
+  // It announces messages by control messages of the backend below it.
+  bool uses_control = false;
   // Rounds at each step, in any order, and keeps the value of a bool that is true.
   bool rounds_at_each_step = false;
 };

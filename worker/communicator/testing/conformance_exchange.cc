@@ -221,7 +221,7 @@ TEST_P(ConformanceTest, WhicheverMessageComesFirstIsAwaited) {
     const int others[] = {1, 2};
     if (group.rank() == 0) {
       // To wait in vain ends nothing.
-      const absl::StatusOr<int> nobody = group.AwaitMessage(others, Clock::Steady().Now());
+      const absl::StatusOr<MessageInfo> nobody = group.AwaitMessage(others, Clock::Steady().Now());
       if (!absl::IsDeadlineExceeded(nobody.status())) return absl::InternalError("of nobody");
     }
     COHORT_RETURN_IF_ERROR(group.Barrier(Soon()));
@@ -231,12 +231,16 @@ TEST_P(ConformanceTest, WhicheverMessageComesFirstIsAwaited) {
       return SendOne(group, 0, bytes, DataType::kF32);
     }
     if (group.rank() == 2) return SendOne(group, 0, bytes, DataType::kF32);
-    COHORT_ASSIGN_OR_RETURN(const int first, group.AwaitMessage(others, Soon()));
-    if (first != 2) return absl::InternalError(absl::StrCat("rank ", first, " was first"));
+    COHORT_ASSIGN_OR_RETURN(const MessageInfo first, group.AwaitMessage(others, Soon()));
+    if (first.peer != 2) return absl::InternalError(absl::StrCat("rank ", first.peer, " is first"));
+    if (first.type != DataType::kF32 || first.count != 3) {
+      return absl::InternalError(absl::StrCat(first.count, " ", NameOf(first.type)));
+    }
     COHORT_RETURN_IF_ERROR(ReceiveOne(group, 2, bytes, DataType::kF32));
     COHORT_RETURN_IF_ERROR(SendOne(group, 1, bytes, DataType::kF32));
-    COHORT_ASSIGN_OR_RETURN(const int second, group.AwaitMessage(others, Soon()));
-    if (second != 1) return absl::InternalError(absl::StrCat("rank ", second, " was second"));
+    COHORT_ASSIGN_OR_RETURN(const MessageInfo second, group.AwaitMessage(others, Soon()));
+    if (second.peer != 1)
+      return absl::InternalError(absl::StrCat("rank ", second.peer, " is next"));
     return ReceiveOne(group, 1, bytes, DataType::kF32);
   }),
            "a wait for whom comes first");
@@ -249,7 +253,7 @@ TEST_P(ConformanceTest, ShortWaitsForMessagesEndNothing) {
   ExpectOk(world.Run([](Communicator& group) -> absl::Status {
     const int other = 1 - group.rank();
     for (int i = 0; i < 300; ++i) {
-      const absl::StatusOr<int> nobody = group.AwaitMessage(
+      const absl::StatusOr<MessageInfo> nobody = group.AwaitMessage(
           absl::MakeConstSpan(&other, 1), Clock::Steady().Now() + absl::Microseconds(i));
       if (!absl::IsDeadlineExceeded(nobody.status())) return nobody.status();
     }

@@ -45,17 +45,7 @@ absl::Status CollectiveRequest::Run(client::Group& group, const CallOptions& opt
   const absl::Status read = ReadArguments(group.rank());
   if (read.ok()) return RunCollective(group, options);
   owners_.clear();  // the call reaches no device
-  return FailOnAllRanks(group, read, options);
-}
-
-absl::Status CollectiveRequest::FailOnAllRanks(client::Group& group, const absl::Status& why,
-                                               const CallOptions& options) {
-  // On a stream the other ranks do not wait for this one here.
-  if (options.stream.has_value()) return why;
-  const absl::Status told = group.FailCollective(why, options);
-  // This rank keeps its own code; the other ranks get INVALID_ARGUMENT.
-  const bool by_code = absl::IsResourceExhausted(why) && absl::IsInvalidArgument(told);
-  return by_code ? absl::ResourceExhaustedError(told.message()) : told;
+  return group.RefuseAs(read, options);
 }
 
 absl::Status CollectiveRequest::ReadArguments(int rank) {
@@ -101,9 +91,11 @@ absl::Status CollectiveRequest::RunCollective(client::Group& group, const CallOp
     case v1::COLLECTIVE_AWAIT_STREAMS:
       return group.AwaitStreams(options);
     case v1::COLLECTIVE_AWAIT_MESSAGE: {
-      COHORT_ASSIGN_OR_RETURN(const int peer,
+      COHORT_ASSIGN_OR_RETURN(const MessageInfo message,
                               group.AwaitMessage(ToRanks(request.sizes()), options));
-      response_->add_sizes(peer);
+      response_->add_sizes(message.peer);
+      response_->add_sizes(static_cast<int>(message.type));
+      response_->add_sizes(message.count);
       return absl::OkStatus();
     }
     case v1::COLLECTIVE_FAIL:

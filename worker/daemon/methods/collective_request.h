@@ -24,9 +24,9 @@ class CollectiveRequest {
                     const v1::RunCollectiveRequest& request, v1::RunCollectiveResponse* response);
 
   // If the request of a blocking collective is invalid, all ranks get the error: see
-  // Group::FailCollective. On a stream and for messages, only this rank gets it; NOT_FOUND (a
-  // tensor of the request) is possible then. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (inline
-  // outputs too large), those of the collective.
+  // Group::RefuseAs. On a stream and for messages, only this rank gets it; NOT_FOUND (a tensor of
+  // the request) is possible then. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (inline outputs too
+  // large), those of the collective.
   absl::Status Run(client::Group& group, const client::CallOptions& options);
   // The bytes of the largest tensor of the call.
   int64_t bytes() const { return bytes_; }
@@ -38,8 +38,6 @@ class CollectiveRequest {
   // Reads the arguments of the collective.
   absl::Status ReadArguments(int rank);
   absl::Status RunCollective(client::Group& group, const client::CallOptions& options);
-  static absl::Status FailOnAllRanks(client::Group& group, const absl::Status& why,
-                                     const client::CallOptions& options);
   absl::Status Exchange(client::Group& group, const client::CallOptions& options);
 
   // Returns the input for reads; without one, an empty tensor.

@@ -397,7 +397,8 @@ absl::Status TensorCollectives::Exchange(absl::Span<const client::TensorTransfer
   return status.ok() ? stored : status;
 }
 
-absl::StatusOr<int> TensorCollectives::AwaitMessage(absl::Span<const int> peers, Instant deadline) {
+absl::StatusOr<MessageInfo> TensorCollectives::AwaitMessage(absl::Span<const int> peers,
+                                                            Instant deadline) {
   if (peers.empty()) return absl::InvalidArgumentError("await of a message: of no rank");
   for (const int peer : peers) {
     if (peer >= 0 && peer < size() && peer != rank()) continue;

@@ -55,7 +55,7 @@ class TensorCollectives {
                    Instant deadline);
 
   absl::Status Exchange(absl::Span<const client::TensorTransfer> transfers, Instant deadline);
-  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline);
+  absl::StatusOr<MessageInfo> AwaitMessage(absl::Span<const int> peers, Instant deadline);
   // Replaces a collective that this rank failed before it arrived at the barrier: all ranks
   // get the error `why`.
   absl::Status FailOnAllRanks(absl::string_view why, Instant deadline);

@@ -22,9 +22,10 @@ client::CallOptions TimeLeft::Options() const {
   return options;
 }
 
-absl::Status FailCollective(client::Group& group, const absl::Status& why, const TimeLeft& time) {
-  const absl::Status told = group.FailCollective(why, time.Options());
-  return told.ok() ? why : told;
+client::CallOptions TimeLeft::OptionsOnHost() const {
+  client::CallOptions options = Options();
+  options.stream.reset();
+  return options;
 }
 
 std::string DescribeRows(const Tensor& tensor) {

@@ -23,15 +23,13 @@ class TimeLeft {
  public:
   explicit TimeLeft(const client::CallOptions& call);
   client::CallOptions Options() const;
+  // The same for a call that blocks.
+  client::CallOptions OptionsOnHost() const;
 
  private:
   client::CallOptions call_;
   std::optional<Instant> deadline_;
 };
-
-// Called instead of a collective of all ranks: tells them why this rank cannot take part. Returns
-// the error that all ranks get.
-absl::Status FailCollective(client::Group& group, const absl::Status& why, const TimeLeft& time);
 
 // "bf16 [*, 64]": a tensor without its number of rows, which differs from rank to rank.
 std::string DescribeRows(const Tensor& tensor);

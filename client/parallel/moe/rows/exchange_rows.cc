@@ -28,13 +28,13 @@ absl::Status ExchangePacked(client::Group& group, const std::vector<const Tensor
   const int64_t row = RowBytes(outputs);
   const absl::StatusOr<Tensor> sent = Allocate(group, DataType::kU8, {Sum(to) * row});
   const absl::StatusOr<Tensor> came = Allocate(group, DataType::kU8, {Sum(from) * row});
-  if (!sent.ok()) return FailCollective(group, sent.status(), time);
-  if (!came.ok()) return FailCollective(group, came.status(), time);
+  if (!sent.ok()) return group.FailCollective(sent.status(), time.Options());
+  if (!came.ok()) return group.FailCollective(came.status(), time.Options());
   auto* block = static_cast<char*>(sent->data());
   int64_t begin = 0;
   for (const int64_t rows : to) {
     const absl::Status packed = PackRows(inputs, begin, rows, block);
-    if (!packed.ok()) return FailCollective(group, packed, time);
+    if (!packed.ok()) return group.FailCollective(packed, time.Options());
     begin += rows;
     block += rows * row;
   }
@@ -64,7 +64,7 @@ absl::StatusOr<std::vector<Tensor>> ExchangeRows(client::Group& group,
     Shape shape = tensor.shape();
     shape[0] = Sum(from);
     absl::StatusOr<Tensor> output = Allocate(group, tensor.type(), shape, tensor.device());
-    if (!output.ok()) return FailCollective(group, output.status(), time);
+    if (!output.ok()) return group.FailCollective(output.status(), time.Options());
     // Each rank alone counts its own; all rows together may be more than can be counted.
     int64_t all_bytes = 0;
     const bool is_countable = !__builtin_mul_overflow(all_rows, RowBytes(tensor), &all_bytes);

@@ -100,7 +100,7 @@ absl::Status GatherParcel(client::Group& group, const Parcel& parcel, const clie
   std::memcpy(block, &meaning.fingerprint, sizeof meaning.fingerprint);
   const absl::Status packed =
       PackRows(parcel.inputs, 0, sizes[static_cast<size_t>(group.rank())], block + kHeaderBytes);
-  if (!packed.ok()) return FailCollective(group, packed, time);
+  if (!packed.ok()) return group.FailCollective(packed, time.Options());
   if (parcel.even) {
     COHORT_RETURN_IF_ERROR(group.AllGather(parcel.sent, parcel.came, 0, time.Options()));
   } else {
@@ -150,7 +150,7 @@ absl::StatusOr<std::vector<Tensor>> GatherRows(client::Group& group,
     Shape shape = tensor.shape();
     shape[0] = rows;
     absl::StatusOr<Tensor> output = Allocate(group, tensor.type(), shape, tensor.device());
-    if (!output.ok()) return FailCollective(group, output.status(), time);
+    if (!output.ok()) return group.FailCollective(output.status(), time.Options());
     alone.push_back(i);
     outputs[i] = *std::move(output);
   }
@@ -158,7 +158,7 @@ absl::StatusOr<std::vector<Tensor>> GatherRows(client::Group& group,
   // and on a stream ranks do not wait.
   if (!parcel.inputs.empty()) {
     const absl::Status allocated = MakeRoom(group, sizes, rows, parcel);
-    if (!allocated.ok()) return FailCollective(group, allocated, time);
+    if (!allocated.ok()) return group.FailCollective(allocated, time.Options());
     COHORT_RETURN_IF_ERROR(GatherParcel(group, parcel, sizes, meaning, time));
     for (size_t i = 0; i < parcel.places.size(); ++i) {
       outputs[parcel.places[i]] = std::move(parcel.outputs[i]);

@@ -37,7 +37,7 @@ int64_t FragmentBytes(int ranks) {
 }
 
 // In this order, each from a page of its own: the header, sleep words, arrival lines, channels of
-// messages and of control messages, the ranks' buffers, the channels' buffers, and the eager slots.
+// data and of control messages, the ranks' buffers, the channels' buffers, and the eager slots.
 // Pages that no rank touches take no memory.
 struct Layout {
   explicit Layout(int count) {

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "base/collective/collective.h"
 #include "base/shm/segment.h"
+#include "worker/communicator/communicator.h"
 
 namespace cohort::worker {
 
@@ -34,7 +35,7 @@ static_assert(offsetof(ArrivalLine, data) + ArrivalLine::kDataBytes == kCacheLin
 
 // A piece of a message, or all of it. `number` is stored last; it counts the channel's fragments.
 struct alignas(kApart) FragmentLine {
-  static constexpr size_t kDataBytes = 24;
+  static constexpr size_t kDataBytes = size_t{kControlBytes};
 
   std::atomic<uint64_t> number;
   int64_t count;   // elements of the whole message
@@ -47,9 +48,6 @@ struct alignas(kApart) FragmentLine {
 static_assert(sizeof(FragmentLine) == kApart);
 static_assert(offsetof(FragmentLine, data) + FragmentLine::kDataBytes <= kCacheLine);
 
-// The kinds of data between two ranks. Each kind has channels of its own; see Communicator.
-enum class Mail { kMessages, kControlMessages };
-
 // Written by the receiver.
 struct alignas(kApart) TakenLine {
   std::atomic<uint64_t> number;  // fragments that were taken
@@ -59,8 +57,8 @@ struct alignas(kApart) TakenLine {
   uint8_t expected_type;
 };
 
-// Messages from one rank to another: a ring of fragments, each with a buffer; or control messages,
-// which fit into their lines and have no buffers.
+// Messages from one rank to another: a ring of fragments, each with a buffer. Control messages fit
+// into their lines and have no buffers.
 struct Channel {
   static constexpr uint64_t kFragments = 8;
   // The smallest size of a buffer.
@@ -141,8 +139,8 @@ class HostSharedMemory {
   char* buffer(int rank, int which) const {
     return buffers_ + (static_cast<size_t>(rank) * 2 + static_cast<size_t>(which)) * kBufferBytes;
   }
-  Channel& channel(int from, int to, Mail mail = Mail::kMessages) const {
-    return (mail == Mail::kControlMessages
+  Channel& channel(int from, int to, MessageChannel channel = MessageChannel::kData) const {
+    return (channel == MessageChannel::kControl
                 ? control_channels_
                 : channels_)[static_cast<size_t>(from) * static_cast<size_t>(ranks_) +
                              static_cast<size_t>(to)];

@@ -39,7 +39,7 @@ constexpr int kLooks = 2000;
 constexpr int kYields = 3000;
 constexpr absl::Duration kPause = absl::Microseconds(100);
 // The longest wait for the rest of a control message that has begun to arrive.
-constexpr absl::Duration kRestOfNote = absl::Seconds(10);
+constexpr absl::Duration kRestOfMessage = absl::Seconds(10);
 
 std::string DescribeMessage(const Transfer& own, int64_t count, uint8_t type, uint32_t other_tag) {
   const bool same = count == own.count && type == static_cast<uint8_t>(own.type);
@@ -223,25 +223,31 @@ absl::StatusOr<bool> Agreement::HasOffer(int peer) {
   state.sends.clear();
   state.receives.clear();
   for (bool heard = true; heard;) {
-    COHORT_ASSIGN_OR_RETURN(heard, Listen(peer, Clock::Steady().Now() + kRestOfNote));
+    COHORT_ASSIGN_OR_RETURN(heard, Listen(peer, Clock::Steady().Now() + kRestOfMessage));
   }
   return !state.offers.empty();
 }
 
-absl::StatusOr<int> Agreement::AwaitOffer(absl::Span<const int> peers, Instant deadline) {
+absl::StatusOr<MessageInfo> Agreement::AwaitOffer(absl::Span<const int> peers, Instant deadline) {
   for (int look = 0;; ++look) {
     for (const int peer : peers) {
       COHORT_ASSIGN_OR_RETURN(const bool has_offer, HasOffer(peer));
-      if (has_offer) return peer;
+      if (!has_offer) continue;
+      const ControlMessage& offer = peers_[static_cast<size_t>(peer)].offers.front();
+      if (!IsDataType(offer.type)) {
+        return absl::InternalError(
+            absl::StrCat("rank ", peer, " announces a message of type ", offer.type));
+      }
+      return MessageInfo{peer, static_cast<DataType>(offer.type), offer.count};
     }
     if (Clock::Steady().Now() >= deadline) return no_message_.Of(peers);
     Rest(look);
   }
 }
 
-absl::Status Agreement::Say(int peer, const ControlMessage& control, Instant deadline) {
-  // Reads control messages first: ranks with more control messages than there is room for would
-  // wait for each other, two of them or all around a ring.
+absl::Status Agreement::Say(int peer, const ControlMessage& message, Instant deadline) {
+  // Reads first: ranks with more messages than there is room for would wait for each other, two
+  // of them or all around a ring.
   for (bool more = true; more;) {
     more = false;
     for (const int other : talks_with_) {
@@ -249,37 +255,38 @@ absl::Status Agreement::Say(int peer, const ControlMessage& control, Instant dea
       more = more || heard;
     }
   }
-  const Transfer message = Transfer::Send(peer, &control, sizeof(control), DataType::kU8);
-  return host_.ExchangeControlMessages(absl::MakeConstSpan(&message, 1), deadline);
+  const Transfer send = Transfer::Send(peer, &message, sizeof(message), DataType::kU8);
+  return host_.Exchange(absl::MakeConstSpan(&send, 1), deadline, MessageChannel::kControl);
 }
 
 absl::StatusOr<bool> Agreement::Listen(int peer, Instant deadline) {
-  COHORT_ASSIGN_OR_RETURN(const bool come, host_.HasControlMessage(peer));
+  COHORT_ASSIGN_OR_RETURN(const bool come, host_.HasMessage(peer, MessageChannel::kControl));
   if (!come) return false;
-  ControlMessage control;
-  const Transfer message = Transfer::Receive(peer, &control, sizeof(control), DataType::kU8);
-  COHORT_RETURN_IF_ERROR(host_.ExchangeControlMessages(absl::MakeConstSpan(&message, 1), deadline));
-  if (control.kind == kOffer) {
-    peers_[static_cast<size_t>(peer)].offers.push_back(control);
-  } else if (control.kind == kAnswer) {
-    OnAnswer(control, peer);
+  ControlMessage message;
+  const Transfer receive = Transfer::Receive(peer, &message, sizeof(message), DataType::kU8);
+  COHORT_RETURN_IF_ERROR(
+      host_.Exchange(absl::MakeConstSpan(&receive, 1), deadline, MessageChannel::kControl));
+  if (message.kind == kOffer) {
+    peers_[static_cast<size_t>(peer)].offers.push_back(message);
+  } else if (message.kind == kAnswer) {
+    OnAnswer(message, peer);
   }
   return true;
 }
 
-void Agreement::OnAnswer(const ControlMessage& control, int peer) {
+void Agreement::OnAnswer(const ControlMessage& answer, int peer) {
   std::deque<size_t>& sends = peers_[static_cast<size_t>(peer)].sends;
   if (sends.empty()) return;  // of a call that ended early
   const size_t index = sends.front();
   sends.pop_front();
-  if (control.same != 0) {
+  if (answer.same != 0) {
     ready_.push_back(index);
     return;
   }
   const Transfer& transfer = transfers_[index];
   mismatches_.push_back(
       absl::StrCat(Describe(transfer), ": it expected ",
-                   DescribeMessage(transfer, control.count, control.type, control.tag)));
+                   DescribeMessage(transfer, answer.count, answer.type, answer.tag)));
 }
 
 absl::Status Agreement::AnswerOffers(int peer, Instant deadline) {

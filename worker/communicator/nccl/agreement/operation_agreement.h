@@ -27,8 +27,8 @@ absl::Status DifferenceError(int rank, const NcclOperationLog::Difference& diffe
 bool IsDifference(const absl::Status& status);
 
 // One rank's side. Ranks wait at a barrier for operations, and announce messages by control
-// messages; callers that move host memory by the same communicator never see these control
-// messages. One thread at a time.
+// messages; callers that move host memory by the same communicator never see these. One thread at a
+// time.
 class Agreement {
  public:
   // `host` has the same ranks and outlives it; other callers may use it between the calls.
@@ -54,9 +54,8 @@ class Agreement {
   absl::Status OnTransfers(absl::Span<const Transfer> transfers, Instant deadline,
                            absl::FunctionRef<absl::Status(const std::vector<size_t>&)> post);
 
-  // Like Communicator::HasMessage and AwaitMessage, for messages that the sender has called.
-  absl::StatusOr<bool> HasOffer(int peer);
-  absl::StatusOr<int> AwaitOffer(absl::Span<const int> peers, Instant deadline);
+  // Like Communicator::AwaitMessage, for messages that the sender has called.
+  absl::StatusOr<MessageInfo> AwaitOffer(absl::Span<const int> peers, Instant deadline);
 
  private:
   // The last entry that this rank has posted.
@@ -64,7 +63,7 @@ class Agreement {
   // All ranks call it after they found that they have posted different operations.
   absl::Status FindDifference(Instant deadline);
 
-  // A control message of one rank about a message to the other.
+  // What one rank says about a message to the other, on MessageChannel::kControl.
   struct ControlMessage {
     uint8_t kind = 0;
     uint8_t type = 0;
@@ -72,17 +71,20 @@ class Agreement {
     uint32_t tag = 0;
     int64_t count = 0;
   };
+  static_assert(sizeof(ControlMessage) <= kControlBytes);
   struct Peer {
     std::deque<ControlMessage> offers;  // that no receive has taken yet
-    std::deque<size_t> sends;     // without an answer
-    std::deque<size_t> receives;  // without an offer
+    std::deque<size_t> sends;           // without an answer
+    std::deque<size_t> receives;        // without an offer
   };
 
-  // Sends a control message. Reads first the control messages that have arrived.
-  absl::Status Say(int peer, const ControlMessage& control, Instant deadline);
+  // Sends a control message. Reads first those that have arrived.
+  absl::Status Say(int peer, const ControlMessage& message, Instant deadline);
   // Reads a control message of `peer`, if one has come.
   absl::StatusOr<bool> Listen(int peer, Instant deadline);
-  void OnAnswer(const ControlMessage& control, int peer);
+  // Reads the control messages of `peer` that have come. Returns whether the next offer is there.
+  absl::StatusOr<bool> HasOffer(int peer);
+  void OnAnswer(const ControlMessage& answer, int peer);
   // Answers the offers that receives wait for.
   absl::Status AnswerOffers(int peer, Instant deadline);
 

@@ -26,19 +26,13 @@ class CommunicatorWithHost final : public Communicator {
     return communicator_->Run(call, input, output, deadline);
   }
   absl::Status TakeDeferredError() override { return communicator_->TakeDeferredError(); }
-  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override {
-    return communicator_->Exchange(transfers, deadline);
+  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline,
+                        MessageChannel channel) override {
+    return communicator_->Exchange(transfers, deadline, channel);
   }
-  absl::StatusOr<bool> HasMessage(int peer) override { return communicator_->HasMessage(peer); }
-  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
-    return communicator_->AwaitMessage(peers, deadline);
-  }
-  absl::Status ExchangeControlMessages(absl::Span<const Transfer> messages,
-                                       Instant deadline) override {
-    return communicator_->ExchangeControlMessages(messages, deadline);
-  }
-  absl::StatusOr<bool> HasControlMessage(int peer) override {
-    return communicator_->HasControlMessage(peer);
+  absl::StatusOr<MessageInfo> AwaitMessage(absl::Span<const int> peers, Instant deadline,
+                                           MessageChannel channel) override {
+    return communicator_->AwaitMessage(peers, deadline, channel);
   }
   void Drain(Instant deadline) override { communicator_->Drain(deadline); }
   void Abort(absl::string_view cause) override { communicator_->Abort(cause); }

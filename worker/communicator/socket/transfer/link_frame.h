@@ -16,15 +16,15 @@ namespace cohort::worker {
 
 // The values travel between ranks: they do not change.
 enum class FrameKind : uint32_t {
-  kOperation = 1,       // this rank has come to a collective; payload: its part, if it is small
-  kMessage = 2,         // a message from one rank to another; payload: its elements
-  kOffer = 3,           // a message whose elements will follow on the other streams
-  kAccept = 4,          // accepts the oldest offer: its elements may come
-  kReject = 5,          // rejects the oldest offer; key: the message that the receive expected
-  kCredit = 6,          // the number of bytes of messages and offers that were taken
-  kAbort = 7,           // the last frame after an abort; payload: the cause
-  kGoodbye = 8,         // the last frame of a rank that left
-  kControlMessage = 9,  // like kMessage, for control messages
+  kOperation = 1,  // this rank has come to a collective; payload: its part, if it is small
+  kMessage = 2,    // a message from one rank to another; payload: its elements
+  kOffer = 3,      // a message whose elements will follow on the other streams
+  kAccept = 4,     // accepts the oldest offer: its elements may come
+  kReject = 5,     // rejects the oldest offer; key: the message that the receive expected
+  kCredit = 6,     // the number of bytes of messages and offers that were taken
+  kAbort = 7,      // the last frame after an abort; payload: the cause
+  kGoodbye = 8,    // the last frame of a rank that left
+  kControl = 9,    // like kMessage, on the control channel
   kControlCredit = 10,
 };
 

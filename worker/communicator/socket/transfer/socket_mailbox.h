@@ -1,5 +1,4 @@
-// Messages or control messages between this rank and another, over a link and the streams beside
-// it.
+// The messages between this rank and another on one channel, over a link and the streams beside it.
 #ifndef COHORT_WORKER_COMMUNICATOR_SOCKET_TRANSFER_SOCKET_MAILBOX_H_
 #define COHORT_WORKER_COMMUNICATOR_SOCKET_TRANSFER_SOCKET_MAILBOX_H_
 
@@ -30,10 +29,10 @@ class Mailbox {
   Mailbox(Link* link, Traffic* traffic, int64_t window)
       : Mailbox(link, traffic, window, FrameKind::kMessage, FrameKind::kCredit) {}
   // A mailbox of control messages, which are all small.
-  static Mailbox OfControlMessages(Link* link, Traffic* traffic) {
+  static Mailbox ForControl(Link* link, Traffic* traffic) {
     constexpr int64_t kWindow = int64_t{4} << 10;
-    static_assert(kMaxControlMessageBytes <= kWindow / 4);
-    return Mailbox(link, traffic, kWindow, FrameKind::kControlMessage, FrameKind::kControlCredit);
+    static_assert(kControlBytes <= kWindow / 4);
+    return Mailbox(link, traffic, kWindow, FrameKind::kControl, FrameKind::kControlCredit);
   }
 
   // `open` counts the transfers and flows that are not done. `posted` and `open` live until Drop or
@@ -44,9 +43,13 @@ class Mailbox {
   bool waits() const { return !sends_.empty() || !offers_.empty() || !receives_.empty(); }
 
   bool has_arrival() const { return !arrivals_.empty(); }
+  // The message that the next receive gets. Precondition: has_arrival().
+  MessageInfo next_arrival() const {
+    const CollectiveKey& key = arrivals_.front().key;
+    return {link_.rank(), static_cast<DataType>(key.type()), key.count};
+  }
 
-  // Handle frames of the kinds kMessage to kCredit, or of the kinds of control messages, like
-  // Link::Handler.
+  // Handle frames of the kinds kMessage to kCredit, or of control messages, like Link::Handler.
   absl::Status OnHeader(const FrameHeader& header, char** sink);
   absl::Status OnFrame(const FrameHeader& header);
 

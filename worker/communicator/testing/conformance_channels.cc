@@ -1,4 +1,4 @@
-// Control messages, beside messages.
+// Control messages, beside messages of data.
 #include <array>
 #include <vector>
 
@@ -9,9 +9,9 @@
 namespace cohort::worker {
 
 // In every order in which three of each can be sent and received: of one size, and of one tag.
-TEST_P(ConformanceTest, ControlMessagesAndMessagesAreNeverTakenForEachOther) {
+TEST_P(ConformanceTest, MessagesOfTwoChannelsAreNeverTakenForEachOther) {
   if (!HasSize(2)) GTEST_SKIP() << "the backend has no group of two";
-  if (GetParam().uses_control_messages) GTEST_SKIP() << "it reads the control messages that come";
+  if (GetParam().uses_control) GTEST_SKIP() << "it reads the control messages that come";
   World world = MakeWorld(2);
   const auto is_control = [](int order, int step) { return (order >> step & 1) != 0; };
   std::vector<int> orders;
@@ -22,12 +22,12 @@ TEST_P(ConformanceTest, ControlMessagesAndMessagesAreNeverTakenForEachOther) {
     const int other = 1 - group.rank();
     for (const int sent : orders) {
       for (const int received : orders) {
-        int messages = 0;
-        int controls = 0;
+        int data_messages = 0;
+        int control_messages = 0;
         for (int step = 0; step < 6; ++step) {
           const bool control = is_control(group.rank() == 0 ? sent : received, step);
-          const int64_t mark = control ? 100 + controls : messages;
-          ++(control ? controls : messages);
+          const int64_t mark = control ? 100 + control_messages : data_messages;
+          ++(control ? control_messages : data_messages);
           std::array<int64_t, 2> data = {mark, mark};
           Transfer transfer = Transfer::Send(other, data.data(), 2, DataType::kI64);
           if (group.rank() == 1) {
@@ -35,18 +35,21 @@ TEST_P(ConformanceTest, ControlMessagesAndMessagesAreNeverTakenForEachOther) {
             data = {};
           }
           const absl::Span<const Transfer> one = absl::MakeConstSpan(&transfer, 1);
-          COHORT_RETURN_IF_ERROR(control ? group.ExchangeControlMessages(one, Soon())
-                                         : group.Exchange(one, Soon()));
+          COHORT_RETURN_IF_ERROR(group.Exchange(
+              one, Soon(), control ? MessageChannel::kControl : MessageChannel::kData));
           if (data[1] != mark) {
             return absl::InternalError(absl::StrCat(data[1], " came for ", mark));
           }
           if (group.rank() == 0) continue;
-          COHORT_ASSIGN_OR_RETURN(const bool has_control_message, group.HasControlMessage(other));
-          COHORT_ASSIGN_OR_RETURN(const bool has_message, group.HasMessage(other));
-          if (has_control_message && controls == 3)
-            return absl::InternalError("a control message that nobody sent");
-          if (has_message && messages == 3)
-            return absl::InternalError("a message that nobody sent");
+          COHORT_ASSIGN_OR_RETURN(const bool has_control,
+                                  group.HasMessage(other, MessageChannel::kControl));
+          COHORT_ASSIGN_OR_RETURN(const bool has_data, group.HasMessage(other));
+          if (has_control && control_messages == 3) {
+            return absl::InternalError("a control message that no rank sent");
+          }
+          if (has_data && data_messages == 3) {
+            return absl::InternalError("a message that no rank sent");
+          }
         }
         // No rank is ahead by another round.
         COHORT_RETURN_IF_ERROR(group.Barrier(Soon()));
@@ -54,29 +57,31 @@ TEST_P(ConformanceTest, ControlMessagesAndMessagesAreNeverTakenForEachOther) {
     }
     return absl::OkStatus();
   }),
-           "control messages beside messages");
+           "two channels");
 }
 
-TEST_P(ConformanceTest, ControlMessagesAreNotAwaitedAsMessages) {
+TEST_P(ConformanceTest, AMessageIsAwaitedOnItsChannelAlone) {
   if (!HasSize(2)) GTEST_SKIP() << "the backend has no group of two";
-  if (GetParam().uses_control_messages) GTEST_SKIP() << "it reads the control messages that come";
+  if (GetParam().uses_control) GTEST_SKIP() << "it reads the control messages that come";
   World world = MakeWorld(2);
   ExpectOk(world.Run([](Communicator& group) -> absl::Status {
     const int other = 1 - group.rank();
     Bytes bytes(16, static_cast<char>(group.rank() + 1));
     const Transfer send = Transfer::Send(other, bytes.data(), 16, DataType::kU8);
-    COHORT_RETURN_IF_ERROR(group.ExchangeControlMessages(absl::MakeConstSpan(&send, 1), Soon()));
-    const Instant deadline = Soon();
-    while (true) {
-      COHORT_ASSIGN_OR_RETURN(const bool come, group.HasControlMessage(other));
-      if (come) break;
-      if (Clock::Steady().Now() > deadline) return absl::InternalError("it is not seen");
+    COHORT_RETURN_IF_ERROR(
+        group.Exchange(absl::MakeConstSpan(&send, 1), Soon(), MessageChannel::kControl));
+    COHORT_ASSIGN_OR_RETURN(
+        const MessageInfo info,
+        group.AwaitMessage(absl::MakeConstSpan(&other, 1), Soon(), MessageChannel::kControl));
+    if (info.peer != other || info.type != DataType::kU8 || info.count != 16) {
+      return absl::InternalError(absl::StrCat("a message of ", info.count, " elements"));
     }
-    const absl::StatusOr<int> message = group.AwaitMessage(
+    const absl::StatusOr<MessageInfo> data = group.AwaitMessage(
         absl::MakeConstSpan(&other, 1), Clock::Steady().Now() + absl::Milliseconds(1));
-    if (!absl::IsDeadlineExceeded(message.status())) return absl::InternalError("it is awaited");
+    if (!absl::IsDeadlineExceeded(data.status())) return absl::InternalError("it is data, too");
     const Transfer receive = Transfer::Receive(other, bytes.data(), 16, DataType::kU8);
-    COHORT_RETURN_IF_ERROR(group.ExchangeControlMessages(absl::MakeConstSpan(&receive, 1), Soon()));
+    COHORT_RETURN_IF_ERROR(
+        group.Exchange(absl::MakeConstSpan(&receive, 1), Soon(), MessageChannel::kControl));
     return bytes[15] == other + 1 ? absl::OkStatus() : absl::InternalError("of something else");
   }),
            "a control message");
@@ -84,7 +89,7 @@ TEST_P(ConformanceTest, ControlMessagesAreNotAwaitedAsMessages) {
 
 TEST_P(ConformanceTest, MoreControlMessagesThanThereIsRoomForAndTooLargeOnes) {
   if (!HasSize(2)) GTEST_SKIP() << "the backend has no group of two";
-  if (GetParam().uses_control_messages) GTEST_SKIP() << "it reads the control messages that come";
+  if (GetParam().uses_control) GTEST_SKIP() << "it reads the control messages that come";
   constexpr int kMessages = 500;
   World world = MakeWorld(2);
   ExpectOk(world.Run([](Communicator& group) -> absl::Status {
@@ -97,14 +102,14 @@ TEST_P(ConformanceTest, MoreControlMessagesThanThereIsRoomForAndTooLargeOnes) {
       transfers.push_back(Transfer::Receive(other, &received[i], 1, DataType::kI64));
     }
     const Transfer large = Transfer::Send(other, sent.data(), 4, DataType::kI64);
-    if (!absl::IsInvalidArgument(
-            group.ExchangeControlMessages(absl::MakeConstSpan(&large, 1), Soon()))) {
-      return absl::InternalError("a control message that is too large");
-    }
-    COHORT_RETURN_IF_ERROR(group.ExchangeControlMessages(transfers, Soon()));
+    const absl::Status refused =
+        group.Exchange(absl::MakeConstSpan(&large, 1), Soon(), MessageChannel::kControl);
+    if (!absl::IsInvalidArgument(refused))
+      return absl::InternalError("a message that is too large");
+    COHORT_RETURN_IF_ERROR(group.Exchange(transfers, Soon(), MessageChannel::kControl));
     for (size_t i = 0; i < kMessages; ++i) {
       if (received[i] != static_cast<int64_t>(i) * (other + 1)) {
-        return absl::InternalError(absl::StrCat("control message ", i));
+        return absl::InternalError(absl::StrCat("message ", i));
       }
     }
     return absl::OkStatus();
