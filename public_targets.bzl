@@ -8,7 +8,6 @@ PUBLIC_TARGETS = [
     "//client/collective:async_calls",
     "//client/collective/trace:clock_alignment",
     "//client/collective/trace:flight_record",
-    "//client/collective/remote:gpu",
     "//client/collective:group",
     "//client/collective:group_factory",
     "//client/collective/trace:group_trace",
@@ -63,5 +62,4 @@ PUBLIC_TARGETS = [
     "//worker/group:local_group",
     "//worker/group:local_group_factory",
     "//worker/group/gpu:open_gpu",
-    "//worker/group/shared_gpu:open_shared_gpu",
 ]

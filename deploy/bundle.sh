@@ -16,11 +16,9 @@ options=()
 targets=(//coordinator:cohort-coordinator //worker/daemon:cohort-worker //worker/cli:cohort)
 if [[ ${1:-} == --gpu-tests ]]; then
   shift
-  targets=(//worker/cuda:runtime_test //worker/cuda/memory:ipc_process_gpu_test
-    //worker/communicator/nccl:nccl_gpu_test //tests/gpu:ranks_gpu_test
-    //worker/group/testing/rank_program:rank_program //coordinator:cohort-coordinator
-    //tests/worker:daemon_gpu_test //worker/daemon:cohort-worker
-    //tests/benchmark/gpu:gpu_benchmark)
+  targets=(//worker/cuda:runtime_test //worker/communicator/nccl:nccl_gpu_test
+    //tests/gpu:ranks_gpu_test //worker/group/testing/rank_program:rank_program
+    //coordinator:cohort-coordinator //tests/benchmark/gpu:gpu_benchmark)
   # Many programs: each library once.
   options=(--define system_libraries=shared)
 fi

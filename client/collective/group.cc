@@ -1,9 +1,7 @@
 #include "client/collective/group.h"
 
-#include <utility>
-
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "client/collective/recording.h"
 
 namespace cohort::client {
 
@@ -139,9 +137,10 @@ absl::Status Group::Copy(const Tensor& from, const Tensor& to, const CallOptions
 }
 
 absl::StatusOr<std::unique_ptr<Sequence>> Group::Record(
-    absl::FunctionRef<absl::Status(Group&)> body, const CallOptions& options) {
-  COHORT_ASSIGN_OR_RETURN(RecordedCalls calls, RecordCalls(*this, body, options));
-  return SequenceOfCalls(*this, std::move(calls));
+    absl::FunctionRef<absl::Status(Group&)> /*body*/, const CallOptions& /*options*/) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("record: group ", name(), " has no GPU tensors on rank ", rank(),
+                   "; a sequence is a CUDA graph: call the collectives themselves"));
 }
 
 void CountCollective(const CollectiveCall& call, const Tensor& input, const Tensor& output,

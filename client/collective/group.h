@@ -124,7 +124,7 @@ class Group {
   //   Exchange               each transfer
   //
   // It does not count headers, padding and detours of an algorithm, calls that failed, barriers,
-  // ExchangeSizes, AwaitMessage and objects, and calls of a recorded sequence that a GPU replays. A
+  // ExchangeSizes, AwaitMessage and objects, and calls of a recorded sequence. A
   // call on a stream counts when it is enqueued.
   virtual std::vector<PeerStats> Stats() const = 0;
 
@@ -249,12 +249,14 @@ class Group {
 
   // --- Many at once.
 
-  // Records the collectives, messages and barriers that `body` calls on the group it gets, instead
-  // of running them. All ranks record the same calls; they are compared. Objects, sizes and
-  // allocations cannot be recorded: they return FAILED_PRECONDITION, and so does Record, on the
-  // rank that tries; the other ranks get INVALID_ARGUMENT. The first replay may report an error of
-  // a call's tensors. Errors: those of `body`; INVALID_ARGUMENT, on all ranks, names the first call
-  // that differs; those of all collectives.
+  // Captures, as a CUDA graph, the collectives and messages on GPU tensors that `body` calls on the
+  // group it gets, instead of running them. All ranks call it and record the same collectives, at
+  // least one; they are compared. Messages between them are recorded on their two ranks. Calls on
+  // host memory, barriers, objects, sizes and allocations cannot be recorded: they return
+  // FAILED_PRECONDITION, and so does Record, on the rank that tries; the other ranks get
+  // INVALID_ARGUMENT. Errors: those of `body`; INVALID_ARGUMENT, on all ranks, names the first call
+  // that differs, or the rank that could not capture its calls; FAILED_PRECONDITION (the placement
+  // is the host); those of all collectives.
   virtual absl::StatusOr<std::unique_ptr<Sequence>> Record(
       absl::FunctionRef<absl::Status(Group&)> body, const CallOptions& options = {});
 

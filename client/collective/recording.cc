@@ -1,13 +1,12 @@
 #include "client/collective/recording.h"
 
 #include <algorithm>
-#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "base/clock.h"
 #include "base/status_macros.h"
 
 namespace cohort::client {
@@ -87,15 +86,22 @@ class Recorder final : public Group {
   absl::Status Run(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                    const CallOptions& options) override {
     if (call.collective == Collective::kExchangeSizes) return NotRecorded("ExchangeSizes");
-    return Note(Text(call), call.on_gpus, options, KeptCall(call, input, output));
+    if (!call.on_gpus) {
+      return NotRecorded(MovesTensors(call.collective)
+                             ? absl::StrCat(Describe(call), " in host memory")
+                             : Describe(call));
+    }
+    return Note(Text(call), options, KeptCall(call, input, output));
   }
   absl::Status Exchange(absl::Span<const TensorTransfer> transfers,
                         const CallOptions& options) override {
     const std::vector<TensorTransfer> kept(transfers.begin(), transfers.end());
-    return Note("", !kept.empty() && kept[0].tensor.device().is_cuda(), options,
-                [kept](Group& group, const CallOptions& at_replay) {
-                  return group.Exchange(kept, at_replay);
-                });
+    for (const TensorTransfer& one : kept) {
+      if (one.tensor.device().is_host()) return NotRecorded("Exchange in host memory");
+    }
+    return Note("", options, [kept](Group& group, const CallOptions& at_capture) {
+      return group.Exchange(kept, at_capture);
+    });
   }
   absl::StatusOr<MessageInfo> AwaitMessage(absl::Span<const int>, const CallOptions&) override {
     return NotRecorded("AwaitMessage");
@@ -139,17 +145,19 @@ class Recorder final : public Group {
 
  private:
   absl::Status NotRecorded(absl::string_view what) {
-    const absl::Status status = absl::FailedPreconditionError(absl::StrCat(
-        what, " cannot be recorded: tensor collectives alone, without options of their own"));
+    const absl::Status status = absl::FailedPreconditionError(
+        absl::StrCat(what,
+                     " cannot be recorded: a sequence has collectives and messages on GPU tensors, "
+                     "without options of their own"));
     if (first_error_.ok()) first_error_ = status;
     return status;
   }
 
   template <typename Run>
-  absl::Status Note(std::string text, bool on_gpu, const CallOptions& options, Run run) {
+  absl::Status Note(std::string text, const CallOptions& options, Run run) {
     if (options.timeout.has_value() || options.stream.has_value())
       return NotRecorded("CallOptions");
-    calls_.push_back({std::move(text), on_gpu, std::move(run)});
+    calls_.push_back({std::move(text), std::move(run)});
     return absl::OkStatus();
   }
 
@@ -188,35 +196,6 @@ absl::Status ExplainDifference(Group& group, const std::string& own, const CallO
   return absl::InvalidArgumentError("ranks recorded different sequences");
 }
 
-class CallSequence final : public Sequence {
- public:
-  CallSequence(Group& group, RecordedCalls calls)
-      : group_(group), calls_(std::move(calls)), generation_(group.generation()) {}
-
-  int size() const override { return static_cast<int>(calls_.size()); }
-
-  absl::Status Replay(const CallOptions& options) override {
-    if (group_.generation() != generation_) return EndedSequence(group_, generation_);
-    CallOptions left = options;
-    const Instant deadline = options.timeout.has_value() ? Clock::Steady().Now() + *options.timeout
-                                                         : absl::InfiniteFuture();
-    for (size_t i = 0; i < calls_.size(); ++i) {
-      const absl::Status status = calls_[i].run(group_, left);
-      if (!status.ok()) {
-        return absl::Status(status.code(), absl::StrCat("call ", i + 1, " of ", calls_.size(),
-                                                        " recorded: ", status.message()));
-      }
-      if (options.timeout.has_value()) left.timeout = deadline - Clock::Steady().Now();
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  Group& group_;
-  const RecordedCalls calls_;
-  const int64_t generation_;
-};
-
 }  // namespace
 
 absl::StatusOr<RecordedCalls> RecordCalls(Group& group,
@@ -245,16 +224,6 @@ int64_t DigestOf(const RecordedCalls& calls) {
   Digest digest;
   for (const absl::string_view text : Common(calls)) digest.Add(text);
   return digest.value();
-}
-
-absl::Status EndedSequence(const Group& group, int64_t generation) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("a sequence of generation ", generation, " of group ", group.name(),
-                   ", which is in generation ", group.generation(), ": record it anew"));
-}
-
-std::unique_ptr<Sequence> SequenceOfCalls(Group& group, RecordedCalls calls) {
-  return std::make_unique<CallSequence>(group, std::move(calls));
 }
 
 }  // namespace cohort::client

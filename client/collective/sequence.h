@@ -1,4 +1,4 @@
-// Recorded calls of a group: each replay runs all of them with one call of each rank.
+// Recorded calls of a group on its GPUs, as a CUDA graph: each replay runs all of them.
 #ifndef COHORT_CLIENT_COLLECTIVE_SEQUENCE_H_
 #define COHORT_CLIENT_COLLECTIVE_SEQUENCE_H_
 
@@ -16,11 +16,9 @@ class Sequence {
   // The number of calls.
   virtual int size() const = 0;
   // All ranks call it, like a collective. It runs the calls in the recorded order, with the current
-  // elements of the tensors. The timeout limits all of them together. On a stream, where all
-  // tensors are on GPUs: see CallOptions.
+  // elements of the tensors. The timeout limits all of them together. On a stream: see CallOptions.
   //
-  // Errors: those of the collectives, with the number of the failed call; the calls after it do not
-  // run. FAILED_PRECONDITION (its generation has ended: record again).
+  // Errors: those of the collectives. FAILED_PRECONDITION (its generation has ended: record again).
   virtual absl::Status Replay(const CallOptions& options) = 0;
 };
 

@@ -132,36 +132,6 @@ TEST_P(BarrierTest, IsRefusedOnAStream) {
   ExpectUsable();
 }
 
-TEST_P(BarrierTest, IsRecorded) {
-  MakeGroup(2);
-  std::atomic<int> arrived{0};
-  ExpectOk(OnRanks([&](Group& group) -> absl::Status {
-    const Tensor tensor = Upload(group, Ones(8));
-    COHORT_ASSIGN_OR_RETURN(const auto sequence, group.Record([&](Group& recorder) -> absl::Status {
-      COHORT_RETURN_IF_ERROR(recorder.AllReduce(tensor, tensor, kSum));
-      COHORT_RETURN_IF_ERROR(recorder.Barrier());
-      return recorder.AllReduce(tensor, tensor, {ReduceOp::kMax});
-    }));
-    EXPECT_EQ(sequence->size(), 3);
-    for (int round = 1; round <= 5; ++round) {
-      ++arrived;
-      COHORT_RETURN_IF_ERROR(sequence->Replay({}));
-      EXPECT_GE(arrived.load(), round * 2);
-    }
-    EXPECT_EQ(static_cast<float*>(Download(group, tensor).data())[7], 32.0f);
-    return absl::OkStatus();
-  }));
-  const std::vector<absl::Status> differ = OnRanks([](Group& group) {
-    return group
-        .Record([](Group& recorder) {
-          return recorder.rank() == 0 ? recorder.Barrier() : absl::OkStatus();
-        })
-        .status();
-  });
-  ExpectAlike(differ, absl::StatusCode::kInvalidArgument,
-              "call 1 is, of rank 0, barrier, and of rank 1 no more calls");
-}
-
 INSTANTIATE_TEST_SUITE_P(Forms, BarrierTest, ::testing::ValuesIn(kForms), FormName);
 
 }  // namespace

@@ -202,12 +202,32 @@ TEST_P(ErrorsTest, AGroupThatIsNotThere) {
   }
 }
 
-TEST_P(ErrorsTest, ValuesOfAnOldGeneration) {
+// A sequence is a CUDA graph, which groups in host memory do not have.
+TEST_P(ErrorsTest, ASequenceInHostMemoryCannotBeRecorded) {
+  for (const int size : kSizes) {
+    MakeGroup(size);
+    const std::vector<absl::Status> statuses = OnRanks([](client::Group& group) {
+      const Tensor tensor = F32({100});
+      return group.Record([&](client::Group& to) { return to.AllReduce(tensor, tensor, kSum); })
+          .status();
+    });
+    for (const absl::Status& status : statuses) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr(GetParam() == Form::kDevice ? "in host memory cannot be recorded"
+                                                        : "call the collectives themselves"));
+    }
+    ExpectUsable();
+  }
+}
+
+TEST_P(ErrorsTest, ASequenceOfAnOldGenerationIsRefused) {
+  if (GetParam() != Form::kDevice) GTEST_SKIP() << "sequences are for tensors on GPUs";
   for (const int size : kSizes) {
     MakeGroup(size);
     std::vector<std::unique_ptr<client::Sequence>> sequences(static_cast<size_t>(size));
     ExpectOk(OnRanks([&](client::Group& group) -> absl::Status {
-      const Tensor tensor = F32({100});
+      const Tensor tensor = Upload(group, F32({100}));
       COHORT_ASSIGN_OR_RETURN(
           sequences[static_cast<size_t>(group.rank())],
           group.Record([&](client::Group& to) { return to.AllReduce(tensor, tensor, kSum); }));

@@ -171,6 +171,19 @@ TEST_F(RefusedRequestsTest, ReductionsAndOutputsToo) {
       "neither inline nor one of the session's");
 }
 
+TEST_F(RefusedRequestsTest, APlacementOnGpusThatIsNotAttached) {
+  v1::JoinGroupRequest join;
+  join.set_session(session_);
+  join.set_group("gpus");
+  join.set_rank(0);
+  join.set_world_size(1);
+  join.set_placement(static_cast<int>(Placement::kBoth));
+  v1::JoinGroupResponse joined;
+  const grpc::Status status = Call(&Stub::JoinGroup, join, &joined);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
+  EXPECT_THAT(status.error_message(), HasSubstr("the daemon moves host memory only"));
+}
+
 class RefusedTensorsTest : public testing::WorkerTest {
  protected:
   void SetUp() override {
@@ -184,7 +197,10 @@ class RefusedTensorsTest : public testing::WorkerTest {
   Groups groups_;
 };
 
-TEST_F(RefusedTensorsTest, OfAGpuInAGroupOfTheHost) {
+constexpr char kNoGpus[] =
+    "a RemoteGroup moves host memory only; use LocalGroup or AttachedGroup for GPUs";
+
+TEST_F(RefusedTensorsTest, OfAGpuInARemoteGroup) {
   const Tensor of_gpu(nullptr, DataType::kF32, {kMany}, nullptr, Device::Cuda(0));
   const Tensor of_host = Tensor::Zeros(DataType::kF32, {kMany});
   const std::vector<std::function<absl::Status(Group&, const Tensor&)>> calls = {
@@ -203,11 +219,42 @@ TEST_F(RefusedTensorsTest, OfAGpuInAGroupOfTheHost) {
       });
       for (const absl::Status& status : statuses) {
         EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-        EXPECT_THAT(std::string(status.message()), HasSubstr("moves memory of the host"));
+        EXPECT_THAT(std::string(status.message()), HasSubstr(kNoGpus));
         EXPECT_EQ(status.message(), statuses[0].message());
       }
       ExpectOk(OnRanks(groups_, Sum));
     }
+  }
+}
+
+TEST_F(RefusedTensorsTest, OfAGpuInCallsOfOneRank) {
+  const Tensor of_gpu(nullptr, DataType::kF32, {4}, nullptr, Device::Cuda(0));
+  const Tensor of_host = Tensor::Zeros(DataType::kF32, {4});
+  client::CallOptions on_stream = Soon();
+  on_stream.stream = nullptr;  // the default one
+  Group& group = *groups_[0];
+  for (const absl::Status& status :
+       {group.Allocate(DataType::kF32, {4}, Device::Cuda(0)).status(), group.Copy(of_host, of_gpu),
+        group.Copy(of_gpu, of_host), group.Copy(of_host, of_host, on_stream),
+        group.Send(of_gpu, 1, Soon()), group.Receive(of_gpu, 1, Soon()),
+        group.AllReduce(of_host, of_host, kSum, on_stream)}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(kNoGpus));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("; group group, rank 0"));
+  }
+  EXPECT_EQ(group.AwaitStreams(), absl::OkStatus());
+  ExpectOk(OnRanks(groups_, Sum));
+}
+
+TEST_F(RefusedTensorsTest, AsThePlacementOfARemoteGroup) {
+  for (const Placement placement : {Placement::kDevice, Placement::kBoth}) {
+    client::RemoteGroupOptions options = GroupOptionsOf(Connect(0, Transport::kUnix), "gpus", 0, 1);
+    options.placement = placement;
+    const absl::Status status = client::RemoteGroup::Create(options).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(kNoGpus));
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat("group gpus has placement ", NameOf(placement))));
   }
 }
 

@@ -1,27 +1,21 @@
 // The real runtime: without a driver every call reports that; with a GPU every call works.
-#include <atomic>
-#include <cstdint>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "base/shm/segment.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/cuda/device/cuda_device.h"
 #include "worker/cuda/device/driver_functions.h"
 #include "worker/cuda/memory/copy.h"
 #include "worker/cuda/memory/device_memory.h"
-#include "worker/cuda/memory/ipc_memory.h"
 #include "worker/cuda/memory/pinned_memory.h"
 #include "worker/cuda/memory/shareable_memory.h"
 #include "worker/cuda/streams/event.h"
 #include "worker/cuda/streams/stream.h"
-#include "worker/cuda/streams/stream_flag.h"
 #include "worker/cuda/testing/stream_gate.h"
 
 namespace cohort::worker::cuda {
@@ -117,50 +111,14 @@ TEST_F(GpuTest, MemoryIsCopied) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(GpuTest, SharedMemoryIsPinnedAndItsFlagsHoldStreamsBack) {
-  const absl::StatusOr<shm::Segment> segment = shm::Segment::Create("test", 8192);
-  ASSERT_TRUE(segment.ok());
-  const absl::StatusOr<RegisteredMemory> registered =
-      RegisteredMemory::Register(segment->data(), segment->size());
-  ASSERT_TRUE(registered.ok()) << registered.status();
-  EXPECT_EQ(RegisteredMemory::Register(segment->data(), 10).status().code(),
-            absl::StatusCode::kInvalidArgument);
-  auto* const flags = reinterpret_cast<uint64_t*>(registered->device_data());
-  auto& go = *new (segment->data()) std::atomic<uint64_t>(0);
-  auto& done = *new (segment->data() + 8) std::atomic<uint64_t>(0);
-  EXPECT_EQ(AwaitFlag(stream_->get(), &flags[0], 7), absl::OkStatus());
-  EXPECT_EQ(SetFlag(stream_->get(), &flags[1], 9), absl::OkStatus());
-  EXPECT_FALSE(IsIdle(stream_->get()).value());
-  EXPECT_EQ(done, 0u);
-  go = 7;
-  Finish();
-  EXPECT_EQ(done, 9u);
-}
-
-TEST_F(GpuTest, ShareableMemoryHasSeveralMappings) {
-  absl::StatusOr<ShareableMemory> memory = ShareableMemory::Allocate(0, 1000);
+TEST_F(GpuTest, ShareableMemoryIsCopied) {
+  const absl::StatusOr<ShareableMemory> memory = ShareableMemory::Allocate(0, 1000);
   ASSERT_TRUE(memory.ok()) << memory.status();
-  absl::StatusOr<ExportedMemory> exported = Export(memory->data() + 100, 100);
-  ASSERT_TRUE(exported.ok()) << exported.status();
-  EXPECT_EQ(exported->kind, ExportedMemory::Kind::kFd);
-  const absl::StatusOr<ImportedMemory> imported = ImportedMemory::Import(*exported);
-  ASSERT_TRUE(imported.ok()) << imported.status();
   EXPECT_EQ(Fill(memory->data() + 100, 6, 100, stream_->get()), absl::OkStatus());
-  Finish();
-  *memory = ShareableMemory();
   std::string bytes(100, '\0');
-  EXPECT_EQ(Copy(bytes.data(), imported->data(), 100, stream_->get()), absl::OkStatus());
+  EXPECT_EQ(Copy(bytes.data(), memory->data() + 100, 100, stream_->get()), absl::OkStatus());
   Finish();
   EXPECT_EQ(bytes, std::string(100, 6));
-  exported->allocation_bytes *= 2;
-  EXPECT_EQ(ImportedMemory::Import(*exported).status().code(), absl::StatusCode::kInvalidArgument);
-  exported->allocation_bytes /= 2;
-  exported->fd = UniqueFd(dup(0));
-  EXPECT_FALSE(ImportedMemory::Import(*exported).ok());
-
-  const absl::StatusOr<StreamMemory> pooled = StreamMemory::Allocate(stream_->get(), 100);
-  ASSERT_TRUE(pooled.ok());
-  EXPECT_EQ(Export(pooled->data(), 100).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 }  // namespace

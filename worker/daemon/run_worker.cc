@@ -79,8 +79,7 @@ DescriptorShares ShareDescriptors() {
   return {all / 2, all / 4, all / 8 * 3};
 }
 
-absl::Status Serve(const Options& options, const sigset_t& signals, GpuTable::Opener open_gpu) {
-  GpuTable gpus(std::move(open_gpu));
+absl::Status Serve(const Options& options, const sigset_t& signals) {
   const DescriptorShares shares = ShareDescriptors();
   DescriptorLimits descriptors;
   descriptors.max_in_all = options.max_descriptors > 0 ? options.max_descriptors : shares.sessions;
@@ -91,7 +90,7 @@ absl::Status Serve(const Options& options, const sigset_t& signals, GpuTable::Op
   CallGate gate(options.max_calls, options.max_calls_per_session);
   Metrics metrics;
   COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<AttachServer> attach,
-                          AttachServer::Start(sessions, gpus));
+                          AttachServer::Start(sessions));
   WorkerServiceOptions service_options;
   service_options.coordinator = options.coordinator;
   service_options.advertised_host = options.advertise;
@@ -99,7 +98,7 @@ absl::Status Serve(const Options& options, const sigset_t& signals, GpuTable::Op
   service_options.max_message_bytes = options.max_message_bytes;
   service_options.attach_socket = attach->name();
   service_options.stream_idle_limit = options.stream_idle_limit;
-  WorkerService service(service_options, sessions, gpus, gate, metrics);
+  WorkerService service(service_options, sessions, gate, metrics);
   WorkerServerOptions server_options;
   server_options.listen = options.listen;
   server_options.max_message_bytes = options.max_message_bytes;
@@ -134,7 +133,7 @@ absl::Status Serve(const Options& options, const sigset_t& signals, GpuTable::Op
   return absl::OkStatus();
 }
 
-int Main(int argc, char** argv, GpuTable::Opener open_gpu) {
+int Main(int argc, char** argv) {
   absl::StatusOr<ParsedOptions> parsed = ParseOptions(argc, argv);
   if (!parsed.ok()) {
     std::fprintf(stderr, "cohort-worker: %s\n", std::string(parsed.status().message()).c_str());
@@ -159,7 +158,7 @@ int Main(int argc, char** argv, GpuTable::Opener open_gpu) {
   const std::string changes = FormatChanges(options);
   Log(LogLevel::kInfo, "cohort-worker",
       {{"version", kVersion}, {"config", changes.empty() ? "default" : changes}});
-  const absl::Status status = Serve(options, signals, std::move(open_gpu));
+  const absl::Status status = Serve(options, signals);
   if (!status.ok()) {
     Log(LogLevel::kError, "could not start", {{"error", status.ToString()}});
     return kExitStart;
@@ -169,8 +168,8 @@ int Main(int argc, char** argv, GpuTable::Opener open_gpu) {
 
 }  // namespace
 
-int RunWorker(int argc, char** argv, GpuTable::Opener open_gpu) {
-  const int code = Main(argc, argv, std::move(open_gpu));
+int RunWorker(int argc, char** argv) {
+  const int code = Main(argc, argv);
   // The reader of standard error may have stopped; the process must end nevertheless.
   if (!FinishLogging(absl::Seconds(1))) _exit(code);
   return code;

@@ -1,8 +1,6 @@
-// The main function of cohort-worker, without the source of its GPUs.
+// The main function of cohort-worker.
 #ifndef COHORT_WORKER_DAEMON_RUN_WORKER_H_
 #define COHORT_WORKER_DAEMON_RUN_WORKER_H_
-
-#include "worker/daemon/gpu/gpu_table.h"
 
 namespace cohort::worker {
 
@@ -10,7 +8,7 @@ namespace cohort::worker {
 //   0  ended by SIGTERM or SIGINT, or --help, --version, --check-config
 //   1  could not start: address in use
 //   2  the configuration is wrong
-int RunWorker(int argc, char** argv, GpuTable::Opener open_gpu);
+int RunWorker(int argc, char** argv);
 
 }  // namespace cohort::worker
 

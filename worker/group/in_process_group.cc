@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
-#include "client/collective/copy_here.h"
 #include "worker/communicator/argument_error.h"
 
 namespace cohort::worker {
@@ -186,7 +185,29 @@ absl::Status InProcessGroup::FailCollective(const absl::Status& why, const CallO
 
 absl::Status InProcessGroup::CopyAll(absl::Span<const client::TensorCopy> copies,
                                      const CallOptions& options) {
-  return client::CopyHere(gpu_context(), copies, options, TimeoutOf(options));
+  const auto is_host = [](const client::TensorCopy& copy) {
+    return copy.from.device().is_host() && copy.to.device().is_host();
+  };
+  if (!options.stream.has_value() && std::all_of(copies.begin(), copies.end(), is_host)) {
+    for (const client::TensorCopy& copy : copies) {
+      COHORT_RETURN_IF_ERROR(CopyTensor(copy.from, copy.to));
+    }
+    return absl::OkStatus();
+  }
+  GpuContext* const gpu = gpu_context();
+  for (const client::TensorCopy& copy : copies) {
+    for (const Device device : {copy.from.device(), copy.to.device()}) {
+      if (device.is_host() || (gpu != nullptr && device == gpu->device())) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a copy of ", copy.from.ToString(), " to ", copy.to.ToString(), ": this rank's GPU is ",
+          gpu == nullptr ? "none" : gpu->device().ToString()));
+    }
+  }
+  if (gpu == nullptr) {
+    return absl::InvalidArgumentError(
+        "a stream is for tensors on GPUs: this group moves memory of the host");
+  }
+  return gpu->Copy(copies, options.stream, TimeoutOf(options));
 }
 
 absl::Status InProcessGroup::OnStream(Collective collective, const Tensor& tensor,

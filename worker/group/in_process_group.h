@@ -16,13 +16,13 @@
 #include "absl/time/time.h"
 #include "base/threads/mutex.h"
 #include "client/collective/group.h"
+#include "client/collective/recording.h"
 #include "worker/group/bootstrap/unique_id_exchange.h"
 #include "worker/group/collectives/tensor_collectives.h"
 #include "worker/group/connections/connections.h"
 #include "worker/group/flight_recorder/flight_recorder.h"
 #include "worker/group/flight_recorder/tick_clock.h"
 #include "worker/group/gpu/gpu_context.h"
-#include "worker/group/recorded_sequence.h"
 
 namespace cohort::worker {
 
@@ -101,8 +101,9 @@ class InProcessGroup : public client::Group {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   // Null: the capture has ended.
   void SetCaptured(void* stream);
-  // Captures the steps on the GPU. All ranks call it.
-  absl::Status Capture(std::vector<RecordedStep>& steps, const client::CallOptions& options);
+  // Captures the calls on the GPU. All ranks call it.
+  absl::StatusOr<std::shared_ptr<DeviceReplay>> Capture(const client::RecordedCalls& calls,
+                                                        const client::CallOptions& options);
   // The collectives of the memory in which `tensor` lies. Null: NoCollectives returns the reason.
   TensorCollectives* CollectivesFor(Collective collective, const Tensor& tensor)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);

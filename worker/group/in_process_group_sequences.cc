@@ -1,75 +1,69 @@
-// Sequences of InProcessGroup: records calls, captures those on the GPU, and replays them.
+// Sequences of InProcessGroup: records calls, captures them on the GPU, and replays them.
 #include <algorithm>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/collective/recording.h"
 #include "worker/group/in_process_group.h"
+#include "worker/group/recorded_sequence.h"
 
 namespace cohort::worker {
-namespace {
 
 using client::CallOptions;
-using client::Sizes;
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<client::Sequence>> InProcessGroup::Record(
     absl::FunctionRef<absl::Status(client::Group&)> body, const CallOptions& options) {
+  if (placement() == Placement::kHost) return client::Group::Record(body, options);
   COHORT_ASSIGN_OR_RETURN(client::RecordedCalls calls, client::RecordCalls(*this, body, options));
-  if (placement() == Placement::kHost) return client::SequenceOfCalls(*this, std::move(calls));
-  const int size = static_cast<int>(calls.size());
-  absl::StatusOr<std::vector<RecordedStep>> steps = StepsOf(std::move(calls));
-  absl::Status status = steps.ok() ? Capture(*steps, options) : steps.status();
-  // Tells the other ranks whether this rank could record the sequence.
-  COHORT_ASSIGN_OR_RETURN(const Sizes done, ExchangeSizes(status.ok() ? 1 : 0, options));
-  COHORT_RETURN_IF_ERROR(status);
+  absl::StatusOr<std::shared_ptr<DeviceReplay>> replay = Capture(calls, options);
+  // Tells the other ranks whether this rank could capture its calls.
+  COHORT_ASSIGN_OR_RETURN(const client::Sizes done, ExchangeSizes(replay.ok() ? 1 : 0, options));
+  COHORT_RETURN_IF_ERROR(replay.status());
   const auto failed = std::find(done.begin(), done.end(), 0);
   if (failed != done.end()) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", failed - done.begin(),
                                                    " could not record the sequence; it says why"));
   }
-  return std::make_unique<RecordedSequence>(this, *std::move(steps), size);
+  return std::make_unique<RecordedSequence>(this, std::move(calls), *std::move(replay));
 }
 
-absl::Status InProcessGroup::Capture(std::vector<RecordedStep>& steps, const CallOptions& options) {
+absl::StatusOr<std::shared_ptr<DeviceReplay>> InProcessGroup::Capture(
+    const client::RecordedCalls& calls, const CallOptions& options) {
   DeviceSide* side = nullptr;
   {
     MutexLock lock(&call_mutex_);
     side = device_side_.get();
   }
-  for (RecordedStep& step : steps) {
-    if (!step.calls[0].on_gpu) continue;
-    if (side == nullptr) return absl::AbortedError("the group has not been formed again");
-    const auto common =
-        std::count_if(step.calls.begin(), step.calls.end(),
-                      [](const client::RecordedCall& call) { return !call.text.empty(); });
-    // A step of messages alone is between two ranks; a replay is a call of all ranks.
-    if (common == 0) continue;
-    const auto call_all = [&](void* stream) {
-      SetCaptured(stream);
-      CallOptions on_stream = options;
-      on_stream.stream = stream;
-      int number = step.first;
-      for (const client::RecordedCall& call : step.calls) {
-        const absl::Status status = call.run(*this, on_stream);
-        if (!status.ok()) {
-          return absl::Status(status.code(),
-                              absl::StrCat("call ", number, " recorded: ", status.message()));
-        }
-        ++number;
-      }
-      return absl::OkStatus();
-    };
-    absl::StatusOr<std::shared_ptr<DeviceReplay>> replay = side->Capture(
-        static_cast<int>(common), static_cast<uint32_t>(client::DigestOf(step.calls)), call_all);
-    SetCaptured(nullptr);
-    COHORT_ASSIGN_OR_RETURN(step.replay, std::move(replay));
+  if (side == nullptr) return absl::AbortedError("the group has not been formed again");
+  const auto collectives =
+      std::count_if(calls.begin(), calls.end(),
+                    [](const client::RecordedCall& call) { return !call.text.empty(); });
+  // Ranks compare replays by their collectives, so sequences of messages alone would look alike.
+  if (collectives == 0) {
+    return absl::FailedPreconditionError(absl::StrCat("record: the sequence of group ", name(),
+                                                      " has no collective, expected at least one"));
   }
-  return absl::OkStatus();
+  const auto call_all = [&](void* stream) {
+    SetCaptured(stream);
+    CallOptions on_stream = options;
+    on_stream.stream = stream;
+    int number = 0;
+    for (const client::RecordedCall& call : calls) {
+      ++number;
+      const absl::Status status = call.run(*this, on_stream);
+      if (!status.ok()) {
+        return absl::Status(status.code(),
+                            absl::StrCat("call ", number, " recorded: ", status.message()));
+      }
+    }
+    return absl::OkStatus();
+  };
+  absl::StatusOr<std::shared_ptr<DeviceReplay>> replay = side->Capture(
+      static_cast<int>(collectives), static_cast<uint32_t>(client::DigestOf(calls)), call_all);
+  SetCaptured(nullptr);
+  return replay;
 }
 
 void InProcessGroup::SetCaptured(void* stream) {

@@ -1,14 +1,11 @@
-// A recorded sequence of an executing group with calls on its GPU.
+// A recorded sequence of an executing group.
 #ifndef COHORT_WORKER_GROUP_RECORDED_SEQUENCE_H_
 #define COHORT_WORKER_GROUP_RECORDED_SEQUENCE_H_
 
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "client/collective/recording.h"
 #include "client/collective/sequence.h"
 #include "worker/group/gpu/gpu_context.h"
@@ -17,32 +14,19 @@ namespace cohort::worker {
 
 class InProcessGroup;
 
-// Consecutive calls, all on the host or all on the GPU. Those on the GPU are captured, and launched
-// as one.
-struct RecordedStep {
-  int first = 1;                // the number of the first call, from 1
-  client::RecordedCalls calls;  // they keep their tensors
-  std::shared_ptr<DeviceReplay> replay;
-};
-
-// Splits the calls into steps, at the same calls on all ranks. All ranks have the same calls,
-// except messages. Messages on GPUs join the step of the calls around them. Errors:
-// FAILED_PRECONDITION (messages of host memory between calls on GPUs, which are one step on other
-// ranks).
-absl::StatusOr<std::vector<RecordedStep>> StepsOf(client::RecordedCalls calls);
-
 class RecordedSequence final : public client::Sequence {
  public:
-  // `group` outlives it.
-  RecordedSequence(InProcessGroup* group, std::vector<RecordedStep> steps, int size);
+  // `group` outlives it. `calls` keep their tensors alive, and `replay` launches them as one.
+  RecordedSequence(InProcessGroup* group, client::RecordedCalls calls,
+                   std::shared_ptr<DeviceReplay> replay);
 
-  int size() const override { return size_; }
+  int size() const override { return static_cast<int>(calls_.size()); }
   absl::Status Replay(const client::CallOptions& options) override;
 
  private:
   InProcessGroup& group_;
-  const std::vector<RecordedStep> steps_;
-  const int size_;
+  const client::RecordedCalls calls_;
+  const std::shared_ptr<DeviceReplay> replay_;
   const int64_t generation_;
 };
 

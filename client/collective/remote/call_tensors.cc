@@ -24,10 +24,18 @@ Tensor View(const WorkerSessionImpl::Scratch& scratch, const Tensor& like) {
 
 }  // namespace
 
-CallTensors::CallTensors(WorkerSessionImpl& session, Gpu* gpu, bool on_stream, Instant deadline)
+absl::Status CheckInHostMemory(const Tensor& tensor) {
+  if (tensor.device().is_host()) return absl::OkStatus();
+  return NoGpus(tensor.ToString());
+}
+
+absl::Status NoGpus(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      what, ": a RemoteGroup moves host memory only; use LocalGroup or AttachedGroup for GPUs"));
+}
+
+CallTensors::CallTensors(WorkerSessionImpl& session, Instant deadline)
     : session_(session),
-      gpu_(gpu),
-      on_stream_(on_stream),
       deadline_(deadline),
       // The other half is for the rest of a message, which is small.
       request_left_(session.max_message_bytes() / 2),
@@ -35,7 +43,6 @@ CallTensors::CallTensors(WorkerSessionImpl& session, Gpu* gpu, bool on_stream, I
 
 CallTensors::~CallTensors() {
   for (const WorkerSessionImpl::Scratch& scratch : scratch_) session_.GiveBack(scratch, reusable_);
-  for (const uint64_t tensor : registered_) session_.FreeTensor(tensor);
 }
 
 absl::Duration CallTensors::Left() const {
@@ -73,34 +80,8 @@ absl::Status CallTensors::Upload(const Tensor& tensor, size_t scratch) {
                               Left());
 }
 
-absl::Status CallTensors::AddOnDevice(const Tensor& tensor, v1::TensorRef* ref) {
-  if (gpu_ == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(tensor.ToString(), ": this group moves memory of the host"));
-  }
-  SetLayout(tensor, tensor.contiguous(), ref);
-  if (tensor.count() == 0) {
-    ref->set_inline_("");
-    ref->set_on_device(true);
-    return absl::OkStatus();
-  }
-  std::optional<DeviceTensors::Location> location = session_.device_tensors().Find(tensor);
-  if (!location.has_value()) {
-    if (on_stream_) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          tensor.ToString(), " is not of Allocate: in calls on a stream, the worker must know ",
-          "memory longer than the call lasts"));
-    }
-    COHORT_ASSIGN_OR_RETURN(location, session_.device_tensors().Register(*gpu_, tensor));
-    registered_.push_back(location->tensor);
-  }
-  ref->set_tensor(location->tensor);
-  ref->set_first(location->first);
-  return absl::OkStatus();
-}
-
 absl::Status CallTensors::AddInput(const Tensor& tensor, v1::TensorRef* ref) {
-  if (tensor.device().is_cuda()) return AddOnDevice(tensor, ref);
+  COHORT_RETURN_IF_ERROR(CheckInHostMemory(tensor));
   if (Resident(tensor, ref)) return absl::OkStatus();
   const int64_t bytes = tensor.bytes();
   if (FitsInline(bytes, request_left_)) {
@@ -113,7 +94,7 @@ absl::Status CallTensors::AddInput(const Tensor& tensor, v1::TensorRef* ref) {
 }
 
 absl::Status CallTensors::AddOutput(const Tensor& tensor, v1::TensorRef* ref) {
-  if (tensor.device().is_cuda()) return AddOnDevice(tensor, ref);
+  COHORT_RETURN_IF_ERROR(CheckInHostMemory(tensor));
   if (Resident(tensor, ref)) return absl::OkStatus();
   if (FitsInline(tensor.bytes(), response_left_)) {
     SetLayout(tensor, /*contiguous=*/true, ref);
@@ -127,7 +108,6 @@ absl::Status CallTensors::AddOutput(const Tensor& tensor, v1::TensorRef* ref) {
 }
 
 absl::Status CallTensors::AddInOut(const Tensor& tensor, v1::TensorRef* ref) {
-  if (tensor.device().is_cuda()) return AddOnDevice(tensor, ref);
   COHORT_RETURN_IF_ERROR(AddInput(tensor, ref));
   if (ref->where_case() == v1::TensorRef::kInline) {
     outputs_.push_back({tensor, true, 0});

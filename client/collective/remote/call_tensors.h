@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/tensor/tensor.h"
@@ -15,18 +16,21 @@
 
 namespace cohort::client {
 
+// Returns INVALID_ARGUMENT if the tensor is on a GPU, which a RemoteGroup does not use.
+absl::Status CheckInHostMemory(const Tensor& tensor);
+// Returns that error about `what`.
+absl::Status NoGpus(absl::string_view what);
+
 // Tensors in the worker's memory stay in place. Other small tensors travel with the call. Larger
 // ones are copied to the worker's memory, once there and once back: by this process where that
-// memory is shared, else as a stream. GPU tensors also stay in place: the worker maps their memory.
-// One thread uses it.
+// memory is shared, else as a stream. GPU tensors are refused. One thread uses it.
 class CallTensors {
  public:
-  // `gpu`: this rank's; null: no GPU. `on_stream`: the call's answer comes before its work is done.
-  CallTensors(WorkerSessionImpl& session, Gpu* gpu, bool on_stream, Instant deadline);
+  CallTensors(WorkerSessionImpl& session, Instant deadline);
   // Memory taken for the call goes back.
   ~CallTensors();
 
-  // Before the call. Errors: those of the worker.
+  // Before the call. Errors: those of the worker; INVALID_ARGUMENT (the tensor is on a GPU).
   absl::Status AddInput(const Tensor& tensor, v1::TensorRef* ref);
   absl::Status AddOutput(const Tensor& tensor, v1::TensorRef* ref);
   // For a call in place.
@@ -46,7 +50,6 @@ class CallTensors {
   };
 
   absl::Duration Left() const;
-  absl::Status AddOnDevice(const Tensor& tensor, v1::TensorRef* ref);
   bool Resident(const Tensor& tensor, v1::TensorRef* ref) const;
   // Whether a tensor of `bytes` travels with the call; `left` is the room after it.
   bool FitsInline(int64_t bytes, int64_t& left) const;
@@ -54,14 +57,11 @@ class CallTensors {
   absl::Status Upload(const Tensor& tensor, size_t scratch);
 
   WorkerSessionImpl& session_;
-  Gpu* const gpu_;
-  const bool on_stream_;
   const Instant deadline_;
   int64_t request_left_;
   int64_t response_left_;
   std::vector<WorkerSessionImpl::Scratch> scratch_;
   std::vector<Output> outputs_;
-  std::vector<uint64_t> registered_;  // for this call alone
   bool reusable_ = false;
 };
 

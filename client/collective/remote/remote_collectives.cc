@@ -141,6 +141,7 @@ absl::Status RemoteGroup::Exchange(absl::Span<const TensorTransfer> transfers,
     v1::TensorTransfer& one = *request.add_transfers();
     one.set_sends(transfer.sends);
     one.set_peer(transfer.peer);
+    COHORT_RETURN_IF_ERROR(Explain(CheckInHostMemory(transfer.tensor), false));
     COHORT_RETURN_IF_ERROR(transfer.sends
                                ? tensors.AddInput(transfer.tensor, one.mutable_tensor())
                                : tensors.AddOutput(transfer.tensor, one.mutable_tensor()));

@@ -8,10 +8,9 @@
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "base/tensor/host_tensor.h"
-#include "client/collective/copy_here.h"
+#include "base/tensor/tensor.h"
 #include "client/collective/remote/call_tensors.h"
 #include "client/collective/remote/framed_collective_client.h"
-#include "client/collective/remote/stream_calls.h"
 #include "client/collective/remote/worker_session_impl.h"
 #include "cohort/v1/worker.grpc.pb.h"
 
@@ -47,6 +46,10 @@ absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOpti
                      absl::FormatDuration(*options.data_expiration),
                      "; it must be above 0 and at most ", absl::FormatDuration(kLongestDuration)));
   }
+  if (options.placement != Placement::kHost && !options.attached) {
+    return NoGpus(
+        absl::StrCat("group ", options.group, " has placement ", NameOf(options.placement)));
+  }
   if (options.session == nullptr) {
     COHORT_ASSIGN_OR_RETURN(options.session, WorkerSession::Connect(options.worker));
   }
@@ -68,19 +71,6 @@ absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOpti
   }
   SetDuration(wanted.join_timeout, request.mutable_timeout());
   request.set_placement(static_cast<int>(wanted.placement));
-  if (wanted.placement != Placement::kHost && !wanted.attached) {
-    if (wanted.gpu == nullptr) {
-      return absl::FailedPreconditionError(absl::StrCat("group ", wanted.group, " is placed on ",
-                                                        NameOf(wanted.placement),
-                                                        ", and this rank has been given no GPU"));
-    }
-    COHORT_ASSIGN_OR_RETURN(*request.mutable_device_uuid(), wanted.gpu->Uuid());
-    group->streams_ = std::make_unique<StreamCalls>(group->wire(), wanted.gpu);
-    // The end of a generation ends the work that the worker has enqueued. If the worker is gone,
-    // only this process can release the streams that wait for it.
-    group->wire().AwaitSessionEnd(group.get(),
-                                  [streams = group->streams_.get()] { streams->Release(); });
-  }
   v1::JoinGroupResponse response;
   bool answered = false;
   // The group forms after joining has ended, and each of the two has the whole timeout.
@@ -92,7 +82,6 @@ absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOpti
 }
 
 RemoteGroup::~RemoteGroup() {
-  if (streams_ != nullptr) wire().AwaitSessionEnd(this, nullptr);
   if (group_ == 0 || !wire().Standing(0, 0).ok()) return;
   v1::LeaveGroupRequest request;
   request.set_group(group_);
@@ -144,61 +133,39 @@ absl::Status RemoteGroup::Explain(const absl::Status& status, bool answered) con
 }
 
 absl::StatusOr<Tensor> RemoteGroup::Allocate(DataType type, const Shape& shape, Device device) {
-  if (device.is_cuda()) {
-    if (device != this->device()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("no tensor on ", device.ToString(), ": this rank's GPU is ",
-                       options_.gpu == nullptr ? "none" : this->device().ToString()));
-    }
-    return wire().device_tensors().Allocate(*options_.gpu, type, shape);
+  if (!device.is_host()) {
+    return Explain(NoGpus(absl::StrCat("allocate on ", device.ToString())), false);
   }
   if (wire().attached() != nullptr) return wire().CreateTensor(type, shape);
   return NewHostTensor(type, shape);
 }
 
 CallTensors RemoteGroup::TensorsOf(const CallOptions& options) const {
-  return CallTensors(wire(), options_.gpu.get(), options.stream.has_value(),
-                     Clock::Steady().Now() + TimeoutOf(options));
+  return CallTensors(wire(), Clock::Steady().Now() + TimeoutOf(options));
 }
 
 absl::Status RemoteGroup::RunRequest(v1::RunCollectiveRequest& request, CallTensors& tensors,
                                      const CallOptions& options,
                                      v1::RunCollectiveResponse* response) {
+  if (options.stream.has_value()) return Explain(NoGpus("a call on a stream"), false);
   request.set_group(group_);
   const absl::Duration timeout = TimeoutOf(options);
   SetDuration(timeout, request.mutable_timeout());
   bool answered = false;
-  const auto run = [&] {
-    const absl::Status status =
-        wire().RunCollective(*framed_client_, request, timeout, response, &answered);
-    if (!status.ok()) tensors.Fail(answered);
-    return Explain(status, answered);
-  };
-  if (!options.stream.has_value()) return run();
-  if (streams_ == nullptr) {
-    return absl::InvalidArgumentError(
-        "a stream is for tensors on GPUs: this group moves memory of the host");
-  }
-  return streams_->Run(*options.stream, [&](const v1::StreamOrder& order) {
-    *request.mutable_stream() = order;
-    return run();
-  });
-}
-
-absl::Status RemoteGroup::AwaitStreams(const CallOptions& options) {
-  if (streams_ == nullptr) return absl::OkStatus();
-  COHORT_RETURN_IF_ERROR(Standing());
-  v1::RunCollectiveRequest request;
-  request.set_collective(v1::COLLECTIVE_AWAIT_STREAMS);
-  CallOptions blocking;
-  blocking.timeout = options.timeout;
-  CallTensors none = TensorsOf(blocking);
-  v1::RunCollectiveResponse response;
-  return RunRequest(request, none, blocking, &response);
+  const absl::Status status =
+      wire().RunCollective(*framed_client_, request, timeout, response, &answered);
+  if (!status.ok()) tensors.Fail(answered);
+  return Explain(status, answered);
 }
 
 absl::Status RemoteGroup::CopyAll(absl::Span<const TensorCopy> copies, const CallOptions& options) {
-  return CopyHere(options_.gpu.get(), copies, options, TimeoutOf(options));
+  if (options.stream.has_value()) return Explain(NoGpus("a copy on a stream"), false);
+  for (const TensorCopy& copy : copies) {
+    COHORT_RETURN_IF_ERROR(Explain(CheckInHostMemory(copy.from), false));
+    COHORT_RETURN_IF_ERROR(Explain(CheckInHostMemory(copy.to), false));
+  }
+  for (const TensorCopy& copy : copies) COHORT_RETURN_IF_ERROR(CopyTensor(copy.from, copy.to));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<std::string>> RemoteGroup::RunObject(v1::ObjectOperation operation,

@@ -12,7 +12,6 @@
 #include "absl/time/time.h"
 #include "base/threads/mutex.h"
 #include "client/collective/group.h"
-#include "client/collective/remote/gpu.h"
 #include "client/collective/remote/worker_session.h"
 
 namespace cohort::v1 {
@@ -25,7 +24,6 @@ enum ObjectOperation : int;
 namespace cohort::client {
 
 class CallTensors;
-class StreamCalls;
 class FramedCollectiveClient;
 class WorkerSessionImpl;
 
@@ -50,27 +48,23 @@ struct RemoteGroupOptions {
   // Tensor collectives are not the worker's to run: see worker::AttachedGroup.
   bool attached = false;
 
-  // Which memory the group moves; the same on all ranks.
+  // Which memory the group moves; the same on all ranks. Only an attached group has GPU memory.
   Placement placement = Placement::kHost;
-  // For a placement on devices, unless attached: a GPU of this process
-  // (worker/group/shared_gpu/open_shared_gpu.h), which the worker must see, too.
-  std::shared_ptr<Gpu> gpu;
 };
 
 // The worker runs the collectives; this process waits for its answers. On the worker's host, both
 // processes map the memory of Allocate, and calls on such tensors move no bytes.
 //
-// With a GPU: its tensors stay in place, because the worker maps their memory and works on it. The
-// worker knows tensors of Allocate as long as they live. It maps others anew in each call, and
-// calls on a stream refuse them. The worker's kernels get time slices beside this process's, unless
-// CUDA's MPS runs.
+// It moves host memory only. GPU tensors and streams are INVALID_ARGUMENT: worker::LocalGroup and
+// worker::AttachedGroup move GPU tensors.
 //
 // Errors are those of the worker's group, word for word. If the worker itself is gone, calls end at
 // once with ABORTED, naming it and the group; the group then needs another session.
 class RemoteGroup final : public Group {
  public:
   // Joins the group and waits until the group is complete. Errors: those of WorkerSession::Connect
-  // and of worker::LocalGroup::Create; INVALID_ARGUMENT (data_expiration is out of its range).
+  // and of worker::LocalGroup::Create; INVALID_ARGUMENT (data_expiration is out of its range, or
+  // the placement has GPU memory and `attached` is not set).
   static absl::StatusOr<std::unique_ptr<RemoteGroup>> Create(RemoteGroupOptions options);
   // Leaves.
   ~RemoteGroup() override;
@@ -92,13 +86,10 @@ class RemoteGroup final : public Group {
   int rank() const override { return rank_; }
   int size() const override { return world_size_; }
   Placement placement() const override { return options_.placement; }
-  Device device() const override {
-    return options_.gpu == nullptr ? Device::Host() : options_.gpu->device();
-  }
 
   std::vector<PeerStats> Stats() const override { return peers_.Read(); }
 
-  // Without memory shared with the worker: memory of this process, and no GPU memory.
+  // Without memory shared with the worker: memory of this process.
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device device = {}) override;
 
   absl::Status Run(const CollectiveCall& call, const Tensor& input, const Tensor& output,
@@ -107,7 +98,6 @@ class RemoteGroup final : public Group {
                                            const CallOptions& options) override;
   absl::Status Exchange(absl::Span<const TensorTransfer> transfers,
                         const CallOptions& options) override;
-  absl::Status AwaitStreams(const CallOptions& options = {}) override;
   absl::Status FailCollective(const absl::Status& why, const CallOptions& options) override;
   absl::Status CopyAll(absl::Span<const TensorCopy> copies, const CallOptions& options) override;
 
@@ -149,8 +139,7 @@ class RemoteGroup final : public Group {
 
   RemoteGroupOptions options_;
   std::unique_ptr<FramedCollectiveClient> framed_client_;
-  std::unique_ptr<StreamCalls> streams_;  // with a GPU
-  uint64_t group_ = 0;                    // as the worker numbers it
+  uint64_t group_ = 0;  // as the worker numbers it
   int64_t generation_ = 0;
   int rank_ = 0;
   int world_size_ = 0;

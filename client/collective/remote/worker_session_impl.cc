@@ -188,16 +188,6 @@ void WorkerSessionImpl::Listen() {
   for (const auto& [group, awaited] : awaited_)
     awaited.on_end(std::string(ended_->message()), true);
   awaited_.clear();
-  for (const auto& [owner, body] : session_ends_) body();
-  session_ends_.clear();
-}
-
-void WorkerSessionImpl::AwaitSessionEnd(const void* owner, std::function<void()> body) {
-  MutexLock lock(&mutex_);
-  session_ends_.erase(owner);
-  if (body == nullptr) return;
-  if (ended_.has_value()) return body();
-  session_ends_[owner] = std::move(body);
 }
 
 void WorkerSessionImpl::AwaitEnd(uint64_t group, int64_t generation, OnEnd on_end) {

@@ -19,7 +19,6 @@
 #include "base/tensor/tensor.h"
 #include "base/threads/mutex.h"
 #include "client/collective/remote/attach_connection.h"
-#include "client/collective/remote/device_tensors.h"
 #include "client/collective/remote/framed_collective_client.h"
 #include "client/collective/remote/worker_session.h"
 #include "cohort/v1/worker.grpc.pb.h"
@@ -82,8 +81,6 @@ class WorkerSessionImpl final : public WorkerSession,
     int64_t first = 0;  // in elements of its type
   };
   std::optional<Location> Find(const Tensor& tensor) const;
-  // The tensors on GPUs of this process.
-  DeviceTensors& device_tensors() { return device_tensors_; }
   // If the worker is gone, the tensor is gone, too.
   void FreeTensor(uint64_t tensor);
 
@@ -104,9 +101,6 @@ class WorkerSessionImpl final : public WorkerSession,
   // Null: withdraws the function; when the call returns, it does not run any more.
   using OnEnd = std::function<void(const std::string& cause, bool session_ended)>;
   void AwaitEnd(uint64_t group, int64_t generation, OnEnd on_end);
-  // Calls `body` once, when the session ends; at once if it has ended. Otherwise like OnEnd. Null:
-  // withdraws `owner`'s function.
-  void AwaitSessionEnd(const void* owner, std::function<void()> body);
   // OK, or why this session, or this generation of the group, has ended.
   absl::Status Standing(uint64_t group, int64_t generation) const;
 
@@ -137,14 +131,12 @@ class WorkerSessionImpl final : public WorkerSession,
   std::string worker_;
   std::unique_ptr<AttachConnection> attached_;
   std::string why_not_attached_;
-  DeviceTensors device_tensors_{*this};
 
   mutable Mutex mutex_;
   bool opened_yet_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, GroupEnd> group_ends_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, Awaited> awaited_ ABSL_GUARDED_BY(mutex_);
-  std::map<const void*, std::function<void()>> session_ends_ ABSL_GUARDED_BY(mutex_);
   // By offset in the shared memory.
   struct Block {
     uint64_t tensor = 0;

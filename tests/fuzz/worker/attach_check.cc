@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 
-#include <limits>
 #include <memory>
 #include <utility>
 
@@ -12,7 +11,6 @@
 #include "base/shm/local_socket.h"
 #include "cohort/v1/attach.pb.h"
 #include "tests/fuzz/worker/descriptors.h"
-#include "tests/fuzz/worker/fuzz_gpu.h"
 #include "worker/daemon/server/attach_server.h"
 #include "worker/daemon/sessions/session_table.h"
 
@@ -25,13 +23,11 @@ constexpr absl::Duration kTimeout = absl::Seconds(10);
 // The server's own descriptors, sockets of clients that are leaving, and those that a run of the
 // fuzzer has open.
 constexpr int kMostFds = 200;
-enum Form { kBare, kHello, kRegistration, kSendConnections, kDeviceRegistration, kForms };
+enum Form { kBare, kHello, kRegistration, kSendConnections, kForms };
 
 Instant Soon() { return Clock::Steady().Now() + kTimeout; }
 
 struct World {
-  FuzzGpu gpu = MakeFuzzGpu();
-  GpuTable gpus{gpu.open};
   SessionTable sessions;
   std::unique_ptr<AttachServer> server;
 };
@@ -39,7 +35,7 @@ struct World {
 World& TheWorld() {
   static World* const world = [] {
     auto* made = new World();
-    made->server = *AttachServer::Start(made->sessions, made->gpus);
+    made->server = *AttachServer::Start(made->sessions);
     return made;
   }();
   return *world;
@@ -121,14 +117,6 @@ class AttachingClient {
       case kSendConnections:
         request.mutable_send_connections()->set_group(1);
         return absl::StrCat(request.SerializeAsString(), body);
-      case kDeviceRegistration: {
-        v1::RegisterDeviceMemory& memory = *request.mutable_register_device_memory();
-        memory.set_device_uuid(TheWorld().gpu.uuid);
-        memory.set_allocation_bytes(2 * kHeapBytes);
-        memory.set_offset(kHeapBytes);
-        memory.set_bytes(kHeapBytes);
-        return absl::StrCat(request.SerializeAsString(), body);
-      }
       default:
         return std::string(body);
     }
@@ -136,10 +124,7 @@ class AttachingClient {
 
   absl::Status CheckTensor(uint64_t tensor, const std::vector<UniqueFd>& fds) {
     const absl::StatusOr<TensorMemory> memory = session_->tensors().Find(tensor);
-    if (!memory.ok()) return absl::InternalError("a tensor of nothing");
-    // The fuzzer does not touch memory on a GPU.
-    if (!memory->device.is_host()) return absl::OkStatus();
-    if (fds.size() != 1) return absl::InternalError("a tensor of nothing");
+    if (!memory.ok() || fds.size() != 1) return absl::InternalError("a tensor of nothing");
     if ((fcntl(fds[0].get(), F_GET_SEALS) & F_SEAL_SHRINK) == 0) {
       return absl::InternalError("memory that somebody can take away");
     }
@@ -182,6 +167,7 @@ std::vector<std::string> SampleAttaches() {
       hello + message(kSendConnections, {}),
       hello + hello,
       hello + message(kBare, {FdKind::kHeap}, "\377\377"),
+      hello + message(kBare, {FdKind::kHeap}, std::string("\32\0", 2)),  // a reserved field
       // 2^64-1 bytes, and one.
       hello + message(kRegistration, {FdKind::kHeap},
                       "\12\13\10\377\377\377\377\377\377\377\377\377\1"),
@@ -189,34 +175,7 @@ std::vector<std::string> SampleAttaches() {
   };
   for (int kind = 0; kind < kFdKinds; ++kind) {
     samples.push_back(hello + message(kRegistration, {static_cast<FdKind>(kind)}));
-    samples.push_back(hello + message(kDeviceRegistration, {static_cast<FdKind>(kind)}));
   }
-  // Device memory: a proper registration, whose fields the body sets again.
-  const auto device = [&](const v1::RegisterDeviceMemory& memory,
-                          const std::vector<FdKind>& kinds) {
-    v1::AttachRequest request;
-    *request.mutable_register_device_memory() = memory;
-    samples.push_back(hello + message(kDeviceRegistration, kinds, request.SerializeAsString()));
-  };
-  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
-  v1::RegisterDeviceMemory memory;
-  memory.set_legacy_handle("short");
-  device(memory, {});
-  device(memory, {FdKind::kHeap});
-  memory.set_legacy_handle(std::string(64, 'h'));
-  device(memory, {});
-  memory.set_bytes(kMost);
-  memory.set_offset(kMost);
-  device(memory, {});
-  memory.clear_legacy_handle();
-  device(memory, {});
-  device(memory, {FdKind::kHeap});
-  device(memory, {FdKind::kHeap, FdKind::kHeap});
-  memory.set_allocation_bytes(kMost);
-  device(memory, {FdKind::kDevice});
-  memory.set_device_uuid("GPU-of nobody");
-  device(memory, {FdKind::kHeap});
-  samples.push_back(message(kDeviceRegistration, {FdKind::kHeap}));  // before the hello
   return samples;
 }
 

@@ -40,15 +40,7 @@ absl::StatusOr<std::unique_ptr<const Driver>> FindAll() {
   COHORT_RETURN_IF_ERROR(Find("cuMemMap", &driver->cuMemMap));
   COHORT_RETURN_IF_ERROR(Find("cuMemUnmap", &driver->cuMemUnmap));
   COHORT_RETURN_IF_ERROR(Find("cuMemSetAccess", &driver->cuMemSetAccess));
-  COHORT_RETURN_IF_ERROR(Find("cuMemRetainAllocationHandle", &driver->cuMemRetainAllocationHandle));
-  COHORT_RETURN_IF_ERROR(
-      Find("cuMemExportToShareableHandle", &driver->cuMemExportToShareableHandle));
-  COHORT_RETURN_IF_ERROR(
-      Find("cuMemImportFromShareableHandle", &driver->cuMemImportFromShareableHandle));
-  COHORT_RETURN_IF_ERROR(Find("cuMemGetAddressRange", &driver->cuMemGetAddressRange));
   COHORT_RETURN_IF_ERROR(Find("cuDevicePrimaryCtxGetState", &driver->cuDevicePrimaryCtxGetState));
-  COHORT_RETURN_IF_ERROR(Find("cuStreamWriteValue64", &driver->cuStreamWriteValue64));
-  COHORT_RETURN_IF_ERROR(Find("cuStreamWaitValue64", &driver->cuStreamWaitValue64));
   return driver;
 }
 

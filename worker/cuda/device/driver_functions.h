@@ -18,13 +18,7 @@ struct Driver {
   PFN_cuMemMap_v10020 cuMemMap;
   PFN_cuMemUnmap_v10020 cuMemUnmap;
   PFN_cuMemSetAccess_v10020 cuMemSetAccess;
-  PFN_cuMemRetainAllocationHandle_v11000 cuMemRetainAllocationHandle;
-  PFN_cuMemExportToShareableHandle_v10020 cuMemExportToShareableHandle;
-  PFN_cuMemImportFromShareableHandle_v10020 cuMemImportFromShareableHandle;
-  PFN_cuMemGetAddressRange_v3020 cuMemGetAddressRange;
   PFN_cuDevicePrimaryCtxGetState_v7000 cuDevicePrimaryCtxGetState;
-  PFN_cuStreamWriteValue64_v11070 cuStreamWriteValue64;
-  PFN_cuStreamWaitValue64_v11070 cuStreamWaitValue64;
 };
 
 // Finds the functions once; the result lives for ever. Errors: FAILED_PRECONDITION (no driver, or

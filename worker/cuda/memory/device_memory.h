@@ -11,9 +11,9 @@
 
 namespace cohort::worker::cuda {
 
-// Memory from cudaMalloc, which other processes can open (ipc_memory.h). Movable; the destructor
-// frees it. Freeing waits for all work of the device, without limit if that hangs, so abort such
-// work before. For scratch of one operation use StreamMemory.
+// Memory from cudaMalloc. Movable; the destructor frees it. Freeing waits for all work of the
+// device, without limit if that hangs, so abort such work before. For scratch of one operation use
+// StreamMemory.
 class DeviceMemory {
  public:
   // No bytes have a null address. Errors: RESOURCE_EXHAUSTED (naming bytes and device), and those
@@ -47,7 +47,7 @@ class DeviceMemory {
 
 // Memory from cudaMallocAsync: it exists once the stream has reached the allocation. The destructor
 // frees it after the work that the stream has by then. Neither waits. Events order work of other
-// streams on it; the stream outlives it. Other processes cannot open it.
+// streams on it; the stream outlives it.
 class StreamMemory {
  public:
   // Errors: RESOURCE_EXHAUSTED (naming bytes), UNIMPLEMENTED (the device has no such memory).

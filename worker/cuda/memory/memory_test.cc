@@ -6,7 +6,6 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "base/shm/segment.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/cuda/memory/copy.h"
@@ -91,29 +90,6 @@ TEST_F(MemoryTest, StreamMemoryIsFreedInStreamOrder) {
   Finish();
   EXPECT_EQ(FakeDeviceMemoryInUse(), 0u);
   EXPECT_EQ(StreamMemory::Allocate(stream_->get(), 0)->data(), nullptr);
-}
-
-TEST_F(MemoryTest, MemoryOfOtherProcessesCanBePinned) {
-  const absl::StatusOr<shm::Segment> segment = shm::Segment::Create("test", 8192);
-  ASSERT_TRUE(segment.ok());
-  {
-    absl::StatusOr<RegisteredMemory> registered =
-        RegisteredMemory::Register(segment->data(), segment->size());
-    ASSERT_TRUE(registered.ok()) << registered.status();
-    EXPECT_EQ(RegisteredMemory::Register(segment->data() + 4096, 10).status().code(),
-              absl::StatusCode::kInvalidArgument);
-    const RegisteredMemory moved = *std::move(registered);
-    EXPECT_EQ(moved.data(), segment->data());
-    EXPECT_NE(moved.device_data(), nullptr);
-    EXPECT_EQ(Fill(moved.device_data(), 5, 100, stream_->get()), absl::OkStatus());
-    Finish();
-    EXPECT_EQ(segment->data()[99], 5);
-  }
-  FailNextCall("cudaHostGetDevicePointer", cudaErrorNotSupported);
-  EXPECT_EQ(RegisteredMemory::Register(segment->data(), 10).status().code(),
-            absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(RegisteredMemory::Register(nullptr, 10).status().code(),
-            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(MemoryTest, CopiesFollowStreamOrder) {

@@ -1,4 +1,4 @@
-// Device memory that is allocated for sharing with other processes.
+// Device memory that other processes can map.
 #ifndef COHORT_WORKER_CUDA_MEMORY_SHAREABLE_MEMORY_H_
 #define COHORT_WORKER_CUDA_MEMORY_SHAREABLE_MEMORY_H_
 
@@ -10,9 +10,9 @@
 
 namespace cohort::worker::cuda {
 
-// Memory from cuMemCreate, so that a file descriptor names it (ipc_memory.h). The descriptor passes
-// between containers, and each process ends its own use at any time. Takes whole units, mostly of 2
-// MiB. Movable; when the destructor runs, no enqueued work may use it.
+// Memory from cuMemCreate, which a file descriptor can name, so that NCCL can share it with other
+// ranks. Takes whole units, mostly of 2 MiB. Movable; when the destructor runs, no enqueued work
+// may use it.
 class ShareableMemory {
  public:
   // No bytes have a null address. Errors: RESOURCE_EXHAUSTED (naming bytes and device),

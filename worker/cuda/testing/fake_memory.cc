@@ -29,7 +29,6 @@ void ForbidBehind(char* memory, size_t bytes, size_t page) {
 #endif
 }
 
-// Device memory is a segment, so that other processes can open it.
 struct DeviceBlock {
   shm::Segment segment;
   int device;
@@ -62,8 +61,7 @@ cudaError_t Allocate(Memory::Kind kind, void** memory, size_t bytes) {
   block->device = device;
   char* const data = block->segment.data();
   ForbidBehind(data, bytes, sysconf(_SC_PAGESIZE));
-  const int fd = block->segment.fd();
-  state().memory.emplace(AddressOf(data), Memory{kind, device, bytes, std::move(block), fd});
+  state().memory.emplace(AddressOf(data), Memory{kind, device, bytes, std::move(block)});
   *memory = data;
   return cudaSuccess;
 }
@@ -230,60 +228,6 @@ cudaError_t cudaFreeHost(void* memory) {
     if (found.kind != Memory::Kind::kPinned) return cudaErrorInvalidValue;
     FinishDevice(found.device);
     Forget(memory);
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned int) {
-  return Call(__func__, [&] {
-    if (memory == nullptr || bytes == 0) return cudaErrorInvalidValue;
-    MutexLock lock(&state().mutex);
-    const auto next = state().memory.lower_bound(AddressOf(memory));
-    const bool overlaps = FindMemory(memory, nullptr) != nullptr ||
-                          (next != state().memory.end() && next->first - AddressOf(memory) < bytes);
-    if (overlaps) return cudaErrorHostMemoryAlreadyRegistered;
-    if (bytes > state().machine.pinned_memory - state().pinned) return cudaErrorMemoryAllocation;
-    state().pinned += bytes;
-    state().memory.emplace(AddressOf(memory),
-                           Memory{Memory::Kind::kRegistered, CurrentDevice(), bytes, nullptr});
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaHostUnregister(void* memory) {
-  return Call(__func__, [&] {
-    Memory found;
-    const cudaError_t unknown = Begins(memory, &found);
-    if (unknown != cudaSuccess) return cudaErrorHostMemoryNotRegistered;
-    if (found.kind != Memory::Kind::kRegistered) return cudaErrorHostMemoryNotRegistered;
-    FinishDevice(found.device);
-    Forget(memory);
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaHostGetDevicePointer(void** on_device, void* memory, unsigned int) {
-  return Call(__func__, [&] {
-    MutexLock lock(&state().mutex);
-    const Memory* const found = FindMemory(memory, nullptr);
-    if (found == nullptr || found->on_device()) return cudaErrorInvalidValue;
-    *on_device = memory;
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
-  return Call(__func__, [&] {
-    *attributes = {};
-    attributes->device = -1;
-    attributes->hostPointer = const_cast<void*>(memory);
-    MutexLock lock(&state().mutex);
-    const Memory* const found = FindMemory(memory, nullptr);
-    if (found == nullptr) return cudaSuccess;
-    attributes->type = found->on_device() ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
-    attributes->device = found->device;
-    attributes->devicePointer = const_cast<void*>(memory);
-    if (found->on_device()) attributes->hostPointer = nullptr;
     return cudaSuccess;
   });
 }

@@ -76,9 +76,7 @@ std::string AliveInFakeRuntime() {
   add(state().physical.size(), "handle of physical memory");
   add(state().reserved.size(), "reserved range of addresses");
   add(ranges[Memory::Kind::kMapped], "mapped range");
-  add(ranges[Memory::Kind::kOpened], "opened range");
   add(ranges[Memory::Kind::kPinned], "pinned allocation");
-  add(ranges[Memory::Kind::kRegistered], "registered range");
   return absl::StrJoin(alive, ", ");
 }
 

@@ -18,15 +18,13 @@ struct FakeMachine {
   int devices = 1;
   // The memory of each device.
   size_t memory = size_t{1} << 30;
-  // The host memory that can be pinned, by allocation or registration.
+  // The host memory that can be pinned.
   size_t pinned_memory = size_t{1} << 30;
   // The result of every call: cudaErrorInsufficientDriver or cudaErrorNoDevice. Without devices it
   // is cudaErrorNoDevice.
   cudaError_t missing = cudaSuccess;
   // Whether devices report that they reach each other's memory. They always do reach it.
   bool peer_access = true;
-  // Whether memory can be exported as a file descriptor.
-  bool exports_fds = true;
 };
 
 // Starts the machine anew: no injected or sticky error, and all counts are zero. Objects of the

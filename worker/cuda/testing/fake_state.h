@@ -25,23 +25,19 @@ namespace cohort::worker::cuda::fake {
 // A range of addresses that the runtime knows.
 struct Memory {
   enum class Kind {
-    kDevice,      // cudaMalloc
-    kPool,        // cudaMallocAsync
-    kMapped,      // cuMemMap
-    kOpened,      // cudaIpcOpenMemHandle
-    kPinned,      // cudaHostAlloc
-    kRegistered,  // cudaHostRegister
+    kDevice,  // cudaMalloc
+    kPool,    // cudaMallocAsync
+    kMapped,  // cuMemMap
+    kPinned,  // cudaHostAlloc
   };
 
-  bool on_device() const { return kind != Kind::kPinned && kind != Kind::kRegistered; }
+  bool on_device() const { return kind != Kind::kPinned; }
 
   Kind kind;
   int device = 0;
   size_t bytes = 0;
   // Frees the memory when it goes, if the runtime owns the memory.
   std::shared_ptr<void> holder;
-  // The descriptor that other processes open through /proc.
-  int fd = -1;
 };
 
 struct Failure {

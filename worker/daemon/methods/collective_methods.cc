@@ -49,44 +49,17 @@ absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& reques
     const int64_t generation = group->generation();
     client::CallOptions options;
     options.timeout = timeout;
-    const auto enqueue = [&](void* stream, StreamOrder::Owners* owners) {
-      options.stream = stream;
-      const absl::Status enqueued = call.Run(*group, options);
-      *owners = call.TakeOwners();
-      return enqueued;
-    };
     absl::Status status;
-    if (!request.has_stream()) {
-      const size_t kept = entry->kept();
-      try {
-        status = call.Run(*group, options);
-      } catch (const std::bad_alloc&) {
-        // Other ranks may wait for data that this one has not sent.
-        status = NoMemory(kRunCollective, "a call", static_cast<int64_t>(request.ByteSizeLong()));
-        group->Abort(status);
-      }
-      // After a failed call, its device may still use the tensors. It is done with them once a
-      // later call on it is done.
-      std::vector<std::shared_ptr<const void>> owners = call.TakeOwners();
-      if (status.ok() && !owners.empty()) entry->LetGo(kept);
-      if (!status.ok()) entry->Keep(std::move(owners));
-    } else if (entry->streams() == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a stream is for tensors on GPUs: group ", group->name(), " has none"));
-    } else {
-      COHORT_ASSIGN_OR_RETURN(const TensorMemory flags,
-                              session->tensors().Find(request.stream().flags()));
-      status =
-          entry->streams()->Run(flags, request.stream(), Clock::Steady().Now() + timeout, enqueue);
+    try {
+      status = call.Run(*group, options);
+    } catch (const std::bad_alloc&) {
+      // Other ranks may wait for data that this one has not sent.
+      status = NoMemory(kRunCollective, "a call", static_cast<int64_t>(request.ByteSizeLong()));
+      group->Abort(status);
     }
-    const bool waits = request.collective() == v1::COLLECTIVE_AWAIT_STREAMS;
-    if (waits && entry->streams() != nullptr) entry->streams()->Sweep();
-    // A timeout while waiting for streams, for room on a stream or for a message ends no
-    // generation.
+    // A timeout while waiting for a message ends no generation.
     const bool looks = request.collective() == v1::COLLECTIVE_AWAIT_MESSAGE;
-    if (!(waits || looks || request.has_stream()) || !absl::IsDeadlineExceeded(status)) {
-      entry->NoteResult(generation, status);
-    }
+    if (!looks || !absl::IsDeadlineExceeded(status)) entry->NoteResult(generation, status);
     bytes = call.bytes();
     return status;
   };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -41,10 +42,8 @@ CollectiveRequest::CollectiveRequest(const TensorTable& tensors, int64_t max_inl
     : tensors_(tensors), inline_left_(max_inline_bytes), request_(request), response_(response) {}
 
 absl::Status CollectiveRequest::Run(client::Group& group, const CallOptions& options) {
-  device_ = group.device();
   const absl::Status read = ReadArguments(group.rank());
   if (read.ok()) return RunCollective(group, options);
-  owners_.clear();  // the call reaches no device
   return group.RefuseAs(read, options);
 }
 
@@ -88,8 +87,6 @@ absl::Status CollectiveRequest::RunCollective(client::Group& group, const CallOp
       return group.Barrier(options);
     case v1::COLLECTIVE_EXCHANGE:
       return Exchange(group, options);
-    case v1::COLLECTIVE_AWAIT_STREAMS:
-      return group.AwaitStreams(options);
     case v1::COLLECTIVE_AWAIT_MESSAGE: {
       COHORT_ASSIGN_OR_RETURN(const MessageInfo message,
                               group.AwaitMessage(ToRanks(request.sizes()), options));
@@ -116,16 +113,12 @@ absl::Status CollectiveRequest::Exchange(client::Group& group, const CallOptions
   }
   std::vector<TensorTransfer> transfers;
   for (const v1::TensorTransfer& one : request_.transfers()) {
-    const bool is_inline =
-        one.tensor().where_case() == v1::TensorRef::kInline && !one.tensor().on_device();
-    absl::StatusOr<Tensor> tensor =
+    const bool is_inline = one.tensor().where_case() == v1::TensorRef::kInline;
+    COHORT_ASSIGN_OR_RETURN(
+        Tensor tensor,
         one.sends() ? ReadOnly(one.tensor())
-                    : Writable(one.tensor(), is_inline ? response_->add_received() : nullptr);
-    if (!tensor.ok()) {
-      owners_.clear();  // the call reaches no device
-      return tensor.status();
-    }
-    transfers.push_back({one.sends(), one.peer(), *std::move(tensor)});
+                    : Writable(one.tensor(), is_inline ? response_->add_received() : nullptr));
+    transfers.push_back({one.sends(), one.peer(), std::move(tensor)});
   }
   return group.Exchange(transfers, options);
 }
@@ -151,7 +144,6 @@ absl::StatusOr<Tensor> CollectiveRequest::BroadcastTensor(bool root) {
 
 absl::StatusOr<Tensor> CollectiveRequest::ReadOnly(const v1::TensorRef& ref) {
   if (ref.where_case() != v1::TensorRef::kInline) return Resident(ref);
-  if (ref.on_device()) return Empty(ref);
   COHORT_ASSIGN_OR_RETURN(const TensorLayout layout, ReadLayout(ref.layout()));
   if (!layout.contiguous || static_cast<size_t>(layout.bytes) != ref.inline_().size()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -166,7 +158,6 @@ absl::StatusOr<Tensor> CollectiveRequest::ReadOnly(const v1::TensorRef& ref) {
 absl::StatusOr<Tensor> CollectiveRequest::Writable(const v1::TensorRef& ref,
                                                    std::string* inline_bytes) {
   if (ref.where_case() != v1::TensorRef::kInline) return Resident(ref);
-  if (ref.on_device()) return Empty(ref);
   COHORT_ASSIGN_OR_RETURN(const TensorLayout layout, ReadLayout(ref.layout()));
   if (!layout.contiguous) {
     return absl::InvalidArgumentError("an inline tensor is contiguous");
@@ -189,17 +180,7 @@ absl::StatusOr<Tensor> CollectiveRequest::Resident(const v1::TensorRef& ref) {
   COHORT_ASSIGN_OR_RETURN(const TensorLayout layout, ReadLayout(ref.layout()));
   COHORT_ASSIGN_OR_RETURN(TensorMemory memory, tensors_.Find(ref.tensor()));
   bytes_ = std::max(bytes_, layout.bytes);
-  if (request_.has_stream() || memory.device.is_cuda()) owners_.push_back(memory.owner);
-  return ViewOf(memory.data, memory.bytes, layout, ref.first(), std::move(memory.owner),
-                memory.device);
-}
-
-absl::StatusOr<Tensor> CollectiveRequest::Empty(const v1::TensorRef& ref) const {
-  COHORT_ASSIGN_OR_RETURN(const TensorLayout layout, ReadLayout(ref.layout()));
-  if (layout.bytes > 0) {
-    return absl::InvalidArgumentError("an inline tensor on a device has no elements");
-  }
-  return Tensor::Strided(nullptr, layout.type, layout.shape, layout.strides, nullptr, device_);
+  return ViewOf(memory.data, memory.bytes, layout, ref.first(), std::move(memory.owner));
 }
 
 absl::StatusOr<Reduction> CollectiveRequest::ReadReduction() const {
@@ -214,7 +195,6 @@ absl::StatusOr<Reduction> CollectiveRequest::ReadReduction() const {
 }
 
 const char* NameOf(v1::Collective collective) {
-  if (collective == v1::COLLECTIVE_AWAIT_STREAMS) return "await_streams";
   if (collective == v1::COLLECTIVE_AWAIT_MESSAGE) return "await_message";
   if (!v1::Collective_IsValid(collective) || !IsCollective(collective)) return "unknown";
   return NameOf(static_cast<Collective>(collective)).data();

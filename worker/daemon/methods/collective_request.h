@@ -3,10 +3,7 @@
 #define COHORT_WORKER_DAEMON_METHODS_COLLECTIVE_REQUEST_H_
 
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/tensor/tensor.h"
@@ -23,16 +20,12 @@ class CollectiveRequest {
   CollectiveRequest(const TensorTable& tensors, int64_t max_inline_bytes,
                     const v1::RunCollectiveRequest& request, v1::RunCollectiveResponse* response);
 
-  // If the request of a blocking collective is invalid, all ranks get the error: see
-  // Group::RefuseAs. On a stream and for messages, only this rank gets it; NOT_FOUND (a tensor of
-  // the request) is possible then. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (inline outputs too
-  // large), those of the collective.
+  // If the request of a collective is invalid, all ranks get the error: see Group::RefuseAs. For
+  // messages, only this rank gets it; NOT_FOUND (a tensor of the request) is possible then. Errors:
+  // INVALID_ARGUMENT, RESOURCE_EXHAUSTED (inline outputs too large), those of the collective.
   absl::Status Run(client::Group& group, const client::CallOptions& options);
   // The bytes of the largest tensor of the call.
   int64_t bytes() const { return bytes_; }
-  // Returns the owners of the call's tensors in the session's table, if the call may use them after
-  // it returns: calls on streams and on devices.
-  std::vector<std::shared_ptr<const void>> TakeOwners() { return std::move(owners_); }
 
  private:
   // Reads the arguments of the collective.
@@ -49,20 +42,16 @@ class CollectiveRequest {
   // Returns a broadcast's tensor: for reads at the root, for writes elsewhere.
   absl::StatusOr<Tensor> BroadcastTensor(bool root);
   absl::StatusOr<Tensor> Resident(const v1::TensorRef& ref);
-  // Returns a tensor without elements on the group's device.
-  absl::StatusOr<Tensor> Empty(const v1::TensorRef& ref) const;
   absl::StatusOr<Reduction> ReadReduction() const;
 
   const TensorTable& tensors_;
   int64_t inline_left_;
   const v1::RunCollectiveRequest& request_;
   v1::RunCollectiveResponse* const response_;
-  Device device_;  // the group's
   Reduction reduction_;
   Tensor input_;
   Tensor output_;
   int64_t bytes_ = 0;
-  std::vector<std::shared_ptr<const void>> owners_;
 };
 
 // "all_reduce", ...; for metrics and records. "unknown" for a number without a name.

@@ -166,11 +166,11 @@ absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
   options.bootstrap.cancellation = joining;
   COHORT_ASSIGN_OR_RETURN(options.bootstrap.heap, session->heap());
   COHORT_ASSIGN_OR_RETURN(options.bootstrap.placement, ReadPlacement(request.placement()));
-  std::shared_ptr<SharedGpu> gpu;
   if (options.bootstrap.placement != Placement::kHost && !request.attached()) {
-    COHORT_ASSIGN_OR_RETURN(GpuOfWorker found, gpus_.Find(request.device_uuid()));
-    options.gpu_context = std::move(found.gpu_context);
-    gpu = std::move(found.gpu);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "group ", Printable(request.group()), " has placement ",
+        NameOf(options.bootstrap.placement),
+        ": the daemon moves host memory only; join as attached, and the client moves GPU tensors"));
   }
 
   // The exact number is known in each generation once the ranks have met; until then this is the
@@ -199,7 +199,7 @@ absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
       request.attached()
           ? AttachedRank::Join({std::move(options.membership), std::move(options.bootstrap)},
                                on_ended)
-          : ExecutedRank::Join(std::move(options), std::move(gpu), on_ended);
+          : ExecutedRank::Join(std::move(options), on_ended);
   const absl::StatusOr<std::shared_ptr<ClientRank>> joined =
       entered.ok() ? Holding(std::move(descriptors), *entered) : entered;
   absl::Status cancelled = joining->reason();

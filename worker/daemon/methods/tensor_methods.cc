@@ -41,11 +41,7 @@ grpc::Status WorkerService::FreeTensor(grpc::ServerContext* context,
   const auto free = [&]() -> absl::Status {
     COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
                             sessions_.Find(request->session()));
-    COHORT_RETURN_IF_ERROR(session->tensors().Free(request->tensor()));
-    for (const auto& [number, entry] : session->groups()) {
-      if (entry->streams() != nullptr) entry->streams()->Sweep();
-    }
-    return absl::OkStatus();
+    return session->tensors().Free(request->tensor());
   };
   return Answer(context, free());
 }

@@ -36,12 +36,11 @@ void Fill(const client::FlightCall& call, v1::FlightEntry* to) {
 
 }  // namespace
 
-WorkerService::WorkerService(WorkerServiceOptions options, SessionTable& sessions, GpuTable& gpus,
-                             CallGate& gate, Metrics& metrics)
+WorkerService::WorkerService(WorkerServiceOptions options, SessionTable& sessions, CallGate& gate,
+                             Metrics& metrics)
     : options_(std::move(options)),
       started_(Clock::Steady().Now()),
       sessions_(sessions),
-      gpus_(gpus),
       gate_(gate),
       metrics_(metrics),
       streams_(options_.stream_idle_limit, gate.max_calls()) {}

@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "client/rendezvous/call/cancellation.h"
 #include "cohort/v1/worker.grpc.pb.h"
-#include "worker/daemon/gpu/gpu_table.h"
 #include "worker/daemon/limits/call_gate.h"
 #include "worker/daemon/limits/idle_stream_watch.h"
 #include "worker/daemon/methods/metrics.h"
@@ -41,8 +40,8 @@ class WorkerService final
                   v1::WorkerService::WithCallbackMethod_ReadTensor<v1::WorkerService::Service>>>> {
  public:
   // All references outlive it.
-  WorkerService(WorkerServiceOptions options, SessionTable& sessions, GpuTable& gpus,
-                CallGate& gate, Metrics& metrics);
+  WorkerService(WorkerServiceOptions options, SessionTable& sessions, CallGate& gate,
+                Metrics& metrics);
 
   // Sets the addresses at which it is served, as bound. Called once, before a client's first call.
   void ServeAt(std::vector<std::string> addresses) { addresses_ = std::move(addresses); }
@@ -110,7 +109,6 @@ class WorkerService final
   const Instant started_;
   std::vector<std::string> addresses_;
   SessionTable& sessions_;
-  GpuTable& gpus_;
   CallGate& gate_;
   Metrics& metrics_;
   IdleStreamWatch streams_;

@@ -10,10 +10,6 @@
 namespace cohort::worker {
 
 absl::Status CheckRange(const TensorMemory& memory, uint64_t offset, uint64_t size) {
-  if (!memory.device.is_host()) {
-    return absl::InvalidArgumentError(absl::StrCat("the tensor lies on ", memory.device.ToString(),
-                                                   ": its client reads and writes it there"));
-  }
   const auto bytes = static_cast<uint64_t>(memory.bytes);
   if (offset <= bytes && size <= bytes - offset) return absl::OkStatus();
   return absl::OutOfRangeError(

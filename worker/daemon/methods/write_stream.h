@@ -17,8 +17,7 @@
 
 namespace cohort::worker {
 
-// Checks that the bytes lie in host memory and within the tensor. Errors: INVALID_ARGUMENT (another
-// device), OUT_OF_RANGE.
+// Checks that the bytes lie within the tensor. Errors: OUT_OF_RANGE.
 absl::Status CheckRange(const TensorMemory& memory, uint64_t offset, uint64_t size);
 
 // Holds no thread while it waits for the client. Owns itself until gRPC calls OnDone.

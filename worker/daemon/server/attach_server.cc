@@ -62,22 +62,18 @@ void Reply(const shm::LocalSocket& client, const absl::Status& status, v1::Attac
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Start(SessionTable& sessions,
-                                                                  GpuTable& gpus) {
+absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Start(SessionTable& sessions) {
   COHORT_ASSIGN_OR_RETURN(shm::LocalListener listener, shm::LocalListener::Create());
   UniqueFd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (stop.get() < 0) return absl::ResourceExhaustedError("no file descriptors are left");
-  auto server =
-      absl::WrapUnique(new AttachServer(sessions, gpus, std::move(listener), std::move(stop)));
+  auto server = absl::WrapUnique(new AttachServer(sessions, std::move(listener), std::move(stop)));
   COHORT_ASSIGN_OR_RETURN(server->thread_,
                           StartThread("cohort-attach", [raw = server.get()] { raw->Run(); }));
   return server;
 }
 
-AttachServer::AttachServer(SessionTable& sessions, GpuTable& gpus, shm::LocalListener listener,
-                           UniqueFd stop)
+AttachServer::AttachServer(SessionTable& sessions, shm::LocalListener listener, UniqueFd stop)
     : sessions_(sessions),
-      gpus_(gpus),
       unnamed_(sessions.NewDescriptorShare()),
       listener_(std::move(listener)),
       stop_(std::move(stop)) {}
@@ -240,8 +236,6 @@ void AttachServer::AnswerRequest(const shm::LocalSocket& client, Session& sessio
     status = absl::InvalidArgumentError("that is no request");
   } else if (request.has_register_memory()) {
     status = Register(session, request.register_memory(), message, &answer);
-  } else if (request.has_register_device_memory()) {
-    status = Register(session, request.register_device_memory(), message, &answer);
   } else if (request.has_send_connections()) {
     status = SendToClient(client, session, request.send_connections());
     if (status.ok()) return;  // SendToClient has answered
@@ -281,31 +275,6 @@ absl::Status AttachServer::Register(Session& session, const v1::RegisterMemory& 
   memory.data = owner->segment.data();
   memory.bytes = static_cast<int64_t>(owner->segment.size());
   memory.owner = std::move(owner);
-  COHORT_ASSIGN_OR_RETURN(const uint64_t tensor, session.tensors().Add(std::move(memory)));
-  answer->set_tensor(tensor);
-  return absl::OkStatus();
-}
-
-absl::Status AttachServer::Register(Session& session, const v1::RegisterDeviceMemory& request,
-                                    shm::LocalSocket::Message& message, v1::AttachAnswer* answer) {
-  const size_t fds = request.legacy_handle().empty() ? 1 : 0;
-  if (message.fds.size() != fds) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("memory of a GPU is registered with one descriptor or with a legacy handle; ",
-                     message.fds.size(), " descriptors came"));
-  }
-  COHORT_ASSIGN_OR_RETURN(const GpuOfWorker found, gpus_.Find(request.device_uuid()));
-  const client::DeviceMemory exported = {request.device_uuid(), request.allocation_bytes(),
-                                         request.offset(), request.bytes(),
-                                         request.legacy_handle()};
-  COHORT_ASSIGN_OR_RETURN(
-      SharedGpu::Imported imported,
-      found.gpu->Import(exported, fds == 1 ? std::move(message.fds[0]) : UniqueFd()));
-  TensorMemory memory;
-  memory.data = imported.data;
-  memory.bytes = imported.bytes;
-  memory.owner = std::move(imported.owner);
-  memory.device = found.gpu->device();
   COHORT_ASSIGN_OR_RETURN(const uint64_t tensor, session.tensors().Add(std::move(memory)));
   answer->set_tensor(tensor);
   return absl::OkStatus();

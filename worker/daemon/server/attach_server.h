@@ -15,7 +15,6 @@
 #include "base/shm/local_socket.h"
 #include "base/unique_fd.h"
 #include "cohort/v1/attach.pb.h"
-#include "worker/daemon/gpu/gpu_table.h"
 #include "worker/daemon/limits/descriptor_quota.h"
 #include "worker/daemon/sessions/session_table.h"
 
@@ -28,9 +27,8 @@ class AttachServer {
  public:
   static constexpr size_t kMaxClients = 4096;
 
-  // Both outlive it. Errors: RESOURCE_EXHAUSTED (descriptors, threads).
-  static absl::StatusOr<std::unique_ptr<AttachServer>> Start(SessionTable& sessions,
-                                                             GpuTable& gpus);
+  // `sessions` outlives it. Errors: RESOURCE_EXHAUSTED (descriptors, threads).
+  static absl::StatusOr<std::unique_ptr<AttachServer>> Start(SessionTable& sessions);
   // Closes all clients' connections; their sessions continue.
   ~AttachServer();
 
@@ -52,7 +50,7 @@ class AttachServer {
   // The oldest is dropped when another comes.
   static constexpr size_t kMaxRejected = 16;
 
-  AttachServer(SessionTable& sessions, GpuTable& gpus, shm::LocalListener listener, UniqueFd stop);
+  AttachServer(SessionTable& sessions, shm::LocalListener listener, UniqueFd stop);
   void Run();
   void DropDone();
   // Starts a thread for the client. Errors: why it is rejected.
@@ -66,18 +64,15 @@ class AttachServer {
                                                  HeldDescriptors& descriptors);
   // Serves the client until it, the session or the server ends. Returns true if the client ended.
   bool Follow(const shm::LocalSocket& client, Session& session);
-  void AnswerRequest(const shm::LocalSocket& client, Session& session,
-                     shm::LocalSocket::Message message);
+  static void AnswerRequest(const shm::LocalSocket& client, Session& session,
+                            shm::LocalSocket::Message message);
   // After OK, the client has its answer.
   static absl::Status SendToClient(const shm::LocalSocket& client, Session& session,
                                    const v1::SendConnections& request);
-  absl::Status Register(Session& session, const v1::RegisterMemory& request,
-                        shm::LocalSocket::Message& message, v1::AttachAnswer* answer);
-  absl::Status Register(Session& session, const v1::RegisterDeviceMemory& request,
-                        shm::LocalSocket::Message& message, v1::AttachAnswer* answer);
+  static absl::Status Register(Session& session, const v1::RegisterMemory& request,
+                               shm::LocalSocket::Message& message, v1::AttachAnswer* answer);
 
   SessionTable& sessions_;
-  GpuTable& gpus_;
   // The share of clients that have not named their session yet.
   const std::shared_ptr<DescriptorShare> unnamed_;
   const shm::LocalListener listener_;

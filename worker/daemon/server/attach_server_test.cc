@@ -80,7 +80,7 @@ absl::StatusOr<v1::AttachAnswer> Attach(const std::string& name, const std::stri
 class AttachServerTest : public ::testing::Test {
  protected:
   explicit AttachServerTest(DescriptorLimits limits = {}) : sessions_(limits) {
-    absl::StatusOr<std::unique_ptr<AttachServer>> server = AttachServer::Start(sessions_, gpus_);
+    absl::StatusOr<std::unique_ptr<AttachServer>> server = AttachServer::Start(sessions_);
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
@@ -94,7 +94,6 @@ class AttachServerTest : public ::testing::Test {
     EXPECT_EQ(answer->code(), 0) << answer->text();
   }
 
-  GpuTable gpus_{[](const std::string&) { return absl::FailedPreconditionError("no GPU here"); }};
   SessionTable sessions_;
   std::unique_ptr<AttachServer> server_;
 };

@@ -107,13 +107,12 @@ class FramedCollectiveServerTest : public ::testing::Test {
   }
   static bool Closed(const UniqueFd& fd) { return Read(fd, 1).empty(); }
 
-  GpuTable gpus_{[](const std::string&) { return absl::FailedPreconditionError("no GPU here"); }};
   SessionTable sessions_;
   CallGate gate_{8, 8};
   Metrics metrics_;
   WorkerService service_{
-      WorkerServiceOptions{"", "", "", kMaxMessageBytes, "", absl::Seconds(30)}, sessions_, gpus_,
-      gate_, metrics_};
+      WorkerServiceOptions{"", "", "", kMaxMessageBytes, "", absl::Seconds(30)}, sessions_, gate_,
+      metrics_};
   FramedCollectiveServer framed_server_{service_, kMaxMessageBytes, 3};
 };
 

@@ -83,8 +83,7 @@ absl::Status AttachedRank::SendToClient(const shm::LocalSocket& client, TensorMe
         "this generation of the group was already sent to the client");
   }
   if (flight_record.data != nullptr &&
-      (flight_record.bytes < static_cast<int64_t>(FlightRecorder::MemoryBytes()) ||
-       !flight_record.device.is_host())) {
+      flight_record.bytes < static_cast<int64_t>(FlightRecorder::MemoryBytes())) {
     return absl::InvalidArgumentError(absl::StrCat("a flight record has ",
                                                    FlightRecorder::MemoryBytes(), " bytes, not ",
                                                    flight_record.bytes));

@@ -18,7 +18,6 @@
 #include "base/threads/mutex.h"
 #include "client/rendezvous/call/cancellation.h"
 #include "client/rendezvous/process_group/process_group.h"
-#include "worker/daemon/gpu/stream_order.h"
 #include "worker/daemon/tensors/tensor_table.h"
 #include "worker/group/flight_recorder/flight_recorder.h"
 #include "worker/group/local_group.h"
@@ -51,8 +50,6 @@ class ClientRank {
   virtual client::ProcessGroup& membership() = 0;
   // The group that executes the collectives here; null if the client executes them.
   virtual LocalGroup* local() { return nullptr; }
-  // Orders calls with the client's streams; null if the rank has no GPU here.
-  virtual StreamOrder* streams() { return nullptr; }
 
   // Joins the next generation. Errors: those of LocalGroup::Rejoin, and the reason of the
   // cancellation.
@@ -61,13 +58,6 @@ class ClientRank {
   client::Cancellation& joining() { return *joining_; }
   // Records the result of a collective: some ends of a generation show in calls first.
   void NoteResult(int64_t generation, const absl::Status& status);
-
-  // Keeps the memory of a failed call mapped, because its device may still use it, until LetGo.
-  void Keep(std::vector<std::shared_ptr<const void>> owners);
-  // Returns how much is kept now. A device runs the calls of a group one after the other. So once
-  // it has done a call that begins now, LetGo may free this much.
-  size_t kept() const;
-  void LetGo(size_t kept);
 
   // Ends calls in flight, on all ranks. Never blocks for long.
   virtual void Abort(absl::string_view cause) = 0;
@@ -94,20 +84,14 @@ class ClientRank {
 
   void SetFacts(GroupFacts facts);
   void NoteEnd(int64_t generation, const std::string& cause);
-  // Frees all kept memory: a new generation has begun, and no device uses the last one's.
-  void LetGo();
 
  private:
-  // More failures come from a client that repeats calls in a broken group; those reach no device.
-  static constexpr size_t kMostKept = 1024;
-
   const std::shared_ptr<client::Cancellation> joining_;
   const OnEnded on_ended_;
   mutable Mutex mutex_;
   GroupFacts facts_ ABSL_GUARDED_BY(mutex_);
   int64_t ended_ ABSL_GUARDED_BY(mutex_) = 0;  // the last generation that has ended
   std::string why_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::shared_ptr<const void>> kept_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cohort::worker

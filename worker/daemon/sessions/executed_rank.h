@@ -15,16 +15,12 @@ namespace cohort::worker {
 
 class ExecutedRank final : public ClientRank {
  public:
-  // Blocks like LocalGroup::Create. `gpu` is the client's, if the group is placed on devices; else
-  // null. Errors: those of LocalGroup::Create.
+  // Blocks like LocalGroup::Create. Errors: those of LocalGroup::Create.
   static absl::StatusOr<std::shared_ptr<ClientRank>> Join(LocalGroupOptions options,
-                                                          std::shared_ptr<SharedGpu> gpu,
                                                           OnEnded on_ended);
-  ~ExecutedRank() override;
 
   client::ProcessGroup& membership() override { return group_->membership(); }
   LocalGroup* local() override { return group_.get(); }
-  StreamOrder* streams() override { return streams_.get(); }
   absl::Status Rejoin(absl::Duration timeout) override;
   void Abort(absl::string_view cause) override;
   void Leave(absl::string_view reason) override;
@@ -43,7 +39,6 @@ class ExecutedRank final : public ClientRank {
   void TakeFacts();
 
   std::string tenant_;
-  std::unique_ptr<StreamOrder> streams_;
   std::unique_ptr<LocalGroup> group_;
 };
 

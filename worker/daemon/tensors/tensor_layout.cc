@@ -83,7 +83,7 @@ absl::StatusOr<TensorLayout> ReadLayout(const v1::TensorLayout& layout) {
 }
 
 absl::StatusOr<Tensor> ViewOf(char* memory, int64_t bytes, const TensorLayout& layout,
-                              int64_t first, std::shared_ptr<const void> owner, Device device) {
+                              int64_t first, std::shared_ptr<const void> owner) {
   const int64_t element = SizeOf(layout.type);
   const int64_t capacity = bytes / element;
   if (first < 0 || first > capacity) {
@@ -94,13 +94,8 @@ absl::StatusOr<Tensor> ViewOf(char* memory, int64_t bytes, const TensorLayout& l
     return Invalid(layout, absl::StrCat("from element ", first, " on, it does not lie within ",
                                         "memory of ", bytes, " bytes"));
   }
-  // A device does not survive a misaligned access, in any group of this process.
-  if (device.is_cuda() && reinterpret_cast<uintptr_t>(memory) % static_cast<size_t>(element) != 0) {
-    return Invalid(layout,
-                   absl::StrCat("its memory does not begin at a multiple of ", element, " bytes"));
-  }
   return Tensor::Strided(memory + first * element, layout.type, layout.shape, layout.strides,
-                         std::move(owner), device);
+                         std::move(owner));
 }
 
 }  // namespace cohort::worker

@@ -28,9 +28,9 @@ struct TensorLayout {
 absl::StatusOr<TensorLayout> ReadLayout(const v1::TensorLayout& layout);
 
 // Returns a tensor of that layout in `bytes` of memory; its first element is element `first` of the
-// memory. Errors: INVALID_ARGUMENT (an element lies outside, or is not aligned).
+// memory. Errors: INVALID_ARGUMENT (an element lies outside).
 absl::StatusOr<Tensor> ViewOf(char* memory, int64_t bytes, const TensorLayout& layout,
-                              int64_t first, std::shared_ptr<const void> owner, Device device = {});
+                              int64_t first, std::shared_ptr<const void> owner);
 
 }  // namespace cohort::worker
 

@@ -8,7 +8,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "base/tensor/device.h"
 #include "base/threads/mutex.h"
 
 namespace cohort::worker {
@@ -18,7 +17,6 @@ struct TensorMemory {
   char* data = nullptr;
   int64_t bytes = 0;
   std::shared_ptr<const void> owner;
-  Device device;
 };
 
 // A tensor that is freed lives until the last call that works with it has ended. Thread-safe.

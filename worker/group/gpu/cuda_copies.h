@@ -23,7 +23,7 @@ class CudaCopies {
   // then.
   ~CudaCopies();
 
-  // See client::Gpu::Copy. After an error the device may still copy: the owners of the tensors are
+  // See GpuContext::Copy. After an error the device may still copy: the owners of the tensors are
   // kept until it is done.
   absl::Status Run(absl::Span<const client::TensorCopy> copies, std::optional<void*> stream,
                    absl::Duration timeout);

@@ -50,7 +50,8 @@ class DeviceSide {
   virtual absl::Status OnStream(void* stream, absl::Duration timeout,
                                 absl::FunctionRef<absl::Status(TensorCollectives&)> body) = 0;
   // Records the calls that `body` makes, by OnStream, on the stream that it gets; none of them
-  // runs. The result replays them. `digest` describes the calls; it is the same on all ranks.
+  // runs. The result replays them. `calls` is the number of collectives among them, and `digest`
+  // describes these; both are the same on all ranks.
   virtual absl::StatusOr<std::shared_ptr<DeviceReplay>> Capture(
       int calls, uint32_t digest, absl::FunctionRef<absl::Status(void* stream)> body) = 0;
   // Waits until all work enqueued on streams is done. Errors: DEADLINE_EXCEEDED, the cause if the
@@ -83,7 +84,10 @@ class GpuContext {
   // RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) = 0;
 
-  // See client::Gpu::Copy.
+  // Copies between memory of this device and of this process, or within either, in any layouts. On
+  // `stream`, a cudaStream_t, it returns once all copies are enqueued; else when they are done, at
+  // the latest after `timeout`. Errors: INVALID_ARGUMENT (another type or shape),
+  // DEADLINE_EXCEEDED, those of CUDA.
   virtual absl::Status Copy(absl::Span<const client::TensorCopy> copies,
                             std::optional<void*> stream, absl::Duration timeout) = 0;
 
