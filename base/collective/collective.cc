@@ -4,49 +4,31 @@
 
 namespace cohort {
 
+namespace {
+
+constexpr const char* kNames[] = {
+    "unknown",          "all_reduce", "reduce",        "broadcast",      "all_gather",
+    "reduce_scatter",   "all_to_all", "gather",        "scatter",        "all_gather_v",
+    "reduce_scatter_v", "gather_v",   "all_to_all_v",  "exchange_sizes", "exchange",
+    "await_streams",    "fail",       "await_message", "barrier",        "replay",
+};
+constexpr int kNumbers = sizeof(kNames) / sizeof(kNames[0]);
+static_assert(kNumbers == static_cast<int>(Collective::kReplay) + 1, "each collective has a name");
+
+}  // namespace
+
 absl::string_view NameOf(Collective collective) {
-  switch (collective) {
-    case Collective::kAllReduce:
-      return "all_reduce";
-    case Collective::kReduce:
-      return "reduce";
-    case Collective::kBroadcast:
-      return "broadcast";
-    case Collective::kAllGather:
-      return "all_gather";
-    case Collective::kReduceScatter:
-      return "reduce_scatter";
-    case Collective::kAllToAll:
-      return "all_to_all";
-    case Collective::kGather:
-      return "gather";
-    case Collective::kScatter:
-      return "scatter";
-    case Collective::kAllGatherV:
-      return "all_gather_v";
-    case Collective::kReduceScatterV:
-      return "reduce_scatter_v";
-    case Collective::kGatherV:
-      return "gather_v";
-    case Collective::kAllToAllV:
-      return "all_to_all_v";
-    case Collective::kExchangeSizes:
-      return "exchange_sizes";
-    case Collective::kExchange:
-      return "exchange";
-    case Collective::kFail:
-      return "fail";
-    case Collective::kBarrier:
-      return "barrier";
-    case Collective::kReplay:
-      return "replay";
-  }
-  return "unknown collective";
+  const auto number = static_cast<int>(collective);
+  return kNames[number < kNumbers ? number : 0];
 }
 
-bool IsCollective(int value) {
-  return value > 0 && value <= static_cast<int>(Collective::kReplay) && value != 15 && value != 17;
+Collective FindCollective(absl::string_view name) {
+  int number = kNumbers - 1;
+  while (number > 0 && kNames[number] != name) --number;
+  return static_cast<Collective>(number);
 }
+
+bool IsCollective(int value) { return value > 0 && value < kNumbers; }
 
 std::string Describe(const FlatCall& call) {
   if (call.collective == Collective::kBarrier) return std::string(NameOf(call.collective));

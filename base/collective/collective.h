@@ -14,8 +14,10 @@
 namespace cohort {
 
 // The collective of a call, in every layer. The values are those of v1.Collective; they travel
-// between processes and never change.
+// between processes and never change. Records of calls also have numbers for messages, for calls of
+// one rank, and for replays.
 enum class Collective : uint8_t {
+  kUnknown = 0,  // another process called something that this version does not know
   kAllReduce = 1,
   kReduce = 2,
   kBroadcast = 3,
@@ -29,16 +31,25 @@ enum class Collective : uint8_t {
   kGatherV = 11,
   kAllToAllV = 12,
   kExchangeSizes = 13,
-  kExchange = 14,  // messages: only the two ranks of each call it
-  kFail = 16,      // one rank fails the collective that the other ranks call
+  kExchange = 14,      // messages: only the two ranks of each call it
+  kAwaitStreams = 15,  // only this rank calls it
+  kFail = 16,          // one rank fails the collective that the other ranks call
+  kAwaitMessage = 17,  // only this rank calls it
   kBarrier = 18,
   kReplay = 19,  // the calls of a recorded sequence, on a GPU
 };
 
-// "all_reduce", ...; "unknown collective" for a number without a name.
+// "all_reduce", ...; "unknown" for kUnknown and for a number without a name. The text lives for
+// ever and ends with a NUL byte.
 absl::string_view NameOf(Collective collective);
-// Whether `value`, which another process sent, is a Collective.
+// Returns the collective with this name, or kUnknown.
+Collective FindCollective(absl::string_view name);
+// Whether `value`, which another process sent, is a Collective and not kUnknown.
 bool IsCollective(int value);
+// Returns the collective of a number that another process sent, or kUnknown.
+inline Collective CollectiveOf(int value) {
+  return IsCollective(value) ? static_cast<Collective>(value) : Collective::kUnknown;
+}
 
 inline bool Reduces(Collective collective) {
   return collective == Collective::kAllReduce || collective == Collective::kReduce ||
@@ -48,14 +59,25 @@ inline bool Reduces(Collective collective) {
 inline bool MovesTensors(Collective collective) {
   return collective >= Collective::kAllReduce && collective <= Collective::kAllToAllV;
 }
+// Whether each rank's part has its own size.
+inline bool IsRagged(Collective collective) {
+  return collective >= Collective::kAllGatherV && collective <= Collective::kAllToAllV;
+}
 // Whether the ranks' parts are along a dimension of a tensor.
 inline bool HasDim(Collective collective) {
   return collective >= Collective::kAllGather && collective <= Collective::kAllToAllV;
 }
-inline bool HasRoot(Collective collective) {
-  return collective == Collective::kReduce || collective == Collective::kBroadcast ||
-         collective == Collective::kGather || collective == Collective::kScatter ||
+// Whether only the root has an input.
+inline bool IsFromRoot(Collective collective) {
+  return collective == Collective::kBroadcast || collective == Collective::kScatter;
+}
+// Whether only the root has an output.
+inline bool IsToRoot(Collective collective) {
+  return collective == Collective::kReduce || collective == Collective::kGather ||
          collective == Collective::kGatherV;
+}
+inline bool HasRoot(Collective collective) {
+  return IsFromRoot(collective) || IsToRoot(collective);
 }
 
 // A collective call on flat, contiguous memory. Shapes and dimensions are in CollectiveCall, of

@@ -28,11 +28,26 @@ CollectiveCall MakeCall(Collective collective, const Tensor& input, const Tensor
   const Tensor& tensor = by_output ? output : input;
   CollectiveCall call;
   call.collective = collective;
-  call.ragged = collective >= Collective::kAllGatherV && collective <= Collective::kAllToAllV;
+  call.ragged = IsRagged(collective);
   call.type = tensor.type();
   call.on_gpus = tensor.device().is_cuda();
   call.shape = tensor.shape();
   return call;
+}
+
+KeptCall::KeptCall(const CollectiveCall& call, const Tensor& input, const Tensor& output)
+    : call(call),
+      input(input),
+      output(output),
+      sizes(call.sizes.begin(), call.sizes.end()),
+      output_sizes(call.output_sizes.begin(), call.output_sizes.end()) {}
+
+CollectiveCall KeptCall::View() const {
+  CollectiveCall view = call;
+  view.shape = MakeCall(call.collective, input, output).shape;
+  view.sizes = sizes;
+  view.output_sizes = output_sizes;
+  return view;
 }
 
 uint32_t Digest(const CollectiveCall& call) {

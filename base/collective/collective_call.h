@@ -2,8 +2,10 @@
 #ifndef COHORT_BASE_COLLECTIVE_COLLECTIVE_CALL_H_
 #define COHORT_BASE_COLLECTIVE_COLLECTIVE_CALL_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "base/collective/collective.h"
@@ -33,6 +35,27 @@ struct CollectiveCall {
 // Takes type and shape from the tensor that every rank has: the output of scatter and
 // reduce_scatter_v, the input of the others. The caller sets root, dimension, sizes and reduction.
 CollectiveCall MakeCall(Collective collective, const Tensor& input, const Tensor& output);
+
+// A call with everything that it refers to, to run it later or again.
+struct KeptCall {
+  // Copies the arguments. The tensors keep their memory.
+  KeptCall(const CollectiveCall& call, const Tensor& input, const Tensor& output);
+  KeptCall() = default;
+
+  // Returns the call. It refers to this object.
+  CollectiveCall View() const;
+
+  CollectiveCall call;  // its spans are not valid
+  Tensor input;
+  Tensor output;
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> output_sizes;
+};
+
+// The bytes of the larger of this rank's input and output, as records and metrics count them.
+inline int64_t BytesOf(const CollectiveCall&, const Tensor& input, const Tensor& output) {
+  return std::max(input.bytes(), output.bytes());
+}
 
 // Equal calls have equal digests. Different calls have equal digests in one of 2^32 cases.
 uint32_t Digest(const CollectiveCall& call);

@@ -31,11 +31,13 @@ TEST(CollectiveTest, EveryNumberWithANameIsACollective) {
   std::set<std::string> names;
   for (int value = -1; value < 40; ++value) {
     const std::string name(NameOf(static_cast<Collective>(value)));
-    EXPECT_EQ(IsCollective(value), name != "unknown collective") << value;
+    EXPECT_EQ(IsCollective(value), name != "unknown") << value;
     if (!IsCollective(value)) continue;
     EXPECT_TRUE(names.insert(name).second) << name;
+    EXPECT_EQ(FindCollective(name), static_cast<Collective>(value)) << name;
   }
-  EXPECT_EQ(names.size(), 17u);
+  EXPECT_EQ(names.size(), 19u);
+  EXPECT_EQ(FindCollective("all-reduce"), Collective::kUnknown);
 }
 
 TEST(CollectiveKeyTest, GivesTheCallBack) {
@@ -100,8 +102,8 @@ TEST(CollectiveKeyTest, DescribesAnyBytes) {
   key.what = 9 | 31 << 5;
   key.count = 10;
   EXPECT_EQ(Describe(key), "all_gather_v of 10 elements of type 31");
-  key.what = 15;
-  EXPECT_EQ(Describe(key), "collective 15 of 10 elements of type 0");
+  key.what = 31;
+  EXPECT_EQ(Describe(key), "collective 31 of 10 elements of type 0");
 }
 
 TEST(FlatCallTest, Describes) {
@@ -131,6 +133,23 @@ TEST(CollectiveCallTest, FlatCallHasTheDigestAsTag) {
   const int64_t other_sizes[] = {3, 1, 4};
   call.sizes = other_sizes;
   EXPECT_NE(flat.tag, Digest(call));
+}
+
+TEST(KeptCallTest, KeepsWhatTheCallRefersTo) {
+  KeptCall kept;
+  uint32_t digest = 0;
+  {
+    const Tensor part = Tensor::Zeros(DataType::kF32, {2, 3});
+    CollectiveCall call = MakeCall(Collective::kReduceScatterV, Tensor(), part);
+    call.dim = 1;
+    const std::vector<int64_t> sizes = {3, 0, 4};
+    call.sizes = sizes;
+    digest = Digest(call);
+    kept = KeptCall(call, Tensor(), part);
+  }
+  EXPECT_EQ(Digest(kept.View()), digest);
+  EXPECT_EQ(Describe(kept.View()),
+            "reduce_scatter_v of f32 [2, *] along dimension 1 by sum, sizes [3, 0, 4]");
 }
 
 }  // namespace

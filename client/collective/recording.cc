@@ -12,59 +12,6 @@
 namespace cohort::client {
 namespace {
 
-// FNV-1a, the same in all processes.
-class Digest {
- public:
-  void Add(absl::string_view text) {
-    for (const char c : text) Add(c);
-    Add('\0');
-  }
-  // A digest as a size, which is not negative.
-  int64_t value() const { return static_cast<int64_t>(state_ >> 1); }
-
- private:
-  void Add(char c) { state_ = (state_ ^ static_cast<unsigned char>(c)) * 0x100000001B3u; }
-
-  uint64_t state_ = 0xCBF29CE484222325u;
-};
-
-// A collective with its arguments, to run again.
-class KeptCall {
- public:
-  KeptCall(const CollectiveCall& call, const Tensor& input, const Tensor& output)
-      : call_(call),
-        input_(input),
-        output_(output),
-        sizes_(call.sizes.begin(), call.sizes.end()),
-        output_sizes_(call.output_sizes.begin(), call.output_sizes.end()) {}
-
-  absl::Status operator()(Group& group, const CallOptions& options) const {
-    CollectiveCall call = call_;
-    call.shape = MakeCall(call.collective, input_, output_).shape;
-    call.sizes = sizes_;
-    call.output_sizes = output_sizes_;
-    return group.Run(call, input_, output_, options);
-  }
-
- private:
-  CollectiveCall call_;  // its spans belong to the caller of the recorded call
-  Tensor input_;
-  Tensor output_;
-  Sizes sizes_;
-  Sizes output_sizes_;
-};
-
-// The text that all ranks compare: dimensions count from the front, and each rank has its own sizes
-// of an all_to_all_v.
-std::string Text(const CollectiveCall& call) {
-  CollectiveCall common = call;
-  if (common.dim < 0 && HasDim(call.collective)) {
-    common.dim += static_cast<int>(common.shape.size());
-  }
-  if (call.collective == Collective::kAllToAllV) common.sizes = {};
-  return Describe(common);
-}
-
 class Recorder final : public Group {
  public:
   explicit Recorder(const Group& group) : group_(group) {}
@@ -91,17 +38,14 @@ class Recorder final : public Group {
                              ? absl::StrCat(Describe(call), " in host memory")
                              : Describe(call));
     }
-    return Note(Text(call), options, KeptCall(call, input, output));
+    return Note(RecordedCall(KeptCall(call, input, output)), options);
   }
   absl::Status Exchange(absl::Span<const TensorTransfer> transfers,
                         const CallOptions& options) override {
-    const std::vector<TensorTransfer> kept(transfers.begin(), transfers.end());
-    for (const TensorTransfer& one : kept) {
+    for (const TensorTransfer& one : transfers) {
       if (one.tensor.device().is_host()) return NotRecorded("Exchange in host memory");
     }
-    return Note("", options, [kept](Group& group, const CallOptions& at_capture) {
-      return group.Exchange(kept, at_capture);
-    });
+    return Note(RecordedCall(transfers), options);
   }
   absl::StatusOr<MessageInfo> AwaitMessage(absl::Span<const int>, const CallOptions&) override {
     return NotRecorded("AwaitMessage");
@@ -153,11 +97,10 @@ class Recorder final : public Group {
     return status;
   }
 
-  template <typename Run>
-  absl::Status Note(std::string text, const CallOptions& options, Run run) {
+  absl::Status Note(RecordedCall call, const CallOptions& options) {
     if (options.timeout.has_value() || options.stream.has_value())
       return NotRecorded("CallOptions");
-    calls_.push_back({std::move(text), std::move(run)});
+    calls_.push_back(std::move(call));
     return absl::OkStatus();
   }
 
@@ -166,13 +109,13 @@ class Recorder final : public Group {
   absl::Status first_error_;
 };
 
-// The calls that all ranks have in common, numbered from 1; messages are not among them.
-std::vector<absl::string_view> Common(const RecordedCalls& calls) {
-  std::vector<absl::string_view> texts;
+// The calls that all ranks make, a line each; messages are not among them.
+std::string LinesOf(const RecordedCalls& calls) {
+  std::vector<std::string> lines;
   for (const RecordedCall& call : calls) {
-    if (!call.text.empty()) texts.push_back(call.text);
+    if (!call.is_message()) lines.push_back(Describe(call.Common()));
   }
-  return texts;
+  return absl::StrJoin(lines, "\n");
 }
 
 constexpr absl::string_view kNone = "no more calls";
@@ -198,13 +141,32 @@ absl::Status ExplainDifference(Group& group, const std::string& own, const CallO
 
 }  // namespace
 
+RecordedCall::RecordedCall(absl::Span<const TensorTransfer> transfers)
+    : transfers_(transfers.begin(), transfers.end()) {
+  kept_.call.collective = Collective::kExchange;
+  kept_.call.on_gpus = !transfers.empty() && transfers[0].tensor.device().is_cuda();
+}
+
+CollectiveCall RecordedCall::Common() const {
+  CollectiveCall call = kept_.View();
+  if (call.dim < 0 && HasDim(call.collective)) call.dim += static_cast<int>(call.shape.size());
+  // Each rank has its own sizes of an all_to_all_v.
+  if (call.collective == Collective::kAllToAllV) call.sizes = {};
+  call.output_sizes = {};
+  return call;
+}
+
+absl::Status RecordedCall::Run(Group& group, const CallOptions& options) const {
+  if (is_message()) return group.Exchange(transfers_, options);
+  return group.Run(kept_.View(), kept_.input, kept_.output, options);
+}
+
 absl::StatusOr<RecordedCalls> RecordCalls(Group& group,
                                           absl::FunctionRef<absl::Status(Group&)> body,
                                           const CallOptions& options) {
   Recorder recorder(group);
   absl::Status status = body(recorder);
   if (status.ok()) status = recorder.first_error();
-  const std::vector<absl::string_view> common = Common(recorder.calls());
   // A rank that could not record calls it, too, so that the others get an error.
   COHORT_ASSIGN_OR_RETURN(
       const Sizes digests,
@@ -214,16 +176,19 @@ absl::StatusOr<RecordedCalls> RecordCalls(Group& group,
   if (same && status.ok()) return std::move(recorder.calls());
   const std::string own =
       status.ok()
-          ? absl::StrJoin(common, "\n")
+          ? LinesOf(recorder.calls())
           : absl::StrReplaceAll(absl::StrCat("not recorded: ", status.message()), {{"\n", " "}});
   const absl::Status difference = ExplainDifference(group, own, options);
   return status.ok() ? difference : status;
 }
 
 int64_t DigestOf(const RecordedCalls& calls) {
-  Digest digest;
-  for (const absl::string_view text : Common(calls)) digest.Add(text);
-  return digest.value();
+  uint64_t state = 0xCBF29CE484222325u;
+  for (const RecordedCall& call : calls) {
+    // FNV-1a by words, the same in all processes.
+    if (!call.is_message()) state = (state ^ Digest(call.Common())) * 0x100000001B3u;
+  }
+  return static_cast<int64_t>(state >> 1);
 }
 
 }  // namespace cohort::client

@@ -3,8 +3,7 @@
 #define COHORT_CLIENT_COLLECTIVE_RECORDING_H_
 
 #include <cstdint>
-#include <functional>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -13,11 +12,24 @@
 
 namespace cohort::client {
 
-struct RecordedCall {
-  // The same on all ranks. Empty for messages, on which only their two ranks agree.
-  std::string text;
-  // Keeps its arguments.
-  std::function<absl::Status(Group&, const CallOptions&)> run;
+// A collective or an Exchange with its arguments, which it keeps.
+class RecordedCall {
+ public:
+  explicit RecordedCall(KeptCall call) : kept_(std::move(call)) {}
+  explicit RecordedCall(absl::Span<const TensorTransfer> transfers);
+
+  // Whether it is an Exchange, on which only the two ranks of each message agree.
+  bool is_message() const { return kept_.call.collective == Collective::kExchange; }
+  bool on_gpu() const { return kept_.call.on_gpus; }
+  // The call as all ranks make it: its dimension counts from the front, and the sizes in which
+  // ranks may differ are left out. It refers to this object.
+  CollectiveCall Common() const;
+
+  absl::Status Run(Group& group, const CallOptions& options) const;
+
+ private:
+  KeptCall kept_;
+  std::vector<TensorTransfer> transfers_;
 };
 using RecordedCalls = std::vector<RecordedCall>;
 
@@ -29,7 +41,7 @@ absl::StatusOr<RecordedCalls> RecordCalls(Group& group,
                                           absl::FunctionRef<absl::Status(Group&)> body,
                                           const CallOptions& options);
 
-// A digest of the parts that must be the same on all ranks; not negative.
+// A digest of the calls that all ranks make; not negative.
 int64_t DigestOf(const RecordedCalls& calls);
 
 }  // namespace cohort::client

@@ -16,63 +16,27 @@ constexpr int64_t kPartAlignment = 16;  // bytes
 
 }  // namespace
 
-absl::string_view NameOf(Operation operation) {
-  switch (operation) {
-    case Operation::kAllReduce:
-      return "all_reduce";
-    case Operation::kReduce:
-      return "reduce";
-    case Operation::kBroadcast:
-      return "broadcast";
-    case Operation::kAllGather:
-      return "all_gather";
-    case Operation::kReduceScatter:
-      return "reduce_scatter";
-    case Operation::kAllToAll:
-      return "all_to_all";
-    case Operation::kGather:
-      return "gather";
-    case Operation::kScatter:
-      return "scatter";
-    case Operation::kSendRecv:
-      return "sendrecv";
-  }
-  return "";
+absl::string_view OperationName(Collective operation) {
+  return operation == Collective::kExchange ? "sendrecv" : NameOf(operation);
 }
 
-std::optional<Operation> FindOperation(absl::string_view name) {
-  for (const Operation operation : kOperations) {
-    if (NameOf(operation) == name) return operation;
+std::optional<Collective> FindOperation(absl::string_view name) {
+  for (const Collective operation : kOperations) {
+    if (OperationName(operation) == name) return operation;
   }
   return std::nullopt;
 }
 
-bool Reduces(Operation operation) {
-  return operation == Operation::kAllReduce || operation == Operation::kReduce ||
-         operation == Operation::kReduceScatter;
+bool RunsOutOfPlace(Collective operation) { return operation != Collective::kBroadcast; }
+
+bool RunsInPlace(Collective operation) {
+  return operation != Collective::kAllToAll && operation != Collective::kExchange;
 }
 
-bool HasRoot(Operation operation) {
-  return operation == Operation::kReduce || operation == Operation::kBroadcast ||
-         operation == Operation::kGather || operation == Operation::kScatter;
-}
-
-bool HasParts(Operation operation) {
-  return operation == Operation::kAllGather || operation == Operation::kReduceScatter ||
-         operation == Operation::kAllToAll || operation == Operation::kGather ||
-         operation == Operation::kScatter;
-}
-
-bool RunsOutOfPlace(Operation operation) { return operation != Operation::kBroadcast; }
-
-bool RunsInPlace(Operation operation) {
-  return operation != Operation::kAllToAll && operation != Operation::kSendRecv;
-}
-
-Case MakeCase(Operation operation, int64_t bytes, DataType type, const Reduction& reduction,
+Case MakeCase(Collective operation, int64_t bytes, DataType type, const Reduction& reduction,
               int root, int ranks) {
   Case run = {operation, type, reduction, HasRoot(operation) ? root : 0};
-  const int64_t parts = HasParts(operation) ? ranks : 1;
+  const int64_t parts = HasDim(operation) ? ranks : 1;
   int64_t part = std::max<int64_t>(bytes / SizeOf(type) / parts, 1);
   const int64_t aligned = kPartAlignment / SizeOf(type);
   if (parts > 1 && part > aligned) part -= part % aligned;
@@ -84,10 +48,10 @@ double AlgorithmBandwidth(const Case& run, double seconds) {
   return seconds > 0 ? static_cast<double>(run.bytes()) / 1e9 / seconds : 0;
 }
 
-double BusFactor(Operation operation, int ranks) {
+double BusFactor(Collective operation, int ranks) {
   const double share = static_cast<double>(ranks - 1) / ranks;
-  if (operation == Operation::kAllReduce) return 2 * share;
-  return HasParts(operation) ? share : 1;
+  if (operation == Collective::kAllReduce) return 2 * share;
+  return HasDim(operation) ? share : 1;
 }
 
 absl::StatusOr<int64_t> ParseSize(absl::string_view text) {

@@ -11,42 +11,29 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/collective/collective.h"
 #include "base/collective/reduction.h"
 #include "base/tensor/data_type.h"
 
 namespace cohort::perf {
 
-enum class Operation {
-  kAllReduce,
-  kReduce,
-  kBroadcast,
-  kAllGather,
-  kReduceScatter,
-  kAllToAll,
-  kGather,
-  kScatter,
-  kSendRecv,  // each rank sends to the next and receives from the one before, round the ring
-};
+// The collectives that can be measured. In kExchange, each rank sends to the next and receives from
+// the one before, round the ring.
+inline constexpr std::array<Collective, 9> kOperations = {
+    Collective::kAllReduce, Collective::kReduce,        Collective::kBroadcast,
+    Collective::kAllGather, Collective::kReduceScatter, Collective::kAllToAll,
+    Collective::kGather,    Collective::kScatter,       Collective::kExchange};
 
-inline constexpr std::array<Operation, 9> kOperations = {
-    Operation::kAllReduce, Operation::kReduce,        Operation::kBroadcast,
-    Operation::kAllGather, Operation::kReduceScatter, Operation::kAllToAll,
-    Operation::kGather,    Operation::kScatter,       Operation::kSendRecv};
+// The collective's name; kExchange has nccl-tests' name, "sendrecv".
+absl::string_view OperationName(Collective operation);
+std::optional<Collective> FindOperation(absl::string_view name);
 
-// "all_reduce", ..., "sendrecv".
-absl::string_view NameOf(Operation operation);
-std::optional<Operation> FindOperation(absl::string_view name);
-
-bool Reduces(Operation operation);
-bool HasRoot(Operation operation);
-// Whether its larger buffer is made of a part for each rank.
-bool HasParts(Operation operation);
 // Which of the two ways a group offers: a broadcast has one tensor, an exchange needs two.
-bool RunsOutOfPlace(Operation operation);
-bool RunsInPlace(Operation operation);
+bool RunsOutOfPlace(Collective operation);
+bool RunsInPlace(Collective operation);
 
 struct Case {
-  Operation operation = Operation::kAllReduce;
+  Collective operation = Collective::kAllReduce;
   DataType type = DataType::kF32;
   Reduction reduction;
   int root = 0;
@@ -59,14 +46,14 @@ struct Case {
 
 // The case whose size is `bytes`, rounded down to whole elements and equal parts: to parts of a
 // multiple of 16 bytes, as in nccl-tests, where they are so large; and at least an element each.
-Case MakeCase(Operation operation, int64_t bytes, DataType type, const Reduction& reduction,
+Case MakeCase(Collective operation, int64_t bytes, DataType type, const Reduction& reduction,
               int root, int ranks);
 
 // In 1e9 bytes a second: size by time.
 double AlgorithmBandwidth(const Case& run, double seconds);
 // What the algorithm's bandwidth is multiplied by so that it can be compared with the hardware's,
 // whatever the number of ranks: 2(n-1)/n, (n-1)/n or 1.
-double BusFactor(Operation operation, int ranks);
+double BusFactor(Collective operation, int ranks);
 
 // "8", "64K", "1M", "2G": by powers of 1024. Errors: INVALID_ARGUMENT.
 absl::StatusOr<int64_t> ParseSize(absl::string_view text);

@@ -8,57 +8,57 @@ namespace {
 
 using ::testing::ElementsAre;
 
-Case Make(Operation operation, int64_t bytes, int ranks, DataType type = DataType::kF32) {
+Case Make(Collective operation, int64_t bytes, int ranks, DataType type = DataType::kF32) {
   return MakeCase(operation, bytes, type, {ReduceOp::kSum}, 0, ranks);
 }
 
 TEST(PlanTest, NamesAreFound) {
-  for (const Operation operation : kOperations) {
-    EXPECT_EQ(FindOperation(NameOf(operation)), operation);
+  for (const Collective operation : kOperations) {
+    EXPECT_EQ(FindOperation(OperationName(operation)), operation);
   }
   EXPECT_EQ(FindOperation("all-reduce"), std::nullopt);
 }
 
 TEST(PlanTest, SizeIsOfTheWholeBufferWhereThereAreNoParts) {
-  EXPECT_EQ(Make(Operation::kAllReduce, 1000, 3).count, 250);
-  EXPECT_EQ(Make(Operation::kSendRecv, 1003, 3).bytes(), 1000);
-  EXPECT_EQ(Make(Operation::kBroadcast, 1, 3).count, 1);
+  EXPECT_EQ(Make(Collective::kAllReduce, 1000, 3).count, 250);
+  EXPECT_EQ(Make(Collective::kExchange, 1003, 3).bytes(), 1000);
+  EXPECT_EQ(Make(Collective::kBroadcast, 1, 3).count, 1);
 }
 
 TEST(PlanTest, PartsAreEqualAndAligned) {
   // 1 MiB by 3 ranks: parts of a multiple of 16 bytes.
-  EXPECT_EQ(Make(Operation::kAllGather, 1 << 20, 3).count, 3 * 87380);
-  EXPECT_EQ(Make(Operation::kAllGather, 100, 2).bytes(), 96);
-  EXPECT_EQ(Make(Operation::kScatter, 100, 2, DataType::kU8).bytes(), 96);
+  EXPECT_EQ(Make(Collective::kAllGather, 1 << 20, 3).count, 3 * 87380);
+  EXPECT_EQ(Make(Collective::kAllGather, 100, 2).bytes(), 96);
+  EXPECT_EQ(Make(Collective::kScatter, 100, 2, DataType::kU8).bytes(), 96);
   // Small ones are not lost.
-  EXPECT_EQ(Make(Operation::kAllToAll, 8, 3).count, 3);
-  EXPECT_EQ(Make(Operation::kReduceScatter, 24, 3).count, 6);
+  EXPECT_EQ(Make(Collective::kAllToAll, 8, 3).count, 3);
+  EXPECT_EQ(Make(Collective::kReduceScatter, 24, 3).count, 6);
 }
 
 TEST(PlanTest, RootsGoWhereThereIsOne) {
-  EXPECT_EQ(MakeCase(Operation::kReduce, 8, DataType::kF32, {}, 2, 3).root, 2);
-  EXPECT_EQ(MakeCase(Operation::kAllReduce, 8, DataType::kF32, {}, 2, 3).root, 0);
+  EXPECT_EQ(MakeCase(Collective::kReduce, 8, DataType::kF32, {}, 2, 3).root, 2);
+  EXPECT_EQ(MakeCase(Collective::kAllReduce, 8, DataType::kF32, {}, 2, 3).root, 0);
 }
 
 // The factors of nccl-tests' PERFORMANCE.md.
 TEST(PlanTest, BusFactorsMatchNcclTests) {
-  EXPECT_DOUBLE_EQ(BusFactor(Operation::kAllReduce, 4), 1.5);
-  for (const Operation operation :
-       {Operation::kAllGather, Operation::kReduceScatter, Operation::kAllToAll, Operation::kGather,
-        Operation::kScatter}) {
+  EXPECT_DOUBLE_EQ(BusFactor(Collective::kAllReduce, 4), 1.5);
+  for (const Collective operation :
+       {Collective::kAllGather, Collective::kReduceScatter, Collective::kAllToAll,
+        Collective::kGather, Collective::kScatter}) {
     EXPECT_DOUBLE_EQ(BusFactor(operation, 4), 0.75);
   }
-  for (const Operation operation :
-       {Operation::kReduce, Operation::kBroadcast, Operation::kSendRecv}) {
+  for (const Collective operation :
+       {Collective::kReduce, Collective::kBroadcast, Collective::kExchange}) {
     EXPECT_DOUBLE_EQ(BusFactor(operation, 4), 1);
   }
-  EXPECT_DOUBLE_EQ(BusFactor(Operation::kAllReduce, 1), 0);
+  EXPECT_DOUBLE_EQ(BusFactor(Collective::kAllReduce, 1), 0);
 }
 
 TEST(PlanTest, AlgorithmBandwidthIsSizeByTime) {
   // 16 MB in 8 ms.
-  EXPECT_DOUBLE_EQ(AlgorithmBandwidth(Make(Operation::kAllGather, 16'000'000, 2), 8e-3), 2);
-  EXPECT_DOUBLE_EQ(AlgorithmBandwidth(Make(Operation::kAllReduce, 8, 2), 0), 0);
+  EXPECT_DOUBLE_EQ(AlgorithmBandwidth(Make(Collective::kAllGather, 16'000'000, 2), 8e-3), 2);
+  EXPECT_DOUBLE_EQ(AlgorithmBandwidth(Make(Collective::kAllReduce, 8, 2), 0), 0);
 }
 
 TEST(PlanTest, SizesAreRead) {

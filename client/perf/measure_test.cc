@@ -15,13 +15,13 @@ class TickingClock : public Clock {
   mutable Instant now_ = absl::UnixEpoch();
 };
 
-Case Make(Operation operation) {
+Case Make(Collective operation) {
   return MakeCase(operation, 8000, DataType::kBF16, {ReduceOp::kSum}, 0, 1);
 }
 
 TEST(MeasureTest, AllThatARankAloneCanDoIsRight) {
-  for (const Operation operation : kOperations) {
-    if (operation == Operation::kSendRecv) continue;
+  for (const Collective operation : kOperations) {
+    if (operation == Collective::kExchange) continue;
     client::LoneGroup group;
     const auto row = Measure(group, Make(operation), {}, TickingClock());
     ASSERT_TRUE(row.ok()) << row.status();
@@ -29,7 +29,7 @@ TEST(MeasureTest, AllThatARankAloneCanDoIsRight) {
     EXPECT_EQ(row->in_place.has_value(), RunsInPlace(operation));
     for (const auto& figures : {row->out_of_place, row->in_place}) {
       if (figures.has_value()) {
-        EXPECT_EQ(figures->wrong, 0) << NameOf(operation);
+        EXPECT_EQ(figures->wrong, 0) << OperationName(operation);
       }
     }
   }
@@ -44,7 +44,7 @@ TEST(MeasureTest, WrongElementsAreCounted) {
   // One call to warm up, ten timed, with one broadcast before each and one behind; their times;
   // then the checked ones.
   group.spoils_call = 1 + 21 + 1 + 2;
-  const auto row = Measure(group, Make(Operation::kBroadcast), options, TickingClock());
+  const auto row = Measure(group, Make(Collective::kBroadcast), options, TickingClock());
   ASSERT_TRUE(row.ok()) << row.status();
   EXPECT_EQ(row->in_place->wrong, 1);
 }
@@ -53,7 +53,7 @@ TEST(MeasureTest, TimesAreOfOneCall) {
   MeasureOptions options;
   options.iterations = 1000;
   client::LoneGroup group;
-  const auto row = Measure(group, Make(Operation::kAllReduce), options, TickingClock());
+  const auto row = Measure(group, Make(Collective::kAllReduce), options, TickingClock());
   ASSERT_TRUE(row.ok()) << row.status();
   EXPECT_EQ(row->in_place->iterations, 1000);
   // A batch of a hundred calls takes one tick.
@@ -65,7 +65,7 @@ TEST(MeasureTest, UnevenNumbersOfCallsAreKept) {
   MeasureOptions options;
   options.iterations = 13;
   client::LoneGroup group;
-  const auto row = Measure(group, Make(Operation::kAllReduce), options, TickingClock());
+  const auto row = Measure(group, Make(Collective::kAllReduce), options, TickingClock());
   ASSERT_TRUE(row.ok()) << row.status();
   EXPECT_EQ(row->out_of_place->iterations, 13);
 }
@@ -74,7 +74,7 @@ TEST(MeasureTest, NothingIsCheckedIfNotAskedFor) {
   MeasureOptions options;
   options.checks = 0;
   client::LoneGroup group;
-  const auto row = Measure(group, Make(Operation::kAllReduce), options, TickingClock());
+  const auto row = Measure(group, Make(Collective::kAllReduce), options, TickingClock());
   ASSERT_TRUE(row.ok()) << row.status();
   EXPECT_EQ(row->in_place->wrong, std::nullopt);
 }
@@ -82,7 +82,7 @@ TEST(MeasureTest, NothingIsCheckedIfNotAskedFor) {
 TEST(MeasureTest, ErrorsOfTheGroupEndIt) {
   client::LoneGroup group;
   group.error = absl::AbortedError("rank 3 is gone");
-  const auto row = Measure(group, Make(Operation::kAllReduce), {}, TickingClock());
+  const auto row = Measure(group, Make(Collective::kAllReduce), {}, TickingClock());
   EXPECT_EQ(row.status(), group.error);
 }
 

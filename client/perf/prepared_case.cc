@@ -34,12 +34,12 @@ absl::Status Work::Copy(const Tensor& from, const Tensor& to) const {
 
 int64_t Work::InputCount() const {
   switch (run_.operation) {
-    case Operation::kAllGather:
-    case Operation::kGather:
+    case Collective::kAllGather:
+    case Collective::kGather:
       return part();
-    case Operation::kScatter:
+    case Collective::kScatter:
       return is_root() ? run_.count : 0;
-    case Operation::kBroadcast:
+    case Collective::kBroadcast:
       return 0;  // its one tensor counts as output
     default:
       return run_.count;
@@ -48,11 +48,11 @@ int64_t Work::InputCount() const {
 
 int64_t Work::OutputCount() const {
   switch (run_.operation) {
-    case Operation::kReduceScatter:
-    case Operation::kScatter:
+    case Collective::kReduceScatter:
+    case Collective::kScatter:
       return part();
-    case Operation::kReduce:
-    case Operation::kGather:
+    case Collective::kReduce:
+    case Collective::kGather:
       return is_root() ? run_.count : 0;
     default:
       return run_.count;
@@ -87,35 +87,24 @@ absl::Status Work::MakeTensors(bool in_place) {
 }
 
 absl::Status Work::Run() const {
-  switch (run_.operation) {
-    case Operation::kAllReduce:
-      return group_.AllReduce(input_, output_, run_.reduction);
-    case Operation::kReduce:
-      return group_.Reduce(input_, output_, run_.reduction, run_.root);
-    case Operation::kBroadcast:
-      return group_.Broadcast(output_, run_.root);
-    case Operation::kAllGather:
-      return group_.AllGather(input_, output_, 0);
-    case Operation::kReduceScatter:
-      return group_.ReduceScatter(input_, output_, 0, run_.reduction);
-    case Operation::kAllToAll:
-      return group_.AllToAll(input_, output_);
-    case Operation::kGather:
-      return group_.Gather(input_, output_, 0, run_.root);
-    case Operation::kScatter:
-      return group_.Scatter(input_, output_, 0, run_.root);
-    case Operation::kSendRecv:
-      break;
+  if (run_.operation == Collective::kExchange) {
+    const int size = group_.size();
+    const client::TensorTransfer transfers[] = {
+        {true, (group_.rank() + 1) % size, input_},
+        {false, (group_.rank() + size - 1) % size, output_}};
+    return group_.Exchange(transfers);
   }
-  const int size = group_.size();
-  const client::TensorTransfer transfers[] = {{true, (group_.rank() + 1) % size, input_},
-                                              {false, (group_.rank() + size - 1) % size, output_}};
-  return group_.Exchange(transfers);
+  const Tensor& input = run_.operation == Collective::kBroadcast ? output_ : input_;
+  CollectiveCall call = MakeCall(run_.operation, input, output_);
+  if (HasDim(run_.operation)) call.dim = 0;
+  if (HasRoot(run_.operation)) call.root = run_.root;
+  call.reduction = run_.reduction;
+  return group_.Run(call, input, output_, {});
 }
 
 absl::Status Work::Fill(const Pattern& pattern) const {
   Spoil(output_image_);
-  if (run_.operation == Operation::kBroadcast) {
+  if (run_.operation == Collective::kBroadcast) {
     if (is_root()) pattern.Fill(run_.root, 0, run_.count, output_image_.data());
     return Copy(output_image_, output_);
   }
@@ -134,30 +123,31 @@ absl::StatusOr<int64_t> Work::CountWrong(const Pattern& pattern) const {
   const int64_t part_bytes = part() * SizeOf(run_.type);
   int64_t wrong = 0;
   switch (run_.operation) {
-    case Operation::kAllReduce:
-    case Operation::kReduce:
+    case Collective::kAllReduce:
+    case Collective::kReduce:
       return pattern.CountWrongReduced(0, run_.count, data);
-    case Operation::kReduceScatter:
+    case Collective::kReduceScatter:
       return pattern.CountWrongReduced(rank * part(), part(), data);
-    case Operation::kBroadcast:
+    case Collective::kBroadcast:
       return pattern.CountWrong(run_.root, 0, run_.count, data);
-    case Operation::kScatter:
+    case Collective::kScatter:
       return pattern.CountWrong(run_.root, rank * part(), part(), data);
-    case Operation::kSendRecv:
+    case Collective::kExchange:
       return pattern.CountWrong((rank + size - 1) % size, 0, run_.count, data);
-    case Operation::kAllGather:
-    case Operation::kGather:
+    case Collective::kAllGather:
+    case Collective::kGather:
       for (int from = 0; from < size; ++from) {
         wrong += pattern.CountWrong(from, 0, part(), data + from * part_bytes);
       }
       return wrong;
-    case Operation::kAllToAll:
+    case Collective::kAllToAll:
       for (int from = 0; from < size; ++from) {
         wrong += pattern.CountWrong(from, rank * part(), part(), data + from * part_bytes);
       }
       return wrong;
+    default:
+      return wrong;  // not in kOperations
   }
-  return wrong;
 }
 
 }  // namespace cohort::perf

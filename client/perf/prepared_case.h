@@ -34,7 +34,7 @@ class Work {
       : group_(group), run_(run), options_(options) {}
 
   bool is_root() const { return group_.rank() == run_.root; }
-  int64_t part() const { return run_.count / (HasParts(run_.operation) ? group_.size() : 1); }
+  int64_t part() const { return run_.count / (HasDim(run_.operation) ? group_.size() : 1); }
   // In elements; 0: this rank has none.
   int64_t InputCount() const;
   int64_t OutputCount() const;

@@ -143,7 +143,7 @@ TEST_F(TraceTest, ABarrierIsACallOfAllRanks) {
     for (const client::FlightRecord& record : *records) {
       if (record.rank != 0 || record.calls.empty()) continue;
       const client::FlightCall& last = record.calls.back();
-      return last.collective == "barrier" && last.number == 2 && last.state == "running";
+      return last.collective == Collective::kBarrier && last.number == 2 && last.state == "running";
     }
     return false;
   };

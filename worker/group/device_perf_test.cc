@@ -80,7 +80,7 @@ class DevicePerfTest : public ::testing::Test {
 
 TEST_F(DevicePerfTest, AllOperationsAreRightBothWays) {
   std::vector<perf::Case> cases;
-  for (const perf::Operation operation : perf::kOperations) {
+  for (const Collective operation : perf::kOperations) {
     for (const int64_t bytes : {8, 4096}) {
       cases.push_back(
           perf::MakeCase(operation, bytes, DataType::kF32, {ReduceOp::kSum}, 1, kRanks));
@@ -93,7 +93,7 @@ TEST_F(DevicePerfTest, AllOperationsAreRightBothWays) {
       EXPECT_EQ(row->in_place.has_value(), perf::RunsInPlace(row->run.operation));
       for (const auto& figures : {row->out_of_place, row->in_place}) {
         if (!figures.has_value()) continue;
-        EXPECT_EQ(figures->wrong, 0) << perf::NameOf(row->run.operation);
+        EXPECT_EQ(figures->wrong, 0) << perf::OperationName(row->run.operation);
         EXPECT_EQ(figures->iterations, 3);
         EXPECT_GT(figures->median_us, 0);
       }
@@ -103,10 +103,9 @@ TEST_F(DevicePerfTest, AllOperationsAreRightBothWays) {
 }
 
 TEST_F(DevicePerfTest, WhatIsWrongOnTheGpuIsCounted) {
-  const std::vector<Rows> ranks =
-      Measure({perf::MakeCase(perf::Operation::kAllReduce, 64, DataType::kF32, {ReduceOp::kSum}, 0,
-                              kRanks)},
-              true);
+  const std::vector<Rows> ranks = Measure(
+      {perf::MakeCase(Collective::kAllReduce, 64, DataType::kF32, {ReduceOp::kSum}, 0, kRanks)},
+      true);
   for (const Rows& rows : ranks) {
     ASSERT_TRUE(rows[0].ok()) << rows[0].status();
     EXPECT_EQ(rows[0]->out_of_place->wrong, kRanks);

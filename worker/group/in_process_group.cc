@@ -17,10 +17,6 @@ constexpr int kNoRoot = -1;
 // For calls without payload.
 constexpr auto kCountsNothing = [](client::PeerCounters&) {};
 
-int64_t Larger(const Tensor& input, const Tensor& output) {
-  return std::max(input.bytes(), output.bytes());
-}
-
 }  // namespace
 
 absl::Status InProcessGroup::Begin(Connections connections) {
@@ -236,7 +232,7 @@ absl::Status InProcessGroup::Run(const CollectiveCall& call, const Tensor& input
   // A tensor that every rank passes.
   const Tensor& tensor = call.collective == Collective::kScatter ? output : input;
   return RunRecorded(
-      call.collective, tensor, Larger(input, output), call.root, options,
+      call.collective, tensor, BytesOf(call, input, output), call.root, options,
       [&](TensorCollectives& collectives, Instant deadline) {
         return collectives.Run(call, input, output, deadline);
       },

@@ -39,7 +39,7 @@ absl::StatusOr<std::shared_ptr<DeviceReplay>> InProcessGroup::Capture(
   if (side == nullptr) return absl::AbortedError("the group has not been formed again");
   const auto collectives =
       std::count_if(calls.begin(), calls.end(),
-                    [](const client::RecordedCall& call) { return !call.text.empty(); });
+                    [](const client::RecordedCall& call) { return !call.is_message(); });
   // Ranks compare replays by their collectives, so sequences of messages alone would look alike.
   if (collectives == 0) {
     return absl::FailedPreconditionError(absl::StrCat("record: the sequence of group ", name(),
@@ -52,7 +52,7 @@ absl::StatusOr<std::shared_ptr<DeviceReplay>> InProcessGroup::Capture(
     int number = 0;
     for (const client::RecordedCall& call : calls) {
       ++number;
-      const absl::Status status = call.run(*this, on_stream);
+      const absl::Status status = call.Run(*this, on_stream);
       if (!status.ok()) {
         return absl::Status(status.code(),
                             absl::StrCat("call ", number, " recorded: ", status.message()));

@@ -133,7 +133,7 @@ TEST(WorkerCommand, TracesAllWorkersAsOne) {
   client::FlightRecord record;
   record.group = "weights";
   record.calls.resize(1);
-  record.calls[0].collective = "all_reduce";
+  record.calls[0].collective = Collective::kAllReduce;
   tool.fake.flights = {record};
   const std::string out = tool({"worker", "trace", "a:1", "b:2", "--group", "weights"}).out;
   EXPECT_THAT(tool.fake.calls, ElementsAre("Worker(a:1, 10s)", "ReadFlightRecords(weights)",
@@ -332,7 +332,7 @@ TEST(WhoIsMissingCommand, NamesRanksThatAreMissingInOperationsOnTensors) {
   client::TensorOperation last;
   last.generation = 3;
   last.number = 41;
-  last.collective = "all_reduce";
+  last.collective = Collective::kAllReduce;
   last.state = "OK";
   last.begun = absl::Seconds(14);
   last.ended = absl::Seconds(13);
@@ -357,7 +357,7 @@ TEST(WhoIsMissingCommand, NamesRanksThatAreMissingInOperationsOnTensors) {
 
   // The member reported a transfer before it was asked.
   client::TensorOperation open;
-  open.collective = "exchange";
+  open.collective = Collective::kExchange;
   open.peer = 0;
   open.state = "running";
   open.begun = absl::Seconds(4);
@@ -632,8 +632,9 @@ TEST(StoreCommand, SaysWhatStoppedACompareAndSet) {
   tool.fake.put.current = client::KeyValue{"k", "old", 7, 3, {}};
   const ToolResult result = tool({"store", "put", "k", "v", "--if-revision", "5", "--json"});
   EXPECT_EQ(result.code, 8);
-  EXPECT_EQ(result.err,
-            "cohort: not written: expected k at revision 5, but it is at revision 7 with value old\n");
+  EXPECT_EQ(
+      result.err,
+      "cohort: not written: expected k at revision 5, but it is at revision 7 with value old\n");
   EXPECT_EQ(result.out,
             R"({"written":false,"revision":12,"current":{"key":"k","value":"old","revision":7,)"
             R"("created_revision":3}})"

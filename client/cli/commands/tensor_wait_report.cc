@@ -22,11 +22,9 @@ const char* IsOrAre(const std::vector<RankRange>& ranks) {
 
 // all_reduce #42, exchange with rank 3
 std::string NameOf(const TensorOperation& operation) {
-  if (operation.number > 0) {
-    return absl::StrCat(Printable(operation.collective), " #", operation.number);
-  }
-  return absl::StrCat(Printable(operation.collective),
-                      operation.peer < 0 ? "" : absl::StrCat(" with rank ", operation.peer));
+  const absl::string_view name = cohort::NameOf(operation.collective);
+  if (operation.number > 0) return absl::StrCat(name, " #", operation.number);
+  return absl::StrCat(name, operation.peer < 0 ? "" : absl::StrCat(" with rank ", operation.peer));
 }
 
 // The rank's report, with times until now.
@@ -95,7 +93,7 @@ std::string FormatWait(const WhoIsMissingReport& report, const TensorWait& wait)
 Json ToJson(const TensorOperation& operation) {
   Json json = {{"generation", operation.generation},
                {"number", operation.number},
-               {"collective", operation.collective},
+               {"collective", std::string(cohort::NameOf(operation.collective))},
                {"state", operation.state},
                {"begun_seconds", Seconds(operation.begun)}};
   if (operation.peer >= 0) json["peer"] = operation.peer;
@@ -145,8 +143,8 @@ std::string FormatTensorWaits(const WhoIsMissingReport& report) {
                     "knows nothing\n");
   }
   if (!report.unknown.empty()) {
-    absl::StrAppend(&text, "not known: what ", NameRanks(report.unknown),
-                    IsOrAre(report.unknown), " doing with tensors: never reported\n");
+    absl::StrAppend(&text, "not known: what ", NameRanks(report.unknown), IsOrAre(report.unknown),
+                    " doing with tensors: never reported\n");
   }
   if (!report.unanswered.empty()) {
     absl::StrAppend(&text, "not known: what ", NameRanks(report.unanswered),

@@ -65,29 +65,29 @@ absl::StatusOr<std::vector<int64_t>> Sizes(const Flags& flags) {
   return sizes;
 }
 
-absl::StatusOr<std::vector<perf::Operation>> Operations(const Flags& flags, int ranks) {
-  std::vector<perf::Operation> operations;
+absl::StatusOr<std::vector<Collective>> Operations(const Flags& flags, int ranks) {
+  std::vector<Collective> operations;
   for (const std::string& name : flags.operations) {
-    const std::optional<perf::Operation> operation = perf::FindOperation(name);
+    const std::optional<Collective> operation = perf::FindOperation(name);
     if (!operation.has_value()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "no operation ", name, "; there are ",
-          absl::StrJoin(perf::kOperations, ", ", [](std::string* out, perf::Operation known) {
-            absl::StrAppend(out, perf::NameOf(known));
+          absl::StrJoin(perf::kOperations, ", ", [](std::string* out, Collective known) {
+            absl::StrAppend(out, perf::OperationName(known));
           })));
     }
     operations.push_back(*operation);
   }
   if (!operations.empty()) return operations;
   // A rank alone has no peer to send to.
-  for (const perf::Operation operation : perf::kOperations) {
-    if (ranks > 1 || operation != perf::Operation::kSendRecv) operations.push_back(operation);
+  for (const Collective operation : perf::kOperations) {
+    if (ranks > 1 || operation != Collective::kExchange) operations.push_back(operation);
   }
   return operations;
 }
 
 absl::StatusOr<std::vector<perf::Case>> Cases(const Flags& flags, int ranks) {
-  COHORT_ASSIGN_OR_RETURN(const std::vector<perf::Operation> operations, Operations(flags, ranks));
+  COHORT_ASSIGN_OR_RETURN(const std::vector<Collective> operations, Operations(flags, ranks));
   COHORT_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, Sizes(flags));
   const std::optional<DataType> type = FindDataType(flags.type);
   if (!type.has_value()) {
@@ -112,9 +112,9 @@ absl::StatusOr<std::vector<perf::Case>> Cases(const Flags& flags, int ranks) {
   // One half of a small whole number is exact.
   const Reduction reduction = {*op, *op == ReduceOp::kPreMulSum ? 0.5 : 1};
   std::vector<perf::Case> cases;
-  for (const perf::Operation operation : operations) {
-    if (perf::Reduces(operation)) COHORT_RETURN_IF_ERROR(CheckReducible(*type, *op));
-    if (operation == perf::Operation::kSendRecv && ranks == 1) {
+  for (const Collective operation : operations) {
+    if (Reduces(operation)) COHORT_RETURN_IF_ERROR(CheckReducible(*type, *op));
+    if (operation == Collective::kExchange && ranks == 1) {
       return absl::InvalidArgumentError("sendrecv needs two ranks");
     }
     for (const int64_t size : sizes) {
@@ -148,10 +148,10 @@ std::string Describe(const Flags& flags, const std::vector<perf::Case>& cases) {
   std::string text = absl::StrCat("warmup ", flags.measure.warmup, ", iterations ",
                                   flags.measure.iterations, ", check ", flags.measure.checks);
   for (const perf::Case& run : cases) {
-    absl::StrAppend(&text, ", ", perf::NameOf(run.operation), " of ", run.count, " ",
+    absl::StrAppend(&text, ", ", perf::OperationName(run.operation), " of ", run.count, " ",
                     NameOf(run.type));
-    if (perf::Reduces(run.operation)) absl::StrAppend(&text, " by ", NameOf(run.reduction.op));
-    if (perf::HasRoot(run.operation)) absl::StrAppend(&text, " root ", run.root);
+    if (Reduces(run.operation)) absl::StrAppend(&text, " by ", NameOf(run.reduction.op));
+    if (HasRoot(run.operation)) absl::StrAppend(&text, " root ", run.root);
   }
   return text;
 }
@@ -208,7 +208,7 @@ absl::StatusOr<ExitCode> RunRank(Context& context, const Flags& flags) {
   int64_t wrong = 0;
   for (size_t i = 0; i < cases.size(); ++i) {
     if (prints) {
-      progress.Show(absl::StrCat("measuring ", perf::NameOf(cases[i].operation), " of ",
+      progress.Show(absl::StrCat("measuring ", perf::OperationName(cases[i].operation), " of ",
                                  FormatBytes(cases[i].bytes()), " (", i + 1, " of ", cases.size(),
                                  ")"));
     }

@@ -53,21 +53,21 @@ std::string PerfTitles() {
 
 std::string PerfLine(const perf::Row& row, int ranks) {
   const perf::Case& run = row.run;
-  return absl::StrFormat("%-14s %12d %12d %7s %11s %4s %s  %s\n", perf::NameOf(run.operation),
-                         run.bytes(), run.count, NameOf(run.type),
-                         perf::Reduces(run.operation) ? NameOf(run.reduction.op) : "-",
-                         perf::HasRoot(run.operation) ? absl::StrCat(run.root) : "-",
+  return absl::StrFormat("%-14s %12d %12d %7s %11s %4s %s  %s\n",
+                         perf::OperationName(run.operation), run.bytes(), run.count,
+                         NameOf(run.type), Reduces(run.operation) ? NameOf(run.reduction.op) : "-",
+                         HasRoot(run.operation) ? absl::StrCat(run.root) : "-",
                          Columns(run, row.out_of_place, ranks), Columns(run, row.in_place, ranks));
 }
 
 Json PerfJson(const perf::Row& row, int ranks, const std::string& memory) {
   const perf::Case& run = row.run;
-  Json json = {{"operation", std::string(perf::NameOf(run.operation))},
+  Json json = {{"operation", std::string(perf::OperationName(run.operation))},
                {"size_bytes", run.bytes()},
                {"element_count", run.count},
                {"type", std::string(NameOf(run.type))}};
-  if (perf::Reduces(run.operation)) json["reduction"] = std::string(NameOf(run.reduction.op));
-  if (perf::HasRoot(run.operation)) json["root"] = run.root;
+  if (Reduces(run.operation)) json["reduction"] = std::string(NameOf(run.reduction.op));
+  if (HasRoot(run.operation)) json["root"] = run.root;
   json["world_size"] = ranks;
   json["memory"] = memory;
   if (row.out_of_place.has_value()) json["out_of_place"] = ToJson(run, *row.out_of_place, ranks);

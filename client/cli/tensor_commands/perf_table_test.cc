@@ -11,7 +11,7 @@ namespace {
 perf::Row AllReduceRow() {
   perf::Row row;
   row.run =
-      perf::MakeCase(perf::Operation::kAllReduce, 1 << 20, DataType::kBF16, {ReduceOp::kMax}, 0, 4);
+      perf::MakeCase(Collective::kAllReduce, 1 << 20, DataType::kBF16, {ReduceOp::kMax}, 0, 4);
   row.out_of_place = perf::Figures{100, 110, 90, 500, 0};
   row.in_place = perf::Figures{50, 60, 40, 700, 3};
   return row;
@@ -32,7 +32,7 @@ TEST(PerfTableTest, ColumnsStandBelowTheirTitles) {
 
 TEST(PerfTableTest, WhatIsNotThereIsADash) {
   perf::Row row = AllReduceRow();
-  row.run = perf::MakeCase(perf::Operation::kBroadcast, 8, DataType::kU8, {}, 1, 4);
+  row.run = perf::MakeCase(Collective::kBroadcast, 8, DataType::kU8, {}, 1, 4);
   row.out_of_place.reset();
   row.in_place->wrong.reset();
   EXPECT_EQ(PerfLine(row, 4),

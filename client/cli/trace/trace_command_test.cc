@@ -51,7 +51,7 @@ client::FlightRecord Record(int rank, int world_size, int64_t late) {
     call.sequence = number;
     call.number = number;
     call.generation = 2;
-    call.collective = "all_reduce";
+    call.collective = Collective::kAllReduce;
     call.bytes = 4096;
     call.started = kStart + absl::Milliseconds(100 * number + late);
     call.finished = kStart + absl::Milliseconds(100 * number + 50);
@@ -239,7 +239,7 @@ TEST(TraceCommand, ShowsClocksAndWhatIsInFlight) {
   }
   client::FlightRecord hangs = Record(0, 3, 0);
   client::FlightCall open = hangs.calls.back();
-  open.collective = "all_gather";
+  open.collective = Collective::kAllGather;
   open.number = 3;
   open.started = kStart + absl::Seconds(1);
   open.finished.reset();

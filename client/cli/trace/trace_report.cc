@@ -133,8 +133,9 @@ std::string FormatWaits(const TraceReport& report) {
   Table table({">GENERATION", ">CALL", "COLLECTIVE", ">BYTES", ">WAITED", "FOR"});
   for (const TraceCall* const call : LongestWaits(trace, report.top)) {
     const FlightCall& own = CallOf(trace, call->parts.front());
-    table.AddRow({absl::StrCat(call->generation), absl::StrCat(call->number), own.collective,
-                  FormatBytes(own.bytes), ShortDuration(call->longest_wait),
+    table.AddRow({absl::StrCat(call->generation), absl::StrCat(call->number),
+                  std::string(NameOf(own.collective)), FormatBytes(own.bytes),
+                  ShortDuration(call->longest_wait),
                   absl::StrCat("rank ", RankOf(trace, *call->last),
                                call->certain ? "" : ", if the clocks are right")});
   }
@@ -145,7 +146,7 @@ std::string FormatWaits(const TraceReport& report) {
 std::string FormatOpen(const GroupTrace& trace, const TraceCall& call) {
   const RankSet in = RanksIn(trace, call);
   std::string text = absl::StrCat(
-      Printable(CallOf(trace, call.parts.front()).collective), ", call ", call.number,
+      NameOf(CallOf(trace, call.parts.front()).collective), ", call ", call.number,
       " of generation ", call.generation, ": ", NameRanks(in.ToRanges()),
       call.open ? (in.count() == 1 ? " is" : " are") : "",
       call.open ? " in it since " : " gave up after ", ShortDuration(OpenFor(trace, call)));
@@ -166,7 +167,7 @@ Json CallJson(const GroupTrace& trace, const TraceCall& call) {
   const FlightCall& own = CallOf(trace, call.parts.front());
   Json json = {{"generation", call.generation},
                {"call", call.number},
-               {"collective", own.collective},
+               {"collective", std::string(NameOf(own.collective))},
                {"bytes", own.bytes}};
   if (!call.last.has_value()) return json;
   json["rank"] = RankOf(trace, *call.last);

@@ -108,11 +108,18 @@ absl::Status CallTensors::AddOutput(const Tensor& tensor, v1::TensorRef* ref) {
 }
 
 absl::Status CallTensors::AddInOut(const Tensor& tensor, v1::TensorRef* ref) {
-  COHORT_RETURN_IF_ERROR(AddInput(tensor, ref));
+  const size_t scratch = scratch_.size();
+  // Elements that travel with the call travel both ways.
+  const int64_t only_in_request = std::max<int64_t>(request_left_ - response_left_, 0);
+  request_left_ -= only_in_request;
+  const absl::Status added = AddInput(tensor, ref);
+  request_left_ += only_in_request;
+  COHORT_RETURN_IF_ERROR(added);
   if (ref->where_case() == v1::TensorRef::kInline) {
+    response_left_ -= tensor.bytes();
     outputs_.push_back({tensor, true, 0});
-  } else if (!scratch_.empty()) {
-    outputs_.push_back({tensor, false, scratch_.size() - 1});
+  } else if (scratch_.size() > scratch) {
+    outputs_.push_back({tensor, false, scratch});
   }
   return absl::OkStatus();
 }

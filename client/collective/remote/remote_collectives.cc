@@ -15,9 +15,9 @@
 namespace cohort::client {
 namespace {
 
-v1::RunCollectiveRequest MakeRequest(v1::Collective collective) {
+v1::RunCollectiveRequest MakeRequest(Collective collective) {
   v1::RunCollectiveRequest request;
-  request.set_collective(collective);
+  request.set_collective(static_cast<v1::Collective>(collective));
   return request;
 }
 
@@ -42,7 +42,7 @@ bool CanRefuse(const absl::Status& error) {
 absl::Status RemoteGroup::Run(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                               const CallOptions& options) {
   COHORT_RETURN_IF_ERROR(Standing());
-  v1::RunCollectiveRequest request = MakeRequest(static_cast<v1::Collective>(call.collective));
+  v1::RunCollectiveRequest request = MakeRequest(call.collective);
   CallTensors tensors = TensorsOf(options);
   if (MovesTensors(call.collective)) {
     request.set_dim(call.dim);
@@ -85,11 +85,8 @@ absl::Status RemoteGroup::AddTensors(const CollectiveCall& call, const Tensor& i
     return is_root ? tensors.AddInput(input, request.mutable_input())
                    : tensors.AddOutput(output, request.mutable_input());
   }
-  const bool to_root = call.collective == Collective::kReduce ||
-                       call.collective == Collective::kGather ||
-                       call.collective == Collective::kGatherV;
   const bool has_input = call.collective != Collective::kScatter || is_root;
-  const bool has_output = !to_root || is_root;
+  const bool has_output = !IsToRoot(call.collective) || is_root;
   if (has_input && has_output && SameElements(input, output)) {
     request.set_in_place(true);
     return tensors.AddInOut(input, request.mutable_input());
@@ -102,7 +99,7 @@ absl::Status RemoteGroup::AddTensors(const CollectiveCall& call, const Tensor& i
 absl::StatusOr<MessageInfo> RemoteGroup::AwaitMessage(absl::Span<const int> peers,
                                                       const CallOptions& options) {
   COHORT_RETURN_IF_ERROR(Standing());
-  v1::RunCollectiveRequest request = MakeRequest(v1::COLLECTIVE_AWAIT_MESSAGE);
+  v1::RunCollectiveRequest request = MakeRequest(Collective::kAwaitMessage);
   SetSizes(Sizes(peers.begin(), peers.end()), request.mutable_sizes());
   CallTensors none = TensorsOf(options);
   v1::RunCollectiveResponse response;
@@ -119,7 +116,7 @@ absl::StatusOr<MessageInfo> RemoteGroup::AwaitMessage(absl::Span<const int> peer
 absl::Status RemoteGroup::FailCollective(const absl::Status& why, const CallOptions& options) {
   constexpr size_t kMostSaid = 4096;
   COHORT_RETURN_IF_ERROR(Standing());
-  v1::RunCollectiveRequest request = MakeRequest(v1::COLLECTIVE_FAIL);
+  v1::RunCollectiveRequest request = MakeRequest(Collective::kFail);
   // The text may come from any source; only printable characters travel.
   std::string text(why.message().substr(0, kMostSaid));
   std::replace_if(
@@ -135,7 +132,7 @@ absl::Status RemoteGroup::FailCollective(const absl::Status& why, const CallOpti
 absl::Status RemoteGroup::Exchange(absl::Span<const TensorTransfer> transfers,
                                    const CallOptions& options) {
   COHORT_RETURN_IF_ERROR(Standing());
-  v1::RunCollectiveRequest request = MakeRequest(v1::COLLECTIVE_EXCHANGE);
+  v1::RunCollectiveRequest request = MakeRequest(Collective::kExchange);
   CallTensors tensors = TensorsOf(options);
   for (const TensorTransfer& transfer : transfers) {
     v1::TensorTransfer& one = *request.add_transfers();

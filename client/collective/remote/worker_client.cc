@@ -38,7 +38,7 @@ FlightCall Read(const v1::FlightEntry& from) {
   call.sequence = from.sequence();
   call.generation = from.generation();
   call.number = from.number();
-  call.collective = from.collective();
+  call.collective = FindCollective(from.collective());
   if (IsDataType(from.data_type())) call.type = static_cast<DataType>(from.data_type());
   call.bytes = from.bytes();
   call.root = from.root();

@@ -45,7 +45,7 @@ Json Slice(const FlightCall& call, int process, int thread, absl::Time start,
                     {"state", call.state}};
   if (call.root >= 0) arguments["root"] = call.root;
   return {{"ph", "X"},
-          {"name", end.has_value() ? call.collective : call.collective + " (running)"},
+          {"name", absl::StrCat(NameOf(call.collective), end.has_value() ? "" : " (running)")},
           {"cat", "collective"},
           {"pid", process},
           {"tid", thread},

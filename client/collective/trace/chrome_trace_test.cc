@@ -17,7 +17,7 @@ TEST(ChromeTraceTest, HasASliceForEachCall) {
   record.rank = 3;
   FlightCall done;
   done.sequence = 7;
-  done.collective = "all_reduce";
+  done.collective = Collective::kAllReduce;
   done.type = DataType::kBF16;
   done.bytes = 4096;
   done.started = start;
@@ -25,7 +25,7 @@ TEST(ChromeTraceTest, HasASliceForEachCall) {
   done.state = "OK";
   FlightCall running = done;
   running.sequence = 8;
-  running.collective = "broadcast";
+  running.collective = Collective::kBroadcast;
   running.root = 1;
   running.started = start + absl::Microseconds(10);
   running.finished.reset();
@@ -62,7 +62,7 @@ TEST(ChromeTraceTest, DevicesHaveTracksOfTheirOwn) {
   record.group = "weights";
   record.rank = 3;
   FlightCall done;
-  done.collective = "all_reduce";
+  done.collective = Collective::kAllReduce;
   done.started = start;
   done.finished = start + absl::Microseconds(1);
   done.state = "OK";

@@ -35,7 +35,7 @@ Json ToJson(const FlightCall& call) {
   Json json = {{"sequence", call.sequence},
                {"generation", call.generation},
                {"number", call.number},
-               {"collective", call.collective},
+               {"collective", std::string(NameOf(call.collective))},
                {"type", std::string(NameOf(call.type))},
                {"bytes", call.bytes},
                {"root", call.root},
@@ -53,7 +53,7 @@ absl::StatusOr<FlightCall> ReadCall(const Json& json) {
   call.sequence = json.at("sequence").get<int64_t>();
   call.generation = json.at("generation").get<int64_t>();
   call.number = json.at("number").get<int64_t>();
-  call.collective = json.at("collective").get<std::string>();
+  call.collective = FindCollective(json.at("collective").get<std::string>());
   const auto type = json.at("type").get<std::string>();
   const std::optional<DataType> known = FindDataType(type);
   if (!known.has_value()) return absl::InvalidArgumentError(absl::StrCat("no type ", type));

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/collective/collective.h"
 #include "base/tensor/data_type.h"
 
 namespace cohort::client {
@@ -22,7 +23,7 @@ struct FlightCall {
   // Counts, from 1, the calls of the generation that all ranks make: a call has the same number on
   // all ranks. 0: a transfer between some ranks.
   int64_t number = 0;
-  std::string collective;
+  Collective collective = Collective::kUnknown;
   DataType type = DataType::kU8;
   int64_t bytes = 0;
   int root = -1;           // or the peer of a single transfer; -1: no root

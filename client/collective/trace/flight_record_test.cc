@@ -27,7 +27,7 @@ FlightRecord Sample() {
   call.sequence = 9;
   call.generation = 3;
   call.number = 8;
-  call.collective = "broadcast";
+  call.collective = Collective::kBroadcast;
   call.type = DataType::kBF16;
   call.bytes = 4096;
   call.root = 1;
@@ -66,7 +66,7 @@ TEST(FlightRecordFileTest, ComesBackAsItWas) {
   EXPECT_EQ(call.sequence, 9);
   EXPECT_EQ(call.generation, 3);
   EXPECT_EQ(call.number, 8);
-  EXPECT_EQ(call.collective, "broadcast");
+  EXPECT_EQ(call.collective, Collective::kBroadcast);
   EXPECT_EQ(call.type, DataType::kBF16);
   EXPECT_EQ(call.bytes, 4096);
   EXPECT_EQ(call.root, 1);

@@ -15,21 +15,15 @@ enum class Need {
   kRootsOfAll,  // the root needs every other rank
 };
 
-Need NeedOf(absl::string_view collective) {
-  if (collective == "broadcast" || collective == "scatter") return Need::kRoot;
-  if (collective == "reduce" || collective == "gather" || collective == "gather_v")
-    return Need::kRootsOfAll;
-  return Need::kAll;
+Need NeedOf(Collective collective) {
+  if (IsFromRoot(collective)) return Need::kRoot;
+  return IsToRoot(collective) ? Need::kRootsOfAll : Need::kAll;
 }
 
 // Collectives in which no rank's part may be empty, so that the needs of `Need` are real.
-bool BoundsClocks(absl::string_view collective) {
-  for (const absl::string_view even :
-       {"all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather",
-        "scatter", "exchange_sizes", "barrier"}) {
-    if (collective == even) return true;
-  }
-  return false;
+bool BoundsClocks(Collective collective) {
+  return (MovesTensors(collective) && !IsRagged(collective)) ||
+         collective == Collective::kExchangeSizes || collective == Collective::kBarrier;
 }
 
 using Key = std::pair<int64_t, int64_t>;  // generation and number

@@ -28,7 +28,7 @@ FlightRecord Rank(int rank, int world_size, const std::string& clock = "one") {
 }
 
 // Adds the next call of the rank, from and to microseconds of true time.
-FlightCall& Add(FlightRecord& record, const std::string& collective, int64_t from, int64_t to,
+FlightCall& Add(FlightRecord& record, Collective collective, int64_t from, int64_t to,
                 int root = -1) {
   FlightCall call;
   call.sequence = static_cast<int64_t>(record.calls.size()) + 1;
@@ -69,12 +69,12 @@ TEST(GroupTraceTest, NamesTheLastRankAndTheWaitsOfTheOthers) {
   FlightRecord a = Rank(0, 3);
   FlightRecord b = Rank(1, 3);
   FlightRecord c = Rank(2, 3);
-  Add(a, "all_reduce", 0, 510);
-  Add(b, "all_reduce", 100, 505);
-  Add(c, "all_reduce", 500, 504);
-  Add(a, "all_reduce", 600, 700);
-  Add(b, "all_reduce", 690, 702);
-  Add(c, "all_reduce", 610, 701);
+  Add(a, Collective::kAllReduce, 0, 510);
+  Add(b, Collective::kAllReduce, 100, 505);
+  Add(c, Collective::kAllReduce, 500, 504);
+  Add(a, Collective::kAllReduce, 600, 700);
+  Add(b, Collective::kAllReduce, 690, 702);
+  Add(c, Collective::kAllReduce, 610, 701);
   const GroupTrace trace = PutTogether({c, a, b}, true);
   ASSERT_EQ(trace.ranks.size(), 3u);
   EXPECT_EQ(trace.ranks[0].record.rank, 0);
@@ -97,12 +97,12 @@ TEST(GroupTraceTest, OnlyRanksThatNeedTheRootWaitForIt) {
   FlightRecord c = Rank(2, 3);
   // No rank waits for rank 2 in the broadcast of rank 1, and rank 0 waits for no rank in the gather
   // to 1.
-  Add(a, "broadcast", 0, 60, 1);
-  Add(b, "broadcast", 50, 55, 1);
-  Add(c, "broadcast", 500, 510, 1);
-  Add(a, "gather", 600, 601, 1);
-  Add(b, "gather", 610, 910, 1);
-  Add(c, "gather", 900, 901, 1);
+  Add(a, Collective::kBroadcast, 0, 60, 1);
+  Add(b, Collective::kBroadcast, 50, 55, 1);
+  Add(c, Collective::kBroadcast, 500, 510, 1);
+  Add(a, Collective::kGather, 600, 601, 1);
+  Add(b, Collective::kGather, 610, 910, 1);
+  Add(c, Collective::kGather, 900, 901, 1);
   const GroupTrace trace = PutTogether({a, b, c}, true);
   EXPECT_EQ(trace.calls[0].last, 1);
   EXPECT_THAT(WaitsOf(trace.calls[0], 3),
@@ -122,8 +122,8 @@ TEST(GroupTraceTest, OnlyRanksThatNeedTheRootWaitForIt) {
 TEST(GroupTraceTest, ClocksOfOneMachineAreOneWhateverTheirCalendars) {
   FlightRecord a = Rank(0, 2);
   FlightRecord b = Rank(1, 2);
-  Add(a, "all_reduce", 0, 110);
-  Add(b, "all_reduce", 100, 111);
+  Add(a, Collective::kAllReduce, 0, 110);
+  Add(b, Collective::kAllReduce, 100, 111);
   // Read an hour later, after the clock was set.
   b = Shown(b, absl::Hours(1));
   b.calendar = a.calendar + absl::Hours(1);
@@ -148,7 +148,7 @@ TEST(GroupTraceTest, ClocksOfSeveralMachinesAreAligned) {
       for (int64_t& begin : begins) begin = 1000 * call + static_cast<int64_t>(random() % 20);
       begins[last.back()] += 200 + static_cast<int64_t>(random() % 300);
       for (int rank = 0; rank < 4; ++rank) {
-        Add(ranks[rank], "all_reduce", begins[rank],
+        Add(ranks[rank], Collective::kAllReduce, begins[rank],
             begins[last.back()] + 5 + static_cast<int64_t>(random() % 30));
       }
     }
@@ -174,9 +174,9 @@ TEST(GroupTraceTest, NamesTheMissingRanks) {
   FlightRecord a = Rank(0, 3);
   FlightRecord b = Rank(1, 3);
   FlightRecord c = Rank(2, 3);
-  for (FlightRecord* const record : {&a, &b, &c}) Add(*record, "all_reduce", 0, 100);
-  LetRun(Add(a, "all_gather", 200, 0));
-  LetRun(Add(b, "all_gather", 300, 0));
+  for (FlightRecord* const record : {&a, &b, &c}) Add(*record, Collective::kAllReduce, 0, 100);
+  LetRun(Add(a, Collective::kAllGather, 200, 0));
+  LetRun(Add(b, Collective::kAllGather, 300, 0));
   GroupTrace trace = PutTogether({a, b, c}, true);
   ASSERT_EQ(trace.calls.size(), 2u);
   EXPECT_TRUE(trace.calls[1].open);
@@ -212,10 +212,10 @@ TEST(GroupTraceTest, NamesTheMissingRanks) {
 TEST(GroupTraceTest, KnowsWhereRanksCalledDifferentThings) {
   FlightRecord a = Rank(0, 2);
   FlightRecord b = Rank(1, 2);
-  Add(a, "all_reduce", 0, 100).state = "INVALID_ARGUMENT";
-  Add(b, "refuse", 90, 100).state = "INVALID_ARGUMENT";
-  Add(a, "all_reduce", 200, 300);
-  Add(b, "all_reduce", 200, 300);
+  Add(a, Collective::kAllReduce, 0, 100).state = "INVALID_ARGUMENT";
+  Add(b, Collective::kFail, 90, 100).state = "INVALID_ARGUMENT";
+  Add(a, Collective::kAllReduce, 200, 300);
+  Add(b, Collective::kAllReduce, 200, 300);
   const GroupTrace trace = PutTogether({a, b}, true);
   EXPECT_TRUE(trace.calls[0].differs);
   EXPECT_FALSE(trace.calls[0].last.has_value());
@@ -225,10 +225,10 @@ TEST(GroupTraceTest, KnowsWhereRanksCalledDifferentThings) {
 TEST(GroupTraceTest, TransfersAndOtherGenerationsAreNoCallsOfAll) {
   FlightRecord a = Rank(0, 2);
   FlightRecord b = Rank(1, 2);
-  Add(a, "exchange", 0, 10).number = 0;
-  Add(a, "all_reduce", 20, 30);
-  Add(b, "all_reduce", 20, 30);
-  Add(b, "all_reduce", 40, 50).generation = 3;
+  Add(a, Collective::kExchange, 0, 10).number = 0;
+  Add(a, Collective::kAllReduce, 20, 30);
+  Add(b, Collective::kAllReduce, 20, 30);
+  Add(b, Collective::kAllReduce, 40, 50).generation = 3;
   b.calls.back().number = 1;
   const GroupTrace trace = PutTogether({a, b}, true);
   ASSERT_EQ(trace.calls.size(), 2u);
@@ -255,8 +255,8 @@ TEST(GroupTraceTest, OnDevicesThatCountsWhichTheyDid) {
     call.device_started = kStart + absl::Microseconds(from);
     call.device_finished = kStart + absl::Microseconds(to);
   };
-  on_device(Add(a, "all_reduce", 0, 1), 500, 520);
-  on_device(Add(b, "all_reduce", 300, 301), 310, 521);
+  on_device(Add(a, Collective::kAllReduce, 0, 1), 500, 520);
+  on_device(Add(b, Collective::kAllReduce, 300, 301), 310, 521);
   const GroupTrace trace = PutTogether({a, b}, true);
   EXPECT_EQ(trace.calls[0].last, 0);
   EXPECT_EQ(trace.calls[0].longest_wait, absl::Microseconds(190));
@@ -271,9 +271,9 @@ TEST(GroupChromeTraceTest, RanksAreProcessesAndArrowsLeadToTheLast) {
   FlightRecord a = Rank(0, 2, "a");
   FlightRecord b = Rank(1, 2, "b");
   a.pid = 17;
-  Add(a, "all_reduce", 0, 110);
-  Add(b, "all_reduce", 100, 111);
-  FlightCall& hangs = Add(b, "all_gather", 200, 0);
+  Add(a, Collective::kAllReduce, 0, 110);
+  Add(b, Collective::kAllReduce, 100, 111);
+  FlightCall& hangs = Add(b, Collective::kAllGather, 200, 0);
   LetRun(hangs);
   hangs.device_started = kStart + absl::Microseconds(210);
   const auto json =

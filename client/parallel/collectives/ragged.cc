@@ -11,16 +11,16 @@
 namespace cohort::parallel {
 namespace {
 
-absl::StatusOr<int64_t> ExtentOf(absl::string_view collective, const Tensor& input, int dim) {
+absl::StatusOr<int64_t> ExtentOf(Collective collective, const Tensor& input, int dim) {
   const absl::StatusOr<int> along = ResolveDim(input.shape(), dim);
   if (along.ok()) return input.shape()[static_cast<size_t>(*along)];
   return absl::InvalidArgumentError(
-      absl::StrCat(collective, " of ", input.ToString(), ": ", along.status().message()));
+      absl::StrCat(NameOf(collective), " of ", input.ToString(), ": ", along.status().message()));
 }
 
 // The given sizes, or those that the ranks exchange.
-absl::StatusOr<Sizes> SizesOf(client::Group& group, absl::string_view collective,
-                              const Tensor& input, int dim, const std::optional<Sizes>& given,
+absl::StatusOr<Sizes> SizesOf(client::Group& group, Collective collective, const Tensor& input,
+                              int dim, const std::optional<Sizes>& given,
                               const SharedTimeout& shared_timeout) {
   if (given.has_value()) return *given;
   const absl::StatusOr<int64_t> own = ExtentOf(collective, input, dim);
@@ -34,7 +34,8 @@ constexpr int64_t kMostRows = int64_t{1} << 40;
 absl::StatusOr<int64_t> DescribeList(absl::Span<const Tensor> inputs, int dim) {
   int64_t rows = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    COHORT_ASSIGN_OR_RETURN(const int64_t extent, ExtentOf("all_gather_v", inputs[i], dim));
+    COHORT_ASSIGN_OR_RETURN(const int64_t extent,
+                            ExtentOf(Collective::kAllGatherV, inputs[i], dim));
     if (i == 0) rows = extent;
     if (extent == rows && rows < kMostRows) continue;
     return absl::InvalidArgumentError(
@@ -49,8 +50,8 @@ absl::StatusOr<int64_t> DescribeList(absl::Span<const Tensor> inputs, int dim) {
 absl::StatusOr<Tensor> AllGatherV(client::Group& group, const Tensor& input,
                                   const AllGatherVOptions& options) {
   const SharedTimeout shared_timeout(options.call);
-  COHORT_ASSIGN_OR_RETURN(const Sizes sizes, SizesOf(group, "all_gather_v", input, options.dim,
-                                                     options.sizes, shared_timeout));
+  COHORT_ASSIGN_OR_RETURN(const Sizes sizes, SizesOf(group, Collective::kAllGatherV, input,
+                                                     options.dim, options.sizes, shared_timeout));
   COHORT_ASSIGN_OR_RETURN(
       const Tensor result,
       AllocateResult(group,
@@ -118,8 +119,8 @@ absl::StatusOr<Tensor> ReduceScatterV(client::Group& group, const Tensor& input,
 absl::StatusOr<std::optional<Tensor>> GatherV(client::Group& group, const Tensor& input,
                                               const GatherVOptions& options) {
   const SharedTimeout shared_timeout(options.call);
-  COHORT_ASSIGN_OR_RETURN(const Sizes sizes, SizesOf(group, "gather_v", input, options.dim,
-                                                     options.sizes, shared_timeout));
+  COHORT_ASSIGN_OR_RETURN(const Sizes sizes, SizesOf(group, Collective::kGatherV, input,
+                                                     options.dim, options.sizes, shared_timeout));
   std::optional<Tensor> result;
   if (group.rank() == options.root) {
     COHORT_ASSIGN_OR_RETURN(

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "base/collective/collective.h"
 #include "base/status_macros.h"
 
 namespace cohort::parallel {
@@ -14,12 +15,11 @@ namespace {
 // Checks one call; its errors name the collective.
 class Call {
  public:
-  Call(absl::string_view collective, const TensorSpec& input)
-      : collective_(collective), input_(input) {}
+  Call(Collective collective, const TensorSpec& input) : collective_(collective), input_(input) {}
 
   absl::Status Wrong(absl::string_view why) const {
     return absl::InvalidArgumentError(
-        absl::StrCat(collective_, " of ", input_.ToString(), ": ", why));
+        absl::StrCat(NameOf(collective_), " of ", input_.ToString(), ": ", why));
   }
 
   // Checks that the input has a valid shape and a countable number of elements.
@@ -101,7 +101,7 @@ class Call {
     return absl::OkStatus();
   }
 
-  const absl::string_view collective_;
+  const Collective collective_;
   const TensorSpec& input_;
 };
 
@@ -124,7 +124,7 @@ std::string TensorSpec::ToString() const {
 TensorSpec SpecOf(const Tensor& tensor) { return {tensor.type(), tensor.shape(), tensor.device()}; }
 
 absl::StatusOr<TensorSpec> AllReduceResult(const TensorSpec& input, const Reduction& reduction) {
-  const Call call("all_reduce", input);
+  const Call call(Collective::kAllReduce, input);
   COHORT_RETURN_IF_ERROR(call.Check());
   COHORT_RETURN_IF_ERROR(call.CheckReduction(reduction));
   return input;
@@ -132,7 +132,7 @@ absl::StatusOr<TensorSpec> AllReduceResult(const TensorSpec& input, const Reduct
 
 absl::StatusOr<TensorSpec> ReduceResult(const TensorSpec& input, RankAndSize self, int root,
                                         const Reduction& reduction) {
-  const Call call("reduce", input);
+  const Call call(Collective::kReduce, input);
   COHORT_RETURN_IF_ERROR(call.Check());
   COHORT_RETURN_IF_ERROR(call.CheckRoot(self, root));
   COHORT_RETURN_IF_ERROR(call.CheckReduction(reduction));
@@ -140,26 +140,26 @@ absl::StatusOr<TensorSpec> ReduceResult(const TensorSpec& input, RankAndSize sel
 }
 
 absl::StatusOr<TensorSpec> BroadcastResult(const TensorSpec& tensor, RankAndSize self, int root) {
-  const Call call("broadcast", tensor);
+  const Call call(Collective::kBroadcast, tensor);
   COHORT_RETURN_IF_ERROR(call.Check());
   COHORT_RETURN_IF_ERROR(call.CheckRoot(self, root));
   return tensor;
 }
 
 absl::StatusOr<TensorSpec> AllGatherResult(const TensorSpec& input, RankAndSize self, int dim) {
-  const Call call("all_gather", input);
+  const Call call(Collective::kAllGather, input);
   COHORT_ASSIGN_OR_RETURN(const int along, call.Dim(dim));
   return call.Times(along, self.ranks);
 }
 
 absl::StatusOr<TensorSpec> AllGatherVResult(const TensorSpec& input, RankAndSize self, int dim,
                                             const Sizes& sizes) {
-  return GatheredV(Call("all_gather_v", input), self, dim, sizes);
+  return GatheredV(Call(Collective::kAllGatherV, input), self, dim, sizes);
 }
 
 absl::StatusOr<TensorSpec> ReduceScatterResult(const TensorSpec& input, RankAndSize self, int dim,
                                                const Reduction& reduction) {
-  const Call call("reduce_scatter", input);
+  const Call call(Collective::kReduceScatter, input);
   COHORT_ASSIGN_OR_RETURN(const int along, call.Dim(dim));
   COHORT_RETURN_IF_ERROR(call.CheckReduction(reduction));
   COHORT_ASSIGN_OR_RETURN(const int64_t part, call.Part(along, self.ranks));
@@ -168,7 +168,7 @@ absl::StatusOr<TensorSpec> ReduceScatterResult(const TensorSpec& input, RankAndS
 
 absl::StatusOr<TensorSpec> ReduceScatterVResult(const TensorSpec& input, RankAndSize self, int dim,
                                                 const Sizes& sizes, const Reduction& reduction) {
-  const Call call("reduce_scatter_v", input);
+  const Call call(Collective::kReduceScatterV, input);
   COHORT_ASSIGN_OR_RETURN(const int along, call.Dim(dim));
   COHORT_RETURN_IF_ERROR(call.CheckReduction(reduction));
   COHORT_ASSIGN_OR_RETURN(const int64_t sum, call.Sum("sizes", self, sizes));
@@ -178,7 +178,7 @@ absl::StatusOr<TensorSpec> ReduceScatterVResult(const TensorSpec& input, RankAnd
 
 absl::StatusOr<TensorSpec> GatherResult(const TensorSpec& input, RankAndSize self, int dim,
                                         int root) {
-  const Call call("gather", input);
+  const Call call(Collective::kGather, input);
   COHORT_RETURN_IF_ERROR(call.CheckRoot(self, root));
   COHORT_ASSIGN_OR_RETURN(const int along, call.Dim(dim));
   return call.Times(along, self.ranks);
@@ -186,14 +186,14 @@ absl::StatusOr<TensorSpec> GatherResult(const TensorSpec& input, RankAndSize sel
 
 absl::StatusOr<TensorSpec> GatherVResult(const TensorSpec& input, RankAndSize self, int dim,
                                          const Sizes& sizes, int root) {
-  const Call call("gather_v", input);
+  const Call call(Collective::kGatherV, input);
   COHORT_RETURN_IF_ERROR(call.CheckRoot(self, root));
   return GatheredV(call, self, dim, sizes);
 }
 
 absl::StatusOr<TensorSpec> ScatterResult(const TensorSpec& whole, RankAndSize self, int dim,
                                          int root) {
-  const Call call("scatter", whole);
+  const Call call(Collective::kScatter, whole);
   COHORT_RETURN_IF_ERROR(call.CheckRoot(self, root));
   COHORT_ASSIGN_OR_RETURN(const int along, call.Dim(dim));
   COHORT_ASSIGN_OR_RETURN(const int64_t part, call.Part(along, self.ranks));
@@ -201,7 +201,7 @@ absl::StatusOr<TensorSpec> ScatterResult(const TensorSpec& whole, RankAndSize se
 }
 
 absl::StatusOr<TensorSpec> AllToAllResult(const TensorSpec& input, RankAndSize self) {
-  const Call call("all_to_all", input);
+  const Call call(Collective::kAllToAll, input);
   COHORT_RETURN_IF_ERROR(call.Dim(0).status());
   COHORT_RETURN_IF_ERROR(call.Part(0, self.ranks).status());
   return input;
@@ -209,7 +209,7 @@ absl::StatusOr<TensorSpec> AllToAllResult(const TensorSpec& input, RankAndSize s
 
 absl::StatusOr<TensorSpec> AllToAllVResult(const TensorSpec& input, RankAndSize self,
                                            const Sizes& input_sizes, const Sizes& output_sizes) {
-  const Call call("all_to_all_v", input);
+  const Call call(Collective::kAllToAllV, input);
   COHORT_RETURN_IF_ERROR(call.Dim(0).status());
   COHORT_ASSIGN_OR_RETURN(const int64_t sent, call.Sum("input sizes", self, input_sizes));
   COHORT_RETURN_IF_ERROR(call.CheckExtent(0, sent, "sum of the input sizes"));

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/collective/collective.h"
 #include "base/rank_set.h"
 
 namespace cohort::client {
@@ -169,10 +170,10 @@ struct GroupEvent {
 struct TensorOperation {
   int64_t generation = 0;
   int64_t number = 0;  // the same on all ranks; 0: a transfer between some of them
-  std::string collective;
-  std::string state;     // such as "running"
-  int peer = -1;         // the root, or the peer of a single transfer
-  absl::Duration begun;  // the time since it began
+  Collective collective = Collective::kUnknown;
+  std::string state;                    // such as "running"
+  int peer = -1;                        // the root, or the peer of a single transfer
+  absl::Duration begun;                 // the time since it began
   std::optional<absl::Duration> ended;  // the time since it ended; absent: it is not over
 };
 struct TensorReport {
@@ -201,12 +202,12 @@ struct InitStatus {
 };
 // An operation on tensors that at least one rank is in.
 struct TensorWait {
-  std::string operation;   // such as all_reduce #42
-  MissingReport missing;   // the ranks that have begun it, and those that have not
-  absl::Duration age;      // since the first of those inside began
+  std::string operation;  // such as all_reduce #42
+  MissingReport missing;  // the ranks that have begun it, and those that have not
+  absl::Duration age;     // since the first of those inside began
   std::vector<RankRange> inside;
   std::vector<RankRange> waited_for;  // the ranks for which those inside sleep
-  std::string mismatch;               // such as "rank 2 called broadcast"; empty: all called the same
+  std::string mismatch;  // such as "rank 2 called broadcast"; empty: all called the same
 };
 struct RankReport {
   int rank = 0;

@@ -148,7 +148,7 @@ TensorOperation FromProto(const v1::TensorOperation& operation) {
   TensorOperation result;
   result.generation = operation.generation();
   result.number = operation.number();
-  result.collective = operation.collective();
+  result.collective = FindCollective(operation.collective());
   result.state = operation.state();
   result.peer = operation.peer();
   result.begun = client::FromProto(operation.begun());
@@ -159,7 +159,7 @@ TensorOperation FromProto(const v1::TensorOperation& operation) {
 void ToProto(const TensorOperation& operation, v1::TensorOperation* out) {
   out->set_generation(operation.generation);
   out->set_number(operation.number);
-  out->set_collective(operation.collective);
+  out->set_collective(NameOf(operation.collective).data());
   out->set_state(operation.state);
   out->set_peer(operation.peer);
   client::ToProto(operation.begun, out->mutable_begun());

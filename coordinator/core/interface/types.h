@@ -11,6 +11,7 @@
 
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/collective/collective.h"
 #include "base/rank_set.h"
 
 namespace cohort::coordinator {
@@ -168,7 +169,7 @@ struct MissingReport {
 struct TensorOperation {
   int64_t generation = 0;
   int64_t number = 0;  // 0: a transfer between some of the ranks
-  std::string collective;
+  Collective collective = Collective::kUnknown;
   std::string state;
   int peer = -1;
   absl::Duration begun;                 // age at the time of the report

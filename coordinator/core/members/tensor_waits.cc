@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace cohort::coordinator {
 namespace {
@@ -56,7 +57,7 @@ class Describer {
   // Null: there is no operation, or it is one of another generation.
   const TensorOperation* OfGeneration(const std::optional<TensorOperation>& operation) const {
     return operation.has_value() && operation->generation == context_.generation ? &*operation
-                                                                                  : nullptr;
+                                                                                 : nullptr;
   }
   const TensorOperation* Open(int rank) const {
     const TensorReport* const report = ReportOf(rank);
@@ -98,7 +99,7 @@ class Describer {
     bool has_answer = false;
     bool is_old = false;
     bool is_silent = false;
-    const std::string& collective = Open(inside.first())->collective;
+    const Collective collective = Open(inside.first())->collective;
     for (const int rank : inside.ToVector()) {
       const TensorOperation& open = *Open(rank);
       arrived.Add(rank);
@@ -114,7 +115,7 @@ class Describer {
     const RankSet all_ranks = RankSet::All(context_.world_size);
     const bool is_complete = arrived == all_ranks;
     if (is_complete && wait.waited_for.empty() && !is_silent && wait.age < kLong) return;
-    wait.operation = absl::StrCat(collective, " #", number);
+    wait.operation = absl::StrCat(NameOf(collective), " #", number);
     wait.missing = context_.roster.Missing(now_, all_ranks, arrived);
     wait.missing.since_first = wait.age;
     wait.inside = inside;
@@ -123,12 +124,12 @@ class Describer {
   }
 
   // The ranks that began another operation than the first rank inside under this number.
-  std::string Mismatch(int64_t number, const std::string& collective) const {
-    std::map<std::string, RankSet> others;
+  std::string Mismatch(int64_t number, Collective collective) const {
+    std::map<absl::string_view, RankSet> others;  // by name
     for (int rank = 0; rank < context_.world_size; ++rank) {
       const TensorOperation* const last = Last(rank);
       if (last != nullptr && last->number == number && last->collective != collective) {
-        others[last->collective].Add(rank);
+        others[NameOf(last->collective)].Add(rank);
       }
     }
     std::string text;
@@ -151,7 +152,7 @@ class Describer {
     if (matches && wait.waited_for.empty() && wait.age < kLong) return;
     RankSet peers = wait.waited_for;
     if (peers.empty() && open.peer >= 0 && open.peer < context_.world_size) peers.Add(open.peer);
-    wait.operation = open.collective;
+    wait.operation = std::string(NameOf(open.collective));
     if (!peers.empty()) {
       absl::StrAppend(&wait.operation, " with ", cohort::NameRanks(peers.ToRanges()));
     }

@@ -12,7 +12,7 @@ using ::testing::IsEmpty;
 using TestMember = CoreHarness::TestMember;
 
 TensorOperation Operation(int64_t number, absl::Duration begun,
-                          const char* collective = "all_reduce") {
+                          Collective collective = Collective::kAllReduce) {
   TensorOperation operation;
   operation.generation = 1;
   operation.number = number;
@@ -160,8 +160,8 @@ TEST_F(TensorWaitsTest, ARankInAnotherOperationIsNamedWithIt) {
   const std::vector<TestMember> members = FormAsked(4);
   Ask();
   h_.As(members[0], In(Operation(5, absl::Seconds(3))));
-  h_.As(members[1], In(Operation(5, absl::Seconds(2), "broadcast")));
-  TensorOperation transfer = Operation(0, absl::Seconds(4), "exchange");
+  h_.As(members[1], In(Operation(5, absl::Seconds(2), Collective::kBroadcast)));
+  TensorOperation transfer = Operation(0, absl::Seconds(4), Collective::kExchange);
   transfer.peer = 0;
   h_.As(members[2], In(transfer));
   // Waits at the coordinator meanwhile.
@@ -184,7 +184,7 @@ TEST_F(TensorWaitsTest, BothEndsOfALongTransferAreNoWaitUntilItTakesTooLong) {
   Ask();
   const auto say = [&](absl::Duration age, std::vector<RankRange> waits_for) {
     for (int rank = 0; rank < 2; ++rank) {
-      TensorOperation transfer = Operation(0, age, "exchange");
+      TensorOperation transfer = Operation(0, age, Collective::kExchange);
       transfer.peer = 1 - rank;
       h_.As(members[rank], In(transfer, rank == 0 ? waits_for : std::vector<RankRange>()));
     }

@@ -37,7 +37,7 @@ absl::Status DecodeTensorOperation(absl::string_view field, const v1::TensorOper
   COHORT_RETURN_IF_ERROR(CheckNotNegative(absl::StrCat(field, ".number"), message.number()));
   operation->generation = message.generation();
   operation->number = message.number();
-  operation->collective = message.collective();
+  operation->collective = FindCollective(message.collective());
   operation->state = message.state();
   operation->peer = message.peer();
   COHORT_RETURN_IF_ERROR(

@@ -7,7 +7,7 @@ namespace {
 void Fill(const TensorOperation& operation, v1::TensorOperation* message) {
   message->set_generation(operation.generation);
   message->set_number(operation.number);
-  message->set_collective(operation.collective);
+  message->set_collective(NameOf(operation.collective).data());
   message->set_state(operation.state);
   message->set_peer(operation.peer);
   cohort::coordinator::Fill(operation.begun, message->mutable_begun());

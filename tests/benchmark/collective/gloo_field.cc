@@ -30,7 +30,7 @@ struct Algorithm {
 const std::vector<Algorithm> kFunctions = {
     {"ring", Collective::kAllReduce}, {"bcube", Collective::kAllReduce},
     {"tree", Collective::kBroadcast}, {"ring", Collective::kAllGather},
-    {"pairs", Collective::kAllToAll}, {"unbound", Collective::kSendReceive},
+    {"pairs", Collective::kAllToAll}, {"unbound", Collective::kExchange},
 };
 
 // Classes on bound buffers.
@@ -42,7 +42,7 @@ const std::vector<Algorithm> kClasses = {
     {"class-one-to-all", Collective::kBroadcast},
     {"class-ring", Collective::kAllGather},
     {"class-pairs", Collective::kAllToAll},
-    {"class-bound", Collective::kSendReceive},
+    {"class-bound", Collective::kExchange},
 };
 
 }  // namespace

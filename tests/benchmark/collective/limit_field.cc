@@ -24,7 +24,7 @@ void AddLimit(const FieldOptions& options, Field& field) {
   }
   entrant.way = entrant.label = "memcpy";
   entrant.collectives = {Collective::kBroadcast, Collective::kAllGather, Collective::kAllToAll,
-                         Collective::kSendReceive};
+                         Collective::kExchange};
   field.entrants.push_back(entrant);
 }
 

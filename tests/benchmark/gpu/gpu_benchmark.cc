@@ -25,10 +25,6 @@ namespace {
 
 constexpr int kNoDevice = 3;
 
-constexpr DeviceOperation kOperations[] = {DeviceOperation::kAllReduce, DeviceOperation::kAllGather,
-                                           DeviceOperation::kReduceScatter,
-                                           DeviceOperation::kBroadcast};
-
 struct Options {
   bool json = false;
   bool quick = false;
@@ -79,7 +75,7 @@ int RunCells(const Options& options,
   Report lines(/*json=*/true);
   if (!options.json) PrintHeader();
   int failures = 0;
-  for (const DeviceOperation operation : kOperations) {
+  for (const Collective operation : kDeviceOperations) {
     const std::vector<std::string>& wanted = options.operations;
     if (!wanted.empty() &&
         std::find(wanted.begin(), wanted.end(), NameOf(operation)) == wanted.end()) {
@@ -90,7 +86,7 @@ int RunCells(const Options& options,
       for (const GpuResult& result : results) {
         if (result.status.ok()) continue;
         ++failures;
-        std::fprintf(stderr, "%s of %s bytes, %s, %s: %s\n", NameOf(operation).c_str(),
+        std::fprintf(stderr, "%s of %s bytes, %s, %s: %s\n", NameOf(operation).data(),
                      absl::StrCat(bytes).c_str(), result.implementation.c_str(),
                      result.mode.c_str(), result.status.ToString().c_str());
       }

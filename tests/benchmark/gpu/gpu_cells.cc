@@ -23,7 +23,7 @@ class Entrant {
     }
   }
 
-  void Begin(DeviceOperation operation, int64_t bytes) { Note(WarmUp(operation, bytes)); }
+  void Begin(Collective operation, int64_t bytes) { Note(WarmUp(operation, bytes)); }
   void Run() {
     if (status_.ok()) Note(RunOnce());
   }
@@ -43,7 +43,7 @@ class Entrant {
     if (status_.ok()) status_ = status;
   }
 
-  absl::Status WarmUp(DeviceOperation operation, int64_t bytes) {
+  absl::Status WarmUp(Collective operation, int64_t bytes) {
     COHORT_RETURN_IF_ERROR(contender_.Prepare(operation, bytes));
     COHORT_RETURN_IF_ERROR(contender_.RunBlocking(kWarmUp).status());
     const absl::Status queued = contender_.RunQueued(kWarmUp).status();
@@ -80,7 +80,7 @@ class Entrant {
 }  // namespace
 
 std::vector<GpuResult> MeasureGpuCell(
-    const GpuMeasureOptions& options, DeviceOperation operation, int64_t bytes,
+    const GpuMeasureOptions& options, Collective operation, int64_t bytes,
     const std::vector<std::unique_ptr<DeviceContender>>& contenders) {
   std::vector<Entrant> entrants;
   for (const auto& contender : contenders) entrants.emplace_back(options, *contender);
@@ -96,7 +96,7 @@ std::vector<GpuResult> MeasureGpuCell(
   return results;
 }
 
-std::vector<Row> RowsOf(DeviceOperation operation, int64_t bytes,
+std::vector<Row> RowsOf(Collective operation, int64_t bytes,
                         const std::vector<GpuResult>& results) {
   std::map<std::string, double> of_nccl;
   for (const GpuResult& result : results) {
@@ -111,7 +111,7 @@ std::vector<Row> RowsOf(DeviceOperation operation, int64_t bytes,
     const double median = Median(result.seconds);
     Row row;
     row["section"] = "gpu";
-    row["operation"] = NameOf(operation);
+    row["operation"] = std::string(NameOf(operation));
     row["members"] = 1;
     row["bytes"] = bytes;
     row["implementation"] = result.implementation;

@@ -38,14 +38,13 @@ struct GpuResult {
 // In each round every contender runs once in each mode, so that drift hits all alike. A contender
 // that has only blocking calls has one result.
 std::vector<GpuResult> MeasureGpuCell(
-    const GpuMeasureOptions& options, DeviceOperation operation, int64_t bytes,
+    const GpuMeasureOptions& options, Collective operation, int64_t bytes,
     const std::vector<std::unique_ptr<DeviceContender>>& contenders);
 
 // {"section":"gpu","operation","members":1,"bytes","implementation","memory":"device","mode",
 // "median_us","min_us","max_us","calls","rounds","times_nccl"}. The last field is the median
 // divided by that of "nccl" in the same cell and mode. Failed contenders have no rows.
-std::vector<Row> RowsOf(DeviceOperation operation, int64_t bytes,
-                        const std::vector<GpuResult>& results);
+std::vector<Row> RowsOf(Collective operation, int64_t bytes, const std::vector<GpuResult>& results);
 
 }  // namespace cohort::benchmark
 

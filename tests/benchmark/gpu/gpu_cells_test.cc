@@ -34,7 +34,7 @@ class Scripted final : public DeviceContender {
       : name_(std::move(name)), log_(*log), queues_(queues), fails_(fails) {}
 
   const std::string& name() const override { return name_; }
-  absl::Status Prepare(DeviceOperation operation, int64_t bytes) override {
+  absl::Status Prepare(Collective operation, int64_t bytes) override {
     log_.push_back(absl::StrCat(name_, " ", NameOf(operation), " ", bytes));
     return absl::OkStatus();
   }
@@ -70,13 +70,13 @@ TEST(GpuCellsTest, RoundsAreInTurn) {
   GpuMeasureOptions options = Quick();
   options.rounds = 2;
   const auto contenders = Two(&log, false);
-  const auto results = MeasureGpuCell(options, DeviceOperation::kBroadcast, 64, contenders);
+  const auto results = MeasureGpuCell(options, Collective::kBroadcast, 64, contenders);
   EXPECT_THAT(
       log, ElementsAre("nccl broadcast 64", "nccl blocking 3", "nccl queued 3", "nccl blocking 3",
                        "cohort broadcast 64", "cohort blocking 3", "cohort blocking 3",
                        "nccl blocking 4", "nccl queued 4", "cohort blocking 4", "nccl blocking 4",
                        "nccl queued 4", "cohort blocking 4"));
-  const std::vector<Row> rows = RowsOf(DeviceOperation::kBroadcast, 64, results);
+  const std::vector<Row> rows = RowsOf(Collective::kBroadcast, 64, results);
   ASSERT_EQ(rows.size(), 4u);
   EXPECT_EQ(rows[0].dump(),
             R"({"section":"gpu","operation":"broadcast","members":1,"bytes":64,)"
@@ -92,9 +92,9 @@ TEST(GpuCellsTest, RoundsAreInTurn) {
 TEST(GpuCellsTest, AWrongResultIsNoResult) {
   std::vector<std::string> log;
   const auto contenders = Two(&log, true);
-  const auto results = MeasureGpuCell(Quick(), DeviceOperation::kAllReduce, 64, contenders);
+  const auto results = MeasureGpuCell(Quick(), Collective::kAllReduce, 64, contenders);
   EXPECT_THAT(std::string(results.back().status.message()), HasSubstr("wrong"));
-  for (const Row& row : RowsOf(DeviceOperation::kAllReduce, 64, results)) {
+  for (const Row& row : RowsOf(Collective::kAllReduce, 64, results)) {
     EXPECT_EQ(row["implementation"], "nccl");
   }
 }
@@ -108,9 +108,7 @@ TEST(GpuCellsTest, CohortAndNcclDoAllOperationsAndSizes) {
     ASSERT_TRUE(contender.ok()) << contender.status();
     contenders.push_back(*std::move(contender));
   }
-  for (const DeviceOperation operation :
-       {DeviceOperation::kAllReduce, DeviceOperation::kAllGather, DeviceOperation::kReduceScatter,
-        DeviceOperation::kBroadcast}) {
+  for (const Collective operation : kDeviceOperations) {
     for (const int64_t bytes : {int64_t{8}, int64_t{65540}, kMost}) {
       const auto results = MeasureGpuCell(Quick(), operation, bytes, contenders);
       for (const GpuResult& result : results) {

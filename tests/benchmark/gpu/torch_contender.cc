@@ -22,7 +22,7 @@ class TorchContender final : public DeviceContender {
   explicit TorchContender(std::unique_ptr<ChildProcess> process) : process_(std::move(process)) {}
 
   const std::string& name() const override { return name_; }
-  absl::Status Prepare(DeviceOperation operation, int64_t bytes) override {
+  absl::Status Prepare(Collective operation, int64_t bytes) override {
     return Ask(absl::StrCat("prepare ", NameOf(operation), " ", bytes), 0).status();
   }
   absl::StatusOr<absl::Duration> RunBlocking(int calls) override {

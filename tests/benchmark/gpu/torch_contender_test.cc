@@ -17,8 +17,8 @@ TEST(TorchContenderTest, AsksAndUnderstands) {
   ASSERT_TRUE(contender.ok()) << contender.status();
   DeviceContender& torch = **contender;
   EXPECT_EQ(torch.name(), "torch");
-  EXPECT_EQ(torch.Prepare(DeviceOperation::kAllReduce, 64), absl::OkStatus());
-  EXPECT_THAT(std::string(torch.Prepare(DeviceOperation::kBroadcast, 64).message()),
+  EXPECT_EQ(torch.Prepare(Collective::kAllReduce, 64), absl::OkStatus());
+  EXPECT_THAT(std::string(torch.Prepare(Collective::kBroadcast, 64).message()),
               HasSubstr("no such operation"));
   EXPECT_EQ(torch.RunBlocking(3).value(), absl::Milliseconds(500));
   EXPECT_EQ(torch.RunQueued(3)->enqueued, absl::Milliseconds(125));

@@ -30,6 +30,7 @@ grpc::Status WorkerService::RunCollective(grpc::ServerContext* context,
 absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& request,
                                           v1::RunCollectiveResponse* response) {
   const Instant started = Clock::Steady().Now();
+  const Collective collective = CollectiveOf(request.collective());
   int64_t bytes = 0;
   const auto run = [&]() -> absl::Status {
     COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
@@ -58,7 +59,7 @@ absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& reques
       group->Abort(status);
     }
     // A timeout while waiting for a message ends no generation.
-    const bool looks = request.collective() == v1::COLLECTIVE_AWAIT_MESSAGE;
+    const bool looks = collective == Collective::kAwaitMessage;
     if (!looks || !absl::IsDeadlineExceeded(status)) entry->NoteResult(generation, status);
     bytes = call.bytes();
     return status;
@@ -69,8 +70,7 @@ absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& reques
   } catch (const std::bad_alloc&) {
     status = NoMemory(kRunCollective, "a call", static_cast<int64_t>(request.ByteSizeLong()));
   }
-  metrics_.OnCall(NameOf(request.collective()), bytes, Clock::Steady().Now() - started,
-                  status.code());
+  metrics_.OnCall(collective, bytes, Clock::Steady().Now() - started, status.code());
   return status;
 }
 

@@ -39,7 +39,11 @@ std::vector<int> ToRanks(const google::protobuf::RepeatedField<int64_t>& numbers
 CollectiveRequest::CollectiveRequest(const TensorTable& tensors, int64_t max_inline_bytes,
                                      const v1::RunCollectiveRequest& request,
                                      v1::RunCollectiveResponse* response)
-    : tensors_(tensors), inline_left_(max_inline_bytes), request_(request), response_(response) {}
+    : tensors_(tensors),
+      inline_left_(max_inline_bytes),
+      request_(request),
+      collective_(CollectiveOf(request.collective())),
+      response_(response) {}
 
 absl::Status CollectiveRequest::Run(client::Group& group, const CallOptions& options) {
   const absl::Status read = ReadArguments(group.rank());
@@ -48,46 +52,43 @@ absl::Status CollectiveRequest::Run(client::Group& group, const CallOptions& opt
 }
 
 absl::Status CollectiveRequest::ReadArguments(int rank) {
-  if (request_.collective() == v1::COLLECTIVE_BROADCAST) {
-    COHORT_ASSIGN_OR_RETURN(input_, BroadcastTensor(request_.root() == rank));
-    output_ = input_;
-    return absl::OkStatus();
+  if (!MovesTensors(collective_)) return absl::OkStatus();
+  Reduction reduction;
+  if (Reduces(collective_)) {
+    COHORT_ASSIGN_OR_RETURN(reduction, ReadReduction());
   }
-  const auto collective = static_cast<Collective>(request_.collective());
-  if (!MovesTensors(collective)) return absl::OkStatus();
-  if (Reduces(collective)) {
-    COHORT_ASSIGN_OR_RETURN(reduction_, ReadReduction());
+  if (collective_ == Collective::kBroadcast) {
+    COHORT_ASSIGN_OR_RETURN(call_.input, BroadcastTensor(request_.root() == rank));
+    call_.output = call_.input;
+  } else {
+    COHORT_ASSIGN_OR_RETURN(call_.input, Input());
+    COHORT_ASSIGN_OR_RETURN(call_.output, Output());
   }
-  COHORT_ASSIGN_OR_RETURN(input_, Input());
-  COHORT_ASSIGN_OR_RETURN(output_, Output());
+  call_.call = MakeCall(collective_, call_.input, call_.output);
+  call_.call.dim = request_.dim();
+  if (HasRoot(collective_)) call_.call.root = request_.root();
+  call_.call.reduction = reduction;
+  call_.sizes = ToSizes(request_.sizes());
+  call_.output_sizes = ToSizes(request_.output_sizes());
   return absl::OkStatus();
 }
 
 absl::Status CollectiveRequest::RunCollective(client::Group& group, const CallOptions& options) {
   const v1::RunCollectiveRequest& request = request_;
-  const auto collective = static_cast<Collective>(request.collective());
-  if (MovesTensors(collective)) {
-    const Sizes sizes = ToSizes(request.sizes());
-    const Sizes output_sizes = ToSizes(request.output_sizes());
-    CollectiveCall call = MakeCall(collective, input_, output_);
-    call.dim = request.dim();
-    if (HasRoot(collective)) call.root = request.root();
-    call.reduction = reduction_;
-    call.sizes = sizes;
-    call.output_sizes = output_sizes;
-    return group.Run(call, input_, output_, options);
+  if (MovesTensors(collective_)) {
+    return group.Run(call_.View(), call_.input, call_.output, options);
   }
-  switch (request.collective()) {
-    case v1::COLLECTIVE_EXCHANGE_SIZES: {
+  switch (collective_) {
+    case Collective::kExchangeSizes: {
       COHORT_ASSIGN_OR_RETURN(const Sizes sizes, group.ExchangeSizes(request.own_size(), options));
       response_->mutable_sizes()->Add(sizes.begin(), sizes.end());
       return absl::OkStatus();
     }
-    case v1::COLLECTIVE_BARRIER:
+    case Collective::kBarrier:
       return group.Barrier(options);
-    case v1::COLLECTIVE_EXCHANGE:
+    case Collective::kExchange:
       return Exchange(group, options);
-    case v1::COLLECTIVE_AWAIT_MESSAGE: {
+    case Collective::kAwaitMessage: {
       COHORT_ASSIGN_OR_RETURN(const MessageInfo message,
                               group.AwaitMessage(ToRanks(request.sizes()), options));
       response_->add_sizes(message.peer);
@@ -95,7 +96,7 @@ absl::Status CollectiveRequest::RunCollective(client::Group& group, const CallOp
       response_->add_sizes(message.count);
       return absl::OkStatus();
     }
-    case v1::COLLECTIVE_FAIL:
+    case Collective::kFail:
       if (request.why().size() > kMostSaid) {
         return absl::InvalidArgumentError(absl::StrCat("why: ", request.why().size(), " bytes"));
       }
@@ -192,12 +193,6 @@ absl::StatusOr<Reduction> CollectiveRequest::ReadReduction() const {
   // Only this operation has a scale; for others programs may leave it unset.
   if (reduction.op == ReduceOp::kPreMulSum) reduction.scale = request_.scale();
   return reduction;
-}
-
-const char* NameOf(v1::Collective collective) {
-  if (collective == v1::COLLECTIVE_AWAIT_MESSAGE) return "await_message";
-  if (!v1::Collective_IsValid(collective) || !IsCollective(collective)) return "unknown";
-  return NameOf(static_cast<Collective>(collective)).data();
 }
 
 const char* NameOf(v1::ObjectOperation operation) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/collective/collective_call.h"
 #include "base/tensor/tensor.h"
 #include "client/collective/group.h"
 #include "cohort/v1/worker.pb.h"
@@ -47,15 +48,13 @@ class CollectiveRequest {
   const TensorTable& tensors_;
   int64_t inline_left_;
   const v1::RunCollectiveRequest& request_;
+  const Collective collective_;  // kUnknown: this version does not know the request's number
   v1::RunCollectiveResponse* const response_;
-  Reduction reduction_;
-  Tensor input_;
-  Tensor output_;
+  KeptCall call_;
   int64_t bytes_ = 0;
 };
 
-// "all_reduce", ...; for metrics and records. "unknown" for a number without a name.
-const char* NameOf(v1::Collective collective);
+// "send_object", ...; for metrics. "unknown" for a number without a name.
 const char* NameOf(v1::ObjectOperation operation);
 
 }  // namespace cohort::worker

@@ -138,11 +138,11 @@ struct Metrics::Impl {
           .Register(*registry);
 
   // Keeps the counters, because a search by labels takes as long as a small collective.
-  Cell CellOf(const char* collective, const SizeClass& size) {
+  Cell CellOf(const char* name, const SizeClass& size) {
     MutexLock lock(&mutex);
-    Cell& cell = cells[{collective, size.name}];
+    Cell& cell = cells[{name, size.name}];
     if (cell.calls == nullptr) {
-      const prometheus::Labels labels = {{"collective", collective}, {"size", size.name}};
+      const prometheus::Labels labels = {{"collective", name}, {"size", size.name}};
       cell = {&calls.Add(labels), &bytes.Add(labels), &seconds.Add(labels, TimeBuckets())};
     }
     return cell;
@@ -182,13 +182,11 @@ std::string Metrics::Collect() const {
   return prometheus::TextSerializer().Serialize(families);
 }
 
-void Metrics::OnCall(const char* collective, int64_t bytes, absl::Duration took,
-                     absl::StatusCode code) {
-  const Cell cell = impl_->CellOf(collective, SizeClassOf(bytes));
+void Metrics::OnCall(const char* name, int64_t bytes, absl::Duration took, absl::StatusCode code) {
+  const Cell cell = impl_->CellOf(name, SizeClassOf(bytes));
   cell.calls->Increment();
   if (code != absl::StatusCode::kOk) {
-    impl_->errors.Add({{"collective", collective}, {"code", absl::StatusCodeToString(code)}})
-        .Increment();
+    impl_->errors.Add({{"collective", name}, {"code", absl::StatusCodeToString(code)}}).Increment();
     return;
   }
   cell.bytes->Increment(static_cast<double>(bytes));

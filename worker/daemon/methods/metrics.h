@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/collective/collective.h"
 #include "worker/daemon/sessions/session_table.h"
 
 namespace cohort::worker {
@@ -29,9 +30,12 @@ class Metrics {
   // The text that is served.
   std::string Collect() const;
 
-  // Counts a call that has ended. `collective` lives for ever. `bytes` is the larger of input and
-  // output.
-  void OnCall(const char* collective, int64_t bytes, absl::Duration took, absl::StatusCode code);
+  // Counts a collective that has ended. `bytes` is the larger of input and output.
+  void OnCall(Collective collective, int64_t bytes, absl::Duration took, absl::StatusCode code) {
+    OnCall(NameOf(collective).data(), bytes, took, code);
+  }
+  // Counts a call on objects that has ended. `name` lives for ever.
+  void OnCall(const char* name, int64_t bytes, absl::Duration took, absl::StatusCode code);
 
  private:
   struct Impl;

@@ -13,10 +13,10 @@ using ::testing::Not;
 
 TEST(MetricsTest, CountsByCollectiveSizeAndCode) {
   Metrics metrics;
-  metrics.OnCall("all_reduce", 4096, absl::Microseconds(20), absl::StatusCode::kOk);
-  metrics.OnCall("all_reduce", 1, absl::Microseconds(20), absl::StatusCode::kOk);
-  metrics.OnCall("all_reduce", 4097, absl::Microseconds(20), absl::StatusCode::kOk);
-  metrics.OnCall("barrier", 0, absl::Seconds(1), absl::StatusCode::kDeadlineExceeded);
+  metrics.OnCall(Collective::kAllReduce, 4096, absl::Microseconds(20), absl::StatusCode::kOk);
+  metrics.OnCall(Collective::kAllReduce, 1, absl::Microseconds(20), absl::StatusCode::kOk);
+  metrics.OnCall(Collective::kAllReduce, 4097, absl::Microseconds(20), absl::StatusCode::kOk);
+  metrics.OnCall(Collective::kBarrier, 0, absl::Seconds(1), absl::StatusCode::kDeadlineExceeded);
   const std::string text = metrics.Collect();
   EXPECT_THAT(text,
               HasSubstr("cohort_worker_calls_total{collective=\"all_reduce\",size=\"<=4Ki\"} 2"));

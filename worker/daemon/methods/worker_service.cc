@@ -18,7 +18,7 @@ void Fill(const client::FlightCall& call, v1::FlightEntry* to) {
   to->set_sequence(call.sequence);
   to->set_generation(call.generation);
   to->set_number(call.number);
-  to->set_collective(call.collective);
+  to->set_collective(NameOf(call.collective).data());
   to->set_data_type(static_cast<int>(call.type));
   to->set_bytes(call.bytes);
   to->set_root(call.root);

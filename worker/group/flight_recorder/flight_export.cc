@@ -22,7 +22,7 @@ client::FlightCall Export(const FlightEntry& entry, absl::Duration calendar) {
   call.sequence = entry.sequence;
   call.generation = entry.generation;
   call.number = entry.number;
-  call.collective = std::string(NameOf(entry.collective));
+  call.collective = entry.collective;
   call.type = entry.type;
   call.bytes = entry.bytes;
   call.root = entry.root;

@@ -69,7 +69,7 @@ TEST(FlightRecorderTest, LeavesTheProcessWithItsClock) {
   EXPECT_FALSE(record.clock.empty());
   ASSERT_EQ(record.calls.size(), 2u);
   const client::FlightCall& over = record.calls[0];
-  EXPECT_EQ(over.collective, "broadcast");
+  EXPECT_EQ(over.collective, Collective::kBroadcast);
   EXPECT_EQ(over.number, 1);
   EXPECT_EQ(over.started - record.calendar, entries[0].started);
   EXPECT_EQ(over.finished, over.started + *entries[0].took);

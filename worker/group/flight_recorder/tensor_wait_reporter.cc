@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <string>
 #include <utility>
 
 #include "base/rank_set.h"
@@ -22,13 +21,13 @@ client::TensorOperation Describe(const FlightEntry& entry, Instant now) {
   client::TensorOperation operation;
   operation.generation = entry.generation;
   operation.number = entry.number;
-  operation.collective = std::string(NameOf(entry.collective));
+  operation.collective = entry.collective;
   operation.state = StateOf(entry);
   operation.peer = entry.root;
   operation.begun = std::max(now - entry.started, absl::ZeroDuration());
   if (!entry.code.has_value()) return operation;
-  const Instant ended = entry.device_ended.value_or(entry.started +
-                                                    entry.took.value_or(absl::ZeroDuration()));
+  const Instant ended =
+      entry.device_ended.value_or(entry.started + entry.took.value_or(absl::ZeroDuration()));
   operation.ended = std::max(now - ended, absl::ZeroDuration());
   return operation;
 }

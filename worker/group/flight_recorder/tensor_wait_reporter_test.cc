@@ -41,7 +41,7 @@ TEST_F(TensorWaitReporterTest, TellsTheLastOperationAndTheOneThatIsOpen) {
   EXPECT_FALSE(report.open.has_value());
   EXPECT_EQ(report.last->number, 2);
   EXPECT_EQ(report.last->generation, 3);
-  EXPECT_EQ(report.last->collective, "broadcast");
+  EXPECT_EQ(report.last->collective, Collective::kBroadcast);
   EXPECT_TRUE(report.last->ended.has_value());
   // A message has no number: the last call of all ranks is still #2.
   Begin(Collective::kExchange, 5);
@@ -49,7 +49,7 @@ TEST_F(TensorWaitReporterTest, TellsTheLastOperationAndTheOneThatIsOpen) {
   EXPECT_EQ(report.last->number, 2);
   ASSERT_TRUE(report.open.has_value());
   EXPECT_EQ(report.open->number, 0);
-  EXPECT_EQ(report.open->collective, "exchange");
+  EXPECT_EQ(report.open->collective, Collective::kExchange);
   EXPECT_EQ(report.open->peer, 5);
   EXPECT_EQ(report.open->state, "running");
   EXPECT_FALSE(report.open->ended.has_value());

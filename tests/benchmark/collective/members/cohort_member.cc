@@ -60,15 +60,16 @@ class CohortWork final : public Prepared {
         return group_.Broadcast(group_.rank() == 0 ? input_ : output_, 0, kCall);
       case Collective::kAllToAll:
         return group_.AllToAll(input_, output_, kCall);
-      case Collective::kSendReceive: {
+      case Collective::kExchange: {
         const int size = group_.size();
         const client::TensorTransfer transfers[] = {
             {true, (group_.rank() + 1) % size, input_},
             {false, (group_.rank() + size - 1) % size, output_}};
         return group_.Exchange(transfers, kCall);
       }
+      default:
+        return absl::UnimplementedError("no such operation");
     }
-    return absl::UnimplementedError("no such operation");
   }
 
   client::Group& group_;

@@ -141,10 +141,11 @@ GlooCall MakeClassCall(const GlooTask& task) {
     }
     case Collective::kAllToAll:
       return AllToAllCall(task);
-    case Collective::kSendReceive:
+    case Collective::kExchange:
       return SendReceiveCall(task, extents.input);
+    default:
+      return nullptr;
   }
-  return nullptr;
 }
 
 }  // namespace cohort::benchmark

@@ -65,12 +65,11 @@ GlooCall MakeFunctionCall(const GlooTask& task) {
       options->setOutput(task.output, extents.output);
       return [options] { gloo::alltoall(*options); };
     }
-    case Collective::kSendReceive:
+    case Collective::kExchange:
       return SendReceiveCall(task, extents.input);
-    case Collective::kReduceScatter:
+    default:
       return nullptr;
   }
-  return nullptr;
 }
 
 }  // namespace cohort::benchmark

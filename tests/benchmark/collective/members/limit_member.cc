@@ -140,7 +140,7 @@ std::vector<Access> AccessesOf(const Work& work, int rank, int members, const Pl
       }
       access.elements = extents.input;
       return {access};
-    case Collective::kSendReceive:
+    case Collective::kExchange:
       return {{{places.inputs[rank]}, {places.outputs[(rank + 1) % members]}, elements}};
     case Collective::kAllToAll: {
       std::vector<Access> accesses;
@@ -151,8 +151,9 @@ std::vector<Access> AccessesOf(const Work& work, int rank, int members, const Pl
       }
       return accesses;
     }
+    default:
+      return {};
   }
-  return {};
 }
 
 class LimitWork final : public Prepared {

@@ -62,12 +62,13 @@ class MpiWork final : public Prepared {
       case Collective::kAllToAll:
         return MPI_Alltoall(input(), block_, MPI_FLOAT, output(), block_, MPI_FLOAT,
                             MPI_COMM_WORLD);
-      case Collective::kSendReceive:
+      case Collective::kExchange:
         return MPI_Sendrecv(input(), count, MPI_FLOAT, (rank_ + 1) % members_, 0, output(), count,
                             MPI_FLOAT, (rank_ + members_ - 1) % members_, 0, MPI_COMM_WORLD,
                             MPI_STATUS_IGNORE);
+      default:
+        return MPI_ERR_OTHER;
     }
-    return MPI_ERR_OTHER;
   }
 
   const Work work_;

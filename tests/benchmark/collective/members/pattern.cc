@@ -39,7 +39,7 @@ std::vector<Piece> ExpectedPieces(const Work& work, int rank, int members) {
       return {{0, output, rank * block, everybody}};
     case Collective::kBroadcast:
       return {{0, output, 0, {0}}};
-    case Collective::kSendReceive:
+    case Collective::kExchange:
       return {{0, output, 0, {(rank + members - 1) % members}}};
     case Collective::kAllGather:
       for (int i = 0; i < members; ++i) {
@@ -49,8 +49,9 @@ std::vector<Piece> ExpectedPieces(const Work& work, int rank, int members) {
     case Collective::kAllToAll:
       for (int i = 0; i < members; ++i) pieces.push_back({i * block, block, rank * block, {i}});
       return pieces;
+    default:
+      return pieces;
   }
-  return pieces;
 }
 
 // A period of the piece, from its first element on.

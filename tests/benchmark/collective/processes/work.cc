@@ -15,25 +15,11 @@ constexpr int64_t kElementBytes = sizeof(float);
 
 std::vector<Collective> AllCollectives() {
   return {Collective::kAllReduce, Collective::kReduceScatter, Collective::kBroadcast,
-          Collective::kAllGather, Collective::kAllToAll,      Collective::kSendReceive};
+          Collective::kAllGather, Collective::kAllToAll,      Collective::kExchange};
 }
 
 std::string CollectiveName(Collective collective) {
-  switch (collective) {
-    case Collective::kAllReduce:
-      return "all_reduce";
-    case Collective::kAllGather:
-      return "all_gather";
-    case Collective::kReduceScatter:
-      return "reduce_scatter";
-    case Collective::kBroadcast:
-      return "broadcast";
-    case Collective::kAllToAll:
-      return "all_to_all";
-    case Collective::kSendReceive:
-      return "sendrecv";
-  }
-  return "";
+  return collective == Collective::kExchange ? "sendrecv" : std::string(NameOf(collective));
 }
 
 absl::StatusOr<Collective> ParseCollective(absl::string_view name) {
@@ -75,7 +61,7 @@ Extents ExtentsOf(const Work& work, int rank, int members) {
   const int64_t block = BlockElements(work, members);
   switch (work.collective) {
     case Collective::kAllReduce:
-    case Collective::kSendReceive:
+    case Collective::kExchange:
       return {elements, elements};
     case Collective::kAllGather:
       return {elements, elements * members};
@@ -85,8 +71,9 @@ Extents ExtentsOf(const Work& work, int rank, int members) {
       return {block * members, block * members};
     case Collective::kBroadcast:
       return rank == 0 ? Extents{elements, 0} : Extents{0, elements};
+    default:
+      return {};  // not in AllCollectives
   }
-  return {};
 }
 
 double BusBytes(const Work& work, int members) {
@@ -101,10 +88,11 @@ double BusBytes(const Work& work, int members) {
     case Collective::kAllToAll:
       return bytes * others / members;
     case Collective::kBroadcast:
-    case Collective::kSendReceive:
+    case Collective::kExchange:
       return bytes;
+    default:
+      return 0;  // not in AllCollectives
   }
-  return 0;
 }
 
 }  // namespace cohort::benchmark

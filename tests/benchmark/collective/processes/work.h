@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/collective/collective.h"
 
 namespace cohort::benchmark {
 
@@ -22,17 +23,10 @@ namespace cohort::benchmark {
 //   all_to_all       n               n               block `rank` of each rank's n / P bytes blocks
 //   sendrecv         n               n               the input of the rank before, in a ring
 //
+// In Collective, sendrecv is kExchange.
+//
 // If n is no whole number of elements for each member (8 bytes in reduce_scatter and all_to_all of
 // four), it is rounded up to one.
-enum class Collective {
-  kAllReduce,
-  kAllGather,
-  kReduceScatter,
-  kBroadcast,
-  kAllToAll,
-  kSendReceive,
-};
-
 // The memory of inputs and outputs: the caller's own, or memory that the implementation hands out.
 enum class Memory { kPlain, kRegistered };
 

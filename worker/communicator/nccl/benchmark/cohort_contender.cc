@@ -29,7 +29,7 @@ class CohortContender final : public DeviceContender {
         group_(std::move(group)) {}
 
   const std::string& name() const override { return name_; }
-  absl::Status Prepare(DeviceOperation operation, int64_t bytes) override {
+  absl::Status Prepare(Collective operation, int64_t bytes) override {
     operation_ = operation;
     bytes_ = bytes;
     return buffers_.Fill(bytes);
@@ -53,45 +53,20 @@ class CohortContender final : public DeviceContender {
   absl::Status Verify() override { return buffers_.Verify(bytes_); }
 
  private:
-  absl::Status Call() {
-    const void* const input = buffers_.input();
-    void* const output = buffers_.output();
-    const auto count = bytes_ / static_cast<int64_t>(sizeof(float));
-    switch (operation_) {
-      case DeviceOperation::kAllReduce:
-        return group_->AllReduce(input, output, count, DataType::kF32, {ReduceOp::kSum}, Soon());
-      case DeviceOperation::kAllGather:
-        return group_->AllGather(input, output, count, DataType::kF32, Soon());
-      case DeviceOperation::kReduceScatter:
-        return group_->ReduceScatter(input, output, count, DataType::kF32, {ReduceOp::kSum},
-                                     Soon());
-      case DeviceOperation::kBroadcast:
-        return group_->Broadcast(input, output, count, DataType::kF32, 0, Soon());
-    }
-    return absl::InternalError("no such operation");
-  }
-
-  static Collective CollectiveOf(DeviceOperation operation) {
-    switch (operation) {
-      case DeviceOperation::kAllReduce:
-        return Collective::kAllReduce;
-      case DeviceOperation::kAllGather:
-        return Collective::kAllGather;
-      case DeviceOperation::kReduceScatter:
-        return Collective::kReduceScatter;
-      case DeviceOperation::kBroadcast:
-        break;
-    }
-    return Collective::kBroadcast;
-  }
-  absl::Status Enqueue() {
+  FlatCall Operation() const {
     FlatCall operation;
-    operation.collective = CollectiveOf(operation_);
+    operation.collective = operation_;
     operation.count = bytes_ / static_cast<int64_t>(sizeof(float));
     operation.type = DataType::kF32;
+    return operation;
+  }
+  absl::Status Call() {
+    return group_->Run(Operation(), buffers_.input(), buffers_.output(), Soon());
+  }
+  absl::Status Enqueue() {
     worker::NcclCallOptions options;
     options.stream = stream_.get();
-    return group_->Enqueue(operation, buffers_.input(), buffers_.output(), options, Soon());
+    return group_->Enqueue(Operation(), buffers_.input(), buffers_.output(), options, Soon());
   }
 
   const std::string name_ = "cohort";
@@ -99,7 +74,7 @@ class CohortContender final : public DeviceContender {
   const worker::cuda::Stream stream_;
   const std::unique_ptr<worker::Communicator> host_;
   const std::unique_ptr<NcclCommunicator> group_;
-  DeviceOperation operation_ = DeviceOperation::kAllReduce;
+  Collective operation_ = Collective::kAllReduce;
   int64_t bytes_ = 0;
 };
 
@@ -128,19 +103,5 @@ absl::StatusOr<std::unique_ptr<DeviceContender>> MakeCohortContender(
 }
 
 absl::Status CheckForGpu() { return worker::cuda::DeviceCount().status(); }
-
-std::string NameOf(DeviceOperation operation) {
-  switch (operation) {
-    case DeviceOperation::kAllReduce:
-      return "all_reduce";
-    case DeviceOperation::kAllGather:
-      return "all_gather";
-    case DeviceOperation::kReduceScatter:
-      return "reduce_scatter";
-    case DeviceOperation::kBroadcast:
-      return "broadcast";
-  }
-  return "";
-}
 
 }  // namespace cohort::benchmark

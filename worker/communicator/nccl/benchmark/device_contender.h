@@ -10,13 +10,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/collective/collective.h"
 #include "worker/communicator/nccl/api/nccl_api.h"
 
 namespace cohort::benchmark {
 
-enum class DeviceOperation { kAllReduce, kAllGather, kReduceScatter, kBroadcast };
-// "all_reduce", ...
-std::string NameOf(DeviceOperation operation);
+// The collectives that the benchmark measures.
+inline constexpr Collective kDeviceOperations[] = {Collective::kAllReduce, Collective::kAllGather,
+                                                   Collective::kReduceScatter,
+                                                   Collective::kBroadcast};
 
 // One thread.
 class DeviceContender {
@@ -24,8 +26,9 @@ class DeviceContender {
   virtual ~DeviceContender() = default;
   virtual const std::string& name() const = 0;
 
-  // What the calls to come do: on `bytes` of f32, into other memory than they come from.
-  virtual absl::Status Prepare(DeviceOperation operation, int64_t bytes) = 0;
+  // What the calls to come do: one of kDeviceOperations on `bytes` of f32, into other memory than
+  // they come from.
+  virtual absl::Status Prepare(Collective operation, int64_t bytes) = 0;
   // Each call is through before the next begins. How long all took.
   virtual absl::StatusOr<absl::Duration> RunBlocking(int calls) = 0;
   // Calls that do not wait for the device, which is waited for in the end.

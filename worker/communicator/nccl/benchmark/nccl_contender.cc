@@ -33,7 +33,7 @@ class NcclContender final : public DeviceContender {
   }
 
   const std::string& name() const override { return name_; }
-  absl::Status Prepare(DeviceOperation operation, int64_t bytes) override {
+  absl::Status Prepare(Collective operation, int64_t bytes) override {
     operation_ = operation;
     bytes_ = bytes;
     return buffers_.Fill(bytes);
@@ -70,23 +70,24 @@ class NcclContender final : public DeviceContender {
     const auto count = static_cast<size_t>(bytes_) / sizeof(float);
     const cudaStream_t stream = stream_.get();
     switch (operation_) {
-      case DeviceOperation::kAllReduce:
+      case Collective::kAllReduce:
         return NcclError(
             *nccl_, nccl_->AllReduce(input, output, count, ncclFloat32, ncclSum, comm_, stream),
             "ncclAllReduce");
-      case DeviceOperation::kAllGather:
+      case Collective::kAllGather:
         return NcclError(*nccl_, nccl_->AllGather(input, output, count, ncclFloat32, comm_, stream),
                          "ncclAllGather");
-      case DeviceOperation::kReduceScatter:
+      case Collective::kReduceScatter:
         return NcclError(
             *nccl_, nccl_->ReduceScatter(input, output, count, ncclFloat32, ncclSum, comm_, stream),
             "ncclReduceScatter");
-      case DeviceOperation::kBroadcast:
+      case Collective::kBroadcast:
         return NcclError(*nccl_,
                          nccl_->Broadcast(input, output, count, ncclFloat32, 0, comm_, stream),
                          "ncclBroadcast");
+      default:
+        return absl::InternalError("no such operation");
     }
-    return absl::InternalError("no such operation");
   }
 
   const std::string name_ = "nccl";
@@ -94,7 +95,7 @@ class NcclContender final : public DeviceContender {
   DeviceBuffers buffers_;
   const worker::cuda::Stream stream_;
   ncclComm_t comm_ = nullptr;
-  DeviceOperation operation_ = DeviceOperation::kAllReduce;
+  Collective operation_ = Collective::kAllReduce;
   int64_t bytes_ = 0;
 };
 
