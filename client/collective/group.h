@@ -217,10 +217,10 @@ class Group {
   // same text, which names this rank and `why`, and the group stays usable. If several ranks call
   // it, the text names two. Blocks as the collective would. Errors: those of all collectives.
   virtual absl::Status FailCollective(const absl::Status& why, const CallOptions& options = {}) = 0;
-  // Refuse, in place of a collective with the same options. On a stream the other ranks do not wait
+  // FailCollective with the options of the collective. On a stream the other ranks do not wait
   // on the host and get no error; this rank gets `why`. If `why` is no wrong argument, such as a
   // lack of memory, this rank gets the text that all ranks get with the code of `why`.
-  absl::Status RefuseAs(const absl::Status& why, const CallOptions& options);
+  absl::Status FailCollectiveAs(const absl::Status& why, const CallOptions& options);
 
   // --- Between two ranks.
 

@@ -32,7 +32,7 @@ bool SameElements(const Tensor& a, const Tensor& b) {
 
 // Whether a rank that could not give a tensor to its worker can still tell the other ranks. With
 // other errors the worker is gone, or late.
-bool CanRefuse(const absl::Status& error) {
+bool CanFailCollective(const absl::Status& error) {
   return absl::IsInvalidArgument(error) || absl::IsFailedPrecondition(error) ||
          absl::IsResourceExhausted(error);
 }
@@ -54,7 +54,7 @@ absl::Status RemoteGroup::Run(const CollectiveCall& call, const Tensor& input, c
     SetSizes(call.sizes, request.mutable_sizes());
     SetSizes(call.output_sizes, request.mutable_output_sizes());
     const absl::Status added = AddTensors(call, input, output, tensors, request);
-    if (!added.ok()) return CanRefuse(added) ? RefuseAs(added, options) : added;
+    if (!added.ok()) return CanFailCollective(added) ? FailCollectiveAs(added, options) : added;
   } else if (call.collective == Collective::kExchangeSizes) {
     request.set_own_size(*static_cast<const int64_t*>(input.data()));
   }

@@ -11,7 +11,7 @@
 namespace cohort::parallel {
 
 // A tensor for the result of a collective, from `buffers` or, if null, from the group. If `spec` is
-// an error or there is no memory, all ranks get an error: see Group::RefuseAs.
+// an error or there is no memory, all ranks get an error: see Group::FailCollectiveAs.
 absl::StatusOr<Tensor> AllocateResult(client::Group& group, const absl::StatusOr<TensorSpec>& spec,
                                       const Buffers* buffers, const client::CallOptions& options);
 

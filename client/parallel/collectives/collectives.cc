@@ -11,7 +11,7 @@ namespace cohort::parallel {
 absl::StatusOr<Tensor> AllReduce(client::Group& group, const Tensor& input,
                                  const AllReduceOptions& options) {
   const absl::StatusOr<TensorSpec> spec = AllReduceResult(SpecOf(input), options.reduction);
-  if (!spec.ok()) return group.RefuseAs(spec.status(), options.call);
+  if (!spec.ok()) return group.FailCollectiveAs(spec.status(), options.call);
   Tensor result = input;
   if (!options.in_place) {
     COHORT_ASSIGN_OR_RETURN(result, AllocateResult(group, spec, options.buffers, options.call));
@@ -24,7 +24,7 @@ absl::StatusOr<std::optional<Tensor>> Reduce(client::Group& group, const Tensor&
                                              const ReduceOptions& options) {
   const absl::StatusOr<TensorSpec> spec =
       ReduceResult(SpecOf(input), RankAndSizeOf(group), options.root, options.reduction);
-  if (!spec.ok()) return group.RefuseAs(spec.status(), options.call);
+  if (!spec.ok()) return group.FailCollectiveAs(spec.status(), options.call);
   std::optional<Tensor> result;
   if (group.rank() == options.root) {
     result = input;
@@ -58,10 +58,10 @@ absl::StatusOr<Tensor> Broadcast(client::Group& group, const Tensor& tensor,
 absl::StatusOr<Tensor> Broadcast(client::Group& group, const TensorSpec& spec,
                                  const BroadcastOptions& options) {
   if (group.rank() == options.root) {
-    return group.RefuseAs(absl::InvalidArgumentError(absl::StrCat("broadcast of ", spec.ToString(),
-                                                                  ": the root, rank ", options.root,
-                                                                  ", gives no tensor")),
-                          options.call);
+    return group.FailCollectiveAs(absl::InvalidArgumentError(absl::StrCat(
+                                      "broadcast of ", spec.ToString(), ": the root, rank ",
+                                      options.root, ", gives no tensor")),
+                                  options.call);
   }
   COHORT_ASSIGN_OR_RETURN(
       const Tensor result,

@@ -24,7 +24,7 @@ absl::StatusOr<Sizes> SizesOf(client::Group& group, Collective collective, const
                               const SharedTimeout& shared_timeout) {
   if (given.has_value()) return *given;
   const absl::StatusOr<int64_t> own = ExtentOf(collective, input, dim);
-  if (!own.ok()) return group.RefuseAs(own.status(), shared_timeout.LeftOnHost());
+  if (!own.ok()) return group.FailCollectiveAs(own.status(), shared_timeout.LeftOnHost());
   return group.ExchangeSizes(*own, shared_timeout.LeftOnHost());
 }
 
@@ -67,7 +67,7 @@ absl::StatusOr<std::vector<Tensor>> AllGatherV(client::Group& group,
                                                const AllGatherVOptions& options) {
   const SharedTimeout shared_timeout(options.call);
   const absl::StatusOr<int64_t> own = DescribeList(inputs, options.dim);
-  if (!own.ok()) return group.RefuseAs(own.status(), shared_timeout.LeftOnHost());
+  if (!own.ok()) return group.FailCollectiveAs(own.status(), shared_timeout.LeftOnHost());
   // Also with given sizes: with lists of different lengths, some ranks would wait in vain.
   COHORT_ASSIGN_OR_RETURN(Sizes sizes, group.ExchangeSizes(*own, shared_timeout.LeftOnHost()));
   for (size_t rank = 0; rank < sizes.size(); ++rank) {
@@ -140,7 +140,7 @@ absl::StatusOr<Tensor> AllToAllV(client::Group& group, const Tensor& input,
   if (!options.input_sizes.has_value() || !options.output_sizes.has_value()) {
     // A wrong shape or a remainder gets the error text of AllToAll.
     const absl::StatusOr<TensorSpec> same = AllToAllResult(SpecOf(input), RankAndSizeOf(group));
-    if (!same.ok()) return group.RefuseAs(same.status(), options.call);
+    if (!same.ok()) return group.FailCollectiveAs(same.status(), options.call);
     even.assign(static_cast<size_t>(group.size()), input.shape()[0] / group.size());
   }
   const Sizes& input_sizes = options.input_sizes.has_value() ? *options.input_sizes : even;

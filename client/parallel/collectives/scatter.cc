@@ -79,7 +79,7 @@ absl::StatusOr<Tensor> Scatter(client::Group& group, absl::Span<const Tensor> pa
   const absl::StatusOr<Tensor> whole = Join(group, parts, options, shared_timeout);
   ScatterOptions rest = options;
   rest.call = shared_timeout.Left();
-  if (!whole.ok()) return group.RefuseAs(whole.status(), rest.call);
+  if (!whole.ok()) return group.FailCollectiveAs(whole.status(), rest.call);
   const absl::StatusOr<Tensor> part = Scatter(group, *whole, rest);
   COHORT_RETURN_IF_ERROR(AwaitLastUse(group, *whole, part.status(), options.call));
   return part;
@@ -88,9 +88,10 @@ absl::StatusOr<Tensor> Scatter(client::Group& group, absl::Span<const Tensor> pa
 absl::StatusOr<Tensor> Scatter(client::Group& group, const TensorSpec& part,
                                const ScatterOptions& options) {
   if (group.rank() == options.root) {
-    return group.RefuseAs(absl::InvalidArgumentError(absl::StrCat(
-                              "scatter from root ", options.root, ": the root gives no tensor")),
-                          options.call);
+    return group.FailCollectiveAs(
+        absl::InvalidArgumentError(
+            absl::StrCat("scatter from root ", options.root, ": the root gives no tensor")),
+        options.call);
   }
   COHORT_ASSIGN_OR_RETURN(const Tensor result,
                           AllocateResult(group, part, options.buffers, options.call));

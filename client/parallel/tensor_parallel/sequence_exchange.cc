@@ -111,7 +111,7 @@ absl::StatusOr<Tensor> HiddenToSequence(client::Group& group, const Tensor& inpu
   if (!rows.has_value()) {
     const absl::Status status = CopyOf(group, input, options.call, copy);
     if (!status.ok()) {
-      return group.RefuseAs(AwaitLastUse(group, copy, status, options.call), options.call);
+      return group.FailCollectiveAs(AwaitLastUse(group, copy, status, options.call), options.call);
     }
     rows = WithRowsMerged(copy);
   }

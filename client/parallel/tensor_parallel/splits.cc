@@ -121,7 +121,7 @@ absl::StatusOr<Tensor> Gather1D(client::Group& group, const Tensor& part, const 
     const absl::Status wrong = absl::InvalidArgumentError(
         absl::StrCat("a gather of ", group.size(), " parts of ", part.count(),
                      " elements: they are not those of a tensor of ", FormatShape(shape)));
-    return group.RefuseAs(wrong, options.call);
+    return group.FailCollectiveAs(wrong, options.call);
   }
   COHORT_ASSIGN_OR_RETURN(const Tensor whole,
                           AllocateResult(group, TensorSpec{part.type(), shape, part.device()},

@@ -48,7 +48,7 @@ CollectiveRequest::CollectiveRequest(const TensorTable& tensors, int64_t max_inl
 absl::Status CollectiveRequest::Run(client::Group& group, const CallOptions& options) {
   const absl::Status read = ReadArguments(group.rank());
   if (read.ok()) return RunCollective(group, options);
-  return group.RefuseAs(read, options);
+  return group.FailCollectiveAs(read, options);
 }
 
 absl::Status CollectiveRequest::ReadArguments(int rank) {

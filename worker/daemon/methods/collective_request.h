@@ -21,9 +21,10 @@ class CollectiveRequest {
   CollectiveRequest(const TensorTable& tensors, int64_t max_inline_bytes,
                     const v1::RunCollectiveRequest& request, v1::RunCollectiveResponse* response);
 
-  // If the request of a collective is invalid, all ranks get the error: see Group::RefuseAs. For
-  // messages, only this rank gets it; NOT_FOUND (a tensor of the request) is possible then. Errors:
-  // INVALID_ARGUMENT, RESOURCE_EXHAUSTED (inline outputs too large), those of the collective.
+  // If the request of a collective is invalid, all ranks get the error: see
+  // Group::FailCollectiveAs. For messages, only this rank gets it; NOT_FOUND (a tensor of the
+  // request) is possible then. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (inline outputs too
+  // large), those of the collective.
   absl::Status Run(client::Group& group, const client::CallOptions& options);
   // The bytes of the largest tensor of the call.
   int64_t bytes() const { return bytes_; }
