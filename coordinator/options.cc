@@ -193,10 +193,9 @@ void AddFlags(CLI::App& app, Options& options, Raw& raw) {
     names.push_back(absl::StrCat(limit.name, "=", options.limits.*limit.field, " (",
                                  CountedBy(limit.name), ")"));
   }
-  app.add_option(
-      "--limit", raw.limits,
-      absl::StrCat("NAME=VALUE, repeatable; names, defaults, and what they count: ",
-                   absl::StrJoin(names, ", ")));
+  app.add_option("--limit", raw.limits,
+                 absl::StrCat("NAME=VALUE, repeatable; names, defaults, and counted things: ",
+                              absl::StrJoin(names, ", ")));
   app.add_option("--port-file", options.port_file,
                  "file to write the bound addresses to, one in a line, once ready");
   // The flags below make no sense inside a file.

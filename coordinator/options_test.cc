@@ -75,7 +75,7 @@ TEST(OptionsTest, MistakesAreNamed) {
   const std::vector<std::pair<std::vector<const char*>, const char*>> cases = {
       {{"--no-such-flag"}, "no-such-flag"},
       {{"--listen", "0.0.0.0:7700"}, "--insecure"},
-      {{"--listen", "nowhere"}, "nowhere"},
+      {{"--listen", "no-port"}, "no-port"},
       {{"--metrics-listen", "unix:/m"}, "--metrics-listen"},
       {{"--journal", "tape"}, "--journal"},
       {{"--journal", "sqlite"}, "--journal-path"},

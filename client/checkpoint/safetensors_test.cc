@@ -278,7 +278,7 @@ TEST(FileTest, GivesTheTensorsBytes) {
 }
 
 TEST(FileTest, ErrorsNameTheFile) {
-  EXPECT_EQ(File::Open("/nowhere/model").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(File::Open("/no-such-folder/model").status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(File::Open(testing::TempDir()).status().message()),
               HasSubstr("is no regular file"));
   const std::string path = WriteTemporary("empty", "");

@@ -90,7 +90,7 @@ TEST_F(FramedRpcTest, CallsHaveTheAnswersThatGrpcGives) {
   EXPECT_EQ(by_framed_rpc.values(0).value(), "v");
 
   v1::BarrierRequest unknown_group;
-  unknown_group.mutable_scope()->set_group("nobody");
+  unknown_group.mutable_scope()->set_group("no-such-group");
   grpc::ClientContext second;
   v1::BarrierResponse ignored;
   const grpc::Status status =

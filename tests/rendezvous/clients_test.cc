@@ -111,7 +111,7 @@ TEST_F(ClientsTest, PeopleSeeGroups) {
                     .ok());
     EXPECT_EQ(kinds.back(), EventKind::kActive);
   });
-  EXPECT_EQ(admin->GetGroup("nobody").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(admin->GetGroup("no-such-group").status().code(), absl::StatusCode::kNotFound);
 }
 
 }  // namespace

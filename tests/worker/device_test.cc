@@ -395,7 +395,7 @@ TEST_F(DeviceTest, FalseClaimsOfAClientAreRejected) {
   // An unknown device, and then a handle that is invalid or missing.
   v1::AttachRequest request;
   v1::RegisterDeviceMemory& memory = *request.mutable_register_device_memory();
-  memory.set_device_uuid("GPU-of nobody");
+  memory.set_device_uuid("GPU-unknown");
   memory.set_bytes(5);
   memory.set_legacy_handle("short");
   EXPECT_EQ(session.attached()->Ask(request, {}, Soon()).status().code(),

@@ -220,9 +220,9 @@ printf x | dd of="$dir/model.safetensors" bs=1 seek=7000000 conv=notrunc 2>/dev/
 pull checker 2 3
 checker=$puller
 expect 1 push "$dir/model.safetensors" --group unkept --world-size 3 --timeout 30s
-contains 'DATA_LOSS: rank 1: what came is not' "$err"
+contains 'DATA_LOSS: rank 1: the received checkpoint differs from' "$err"
 finished "$unkept" 1 unkept
-contains "it differs in tensor 'model.layers.0." "$(cat "$dir/unkept.err")"
+contains "the first difference is in tensor 'model.layers.0." "$(cat "$dir/unkept.err")"
 finished "$checker" 0 checker
 
 # --- Nor does a rank that knows before that it cannot.

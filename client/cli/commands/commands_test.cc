@@ -262,7 +262,7 @@ TEST(WhoIsMissingCommand, NamesRanksMembersAndSinceWhen) {
   report.world_size = 8;
   EXPECT_EQ(tool({"who-is-missing", "trainer"}).out,
             "group trainer, generation 3, active, 8 ranks\n"
-            "nobody is missing: no wait is open\n");
+            "no rank is missing: no wait is open\n");
 
   client::MissingMember member;
   member.rank = 3;
@@ -380,19 +380,19 @@ TEST(WhoIsMissingCommand, DoesNotSayNobodyOfMembersThatSayNothing) {
   report.unanswered = {{1, 1}};
   ToolResult result = tool({"who-is-missing", "trainer"});
   EXPECT_EQ(result.code, 5) << "it may hang, or be stopped";
-  EXPECT_THAT(result.out, Not(HasSubstr("nobody is missing")));
+  EXPECT_THAT(result.out, Not(HasSubstr("no rank is missing")));
   EXPECT_THAT(result.out, HasSubstr("not known: what rank 1 is doing now: asked, no answer\n"));
   report.unanswered = {};
   report.unknown = {{0, 2}};
   result = tool({"who-is-missing", "trainer"});
   EXPECT_EQ(result.code, 0) << "clients of other libraries report nothing, ever";
-  EXPECT_THAT(result.out, Not(HasSubstr("nobody is missing")));
+  EXPECT_THAT(result.out, Not(HasSubstr("no rank is missing")));
   EXPECT_THAT(result.out,
               HasSubstr("not known: what ranks 0-2 are doing with tensors: never reported\n"));
   report.unknown = {};
   report.covers_tensors = false;
   result = tool({"who-is-missing", "trainer"});
-  EXPECT_THAT(result.out, Not(HasSubstr("nobody is missing")));
+  EXPECT_THAT(result.out, Not(HasSubstr("no rank is missing")));
   EXPECT_THAT(result.out, HasSubstr("not known: operations on tensors"));
 }
 
@@ -405,15 +405,16 @@ TEST(WhoIsMissingCommand, SaysWhatNcclKnows) {
   report.world_size = 8;
   const std::string group =
       "group trainer, generation 3, active, 8 ranks\n"
-      "nobody is missing: no wait is open\n";
-  EXPECT_EQ(tool({"who-is-missing", "trainer"}).out, group) << "nobody asked";
+      "no rank is missing: no wait is open\n";
+  EXPECT_EQ(tool({"who-is-missing", "trainer"}).out, group) << "NCCL was not asked for";
   EXPECT_EQ(tool.nccl.timeout, absl::Seconds(3));
   ToolResult result = tool({"who-is-missing", "--nccl-ras", "trainer"});
   EXPECT_EQ(result.code, 0);
-  EXPECT_EQ(result.out, group + "\nNCCL on this host says nothing: UNAVAILABLE: nobody listens\n");
+  EXPECT_EQ(result.out,
+            group + "\nNCCL on this host says nothing: UNAVAILABLE: connection refused\n");
   EXPECT_EQ(tool.nccl.address, "");
   EXPECT_THAT(tool({"who-is-missing", "trainer", "--nccl-ras", "--json"}).out,
-              HasSubstr(R"("settling":false,"nccl":{"error":"UNAVAILABLE: nobody listens"}})"));
+              HasSubstr(R"("settling":false,"nccl":{"error":"UNAVAILABLE: connection refused"}})"));
 
   NcclRasSummary summary;
   summary.version = "2.28.9";

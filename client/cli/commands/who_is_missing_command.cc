@@ -97,7 +97,7 @@ std::string FormatReport(const client::WhoIsMissingReport& report,
     absl::StrAppend(&text, FormatStart(stats), "; ask again in ",
                     ShortDuration(kSettling - stats.uptime), "\n");
   } else if (report.waits.empty() && report.inits.empty() && report.tensor_waits.empty()) {
-    absl::StrAppend(&text, KnowsAll(report) ? "nobody is missing: no wait is open\n"
+    absl::StrAppend(&text, KnowsAll(report) ? "no rank is missing: no wait is open\n"
                                             : "no wait is known to be open\n");
   }
   for (const client::OpenWait& wait : report.waits) {

@@ -74,7 +74,7 @@ class LoneGroups : public GroupMaker {
 class FakeNccl : public NcclRasClient {
  public:
   // The answer.
-  absl::StatusOr<NcclRasSummary> answer = absl::UnavailableError("nobody listens");
+  absl::StatusOr<NcclRasSummary> answer = absl::UnavailableError("connection refused");
   // The address that was asked, and the timeout.
   std::string address;
   absl::Duration timeout;

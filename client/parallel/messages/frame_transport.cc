@@ -208,8 +208,9 @@ absl::StatusOr<Wire::Came> Wire::Get(absl::Span<const int> peers, int64_t max_by
   if (!frame.ok()) return Of(came.peer, frame.status());
   const int64_t size = EncodedBytes(*frame);
   if (size > eager_limit_) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "from rank ", came.peer, ": a malformed message: ", size, " bytes that nobody asked for"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("from rank ", came.peer, ": a malformed message: ", size, " bytes, at most ",
+                     eager_limit_, " may come unasked"));
   }
   from.piece_from = frame->next_piece;
   bytes.resize(static_cast<size_t>(size));

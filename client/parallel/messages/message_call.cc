@@ -291,7 +291,7 @@ absl::Status MessageCall::OnFrame(Wire::Came came) {
 
 absl::Status MessageCall::OutOfSequence(const Wire::Came& came) const {
   return absl::InvalidArgumentError(
-      absl::StrCat("rank ", came.peer, " answers what nobody asked: kind ",
+      absl::StrCat("rank ", came.peer, " sent an answer without a request: kind ",
                    static_cast<int>(came.frame.kind), " of message ", came.frame.number));
 }
 

@@ -223,7 +223,7 @@ class Pipeline {
   int ChannelOf(bool forward) const { return options_.channel + (forward ? 0 : 1); }
   int MetaChannel() const { return options_.channel + 2; }
   // FAILED_PRECONDITION: there is no stage on that side.
-  absl::Status NobodyThere(Side side, absl::string_view what) const;
+  absl::Status NoNeighbour(Side side, absl::string_view what) const;
   // `copies` gets the copies that it made of tensors whose slices are not contiguous.
   MessageSend SendOf(const Tensors& tensors, int peer, bool forward, const PipelineCall& call,
                      const Deadline& deadline, Tensors& copies);

@@ -114,7 +114,7 @@ class Broadcast {
 
   // All steps that can fail on the root alone, before it tells the other ranks.
   absl::StatusOr<Parcel> Prepare(const TensorMap* map) const {
-    if (map == nullptr) return absl::InvalidArgumentError("there is none");
+    if (map == nullptr) return absl::InvalidArgumentError("the root gave no map");
     const auto whole = [this](WayTo way, const Tensor& tensor) -> absl::StatusOr<int> {
       COHORT_RETURN_IF_ERROR(CheckMoves(group_, way, tensor));
       return 1;

@@ -123,7 +123,7 @@ TEST_F(TensorWaitsTest, ARankThatDoesNotAnswerIsNamedWithWhatItSaidLast) {
     h_.As(members[rank], In(Operation(8, absl::Seconds(4))));
   }
   reply = Ask(/*ask=*/false);
-  ASSERT_EQ(reply.tensor_waits.size(), 1u) << "what it said of #7 is of an earlier moment";
+  ASSERT_EQ(reply.tensor_waits.size(), 1u) << "its report on #7 is from an earlier moment";
   EXPECT_EQ(reply.tensor_waits[0].operation, "all_reduce #8");
   EXPECT_THAT(reply.tensor_waits[0].missing.missing, ElementsAre(RankRange{2, 2}));
 }

@@ -206,7 +206,7 @@ void SimulatedWorld::Input(const Call* call, F input) {
   ScheduleTick();
 
   if (!options_.durable) {
-    if (!effects.records.empty()) Fail("records were made that nobody wants");
+    if (!effects.records.empty()) Fail("records were made without a durable journal");
     Release(std::move(answers));
   } else if (!effects.records.empty() || (!answers.empty() && !withheld_.empty())) {
     journal_.Append(std::move(effects.records));

@@ -186,8 +186,7 @@ TEST_F(MemoryTest, UnreadStreamsAreCounted) {
     const grpc::Status put = Put("key", std::string(1000000, 'x'));
     ASSERT_TRUE(put.ok()) << put.error_message();
   }
-  const int64_t grown =
-      Report(absl::StrCat(kStreams, " watch streams that nobody reads"), before);
+  const int64_t grown = Report(absl::StrCat(kStreams, " unread watch streams"), before);
   std::cout << "output charged: " << Held("output") / 1024 << " KiB" << std::endl;
   // All streams hold the same few values.
   EXPECT_LT(grown, 64 * kMiB);

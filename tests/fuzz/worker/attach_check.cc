@@ -214,7 +214,7 @@ std::vector<std::string> SampleAttaches() {
   device(memory, {FdKind::kHeap, FdKind::kHeap});
   memory.set_allocation_bytes(kMost);
   device(memory, {FdKind::kDevice});
-  memory.set_device_uuid("GPU-of nobody");
+  memory.set_device_uuid("GPU-unknown");
   device(memory, {FdKind::kHeap});
   samples.push_back(message(kDeviceRegistration, {FdKind::kHeap}));  // before the hello
   return samples;

@@ -268,10 +268,10 @@ TEST_P(MessageLimitsTest, PlacesOfAFailedCallAreTheCallersAgain) {
       const auto refuse =
           [](const std::string&,
              const std::vector<TensorMeta>&) -> absl::StatusOr<std::vector<Tensor>> {
-        return absl::InvalidArgumentError("nobody wants it");
+        return absl::InvalidArgumentError("the receiver rejects it");
       };
       const absl::Status failed = of(group).Exchange({}, {{0, 0, accept}, {0, 1, refuse}}).status();
-      EXPECT_THAT(std::string(failed.message()), HasSubstr("nobody wants it"));
+      EXPECT_THAT(std::string(failed.message()), HasSubstr("the receiver rejects it"));
       // The caller uses the memory for other data.
       std::fill_n(static_cast<int32_t*>(place.data()), place.count(), -3);
       place = Tensor();

@@ -355,8 +355,8 @@ TEST_P(MessagesTest, ErrorsNameTensorsThatCannotBeSent) {
   const std::vector<absl::Status> statuses = OnRanks([&](Group& group) -> absl::Status {
     if (group.rank() > 1) return absl::OkStatus();
     if (group.rank() == 0) {
-      const Tensor nowhere(nullptr, DataType::kF32, {4});
-      return of(group).Send(1, 0, {"", {nowhere}});
+      const Tensor without_memory(nullptr, DataType::kF32, {4});
+      return of(group).Send(1, 0, {"", {without_memory}});
     }
     return of(group).Receive(0, 0).status();
   });

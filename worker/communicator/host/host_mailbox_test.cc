@@ -84,7 +84,7 @@ TEST_F(HostMailboxTest, ANoteHasNoMoreThanItsLine) {
     char message[16];
     const Transfer receive = Transfer::Receive(1, message, sizeof(message), DataType::kU8);
     const absl::Status status = control_mailbox.Exchange(absl::MakeConstSpan(&receive, 1), Soon());
-    EXPECT_EQ(status, absl::AbortedError("rank 1 sends what is no piece of its message"));
+    EXPECT_EQ(status, absl::AbortedError("rank 1 sends a fragment that does not fit its message"));
   }
 }
 

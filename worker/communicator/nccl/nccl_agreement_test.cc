@@ -74,7 +74,7 @@ TEST_P(NcclAgreementTest, ByTheOperationLogADifferenceOnStreamsIsFoundWhileItHan
   // The last to enqueue may be told at once.
   Run([&](NcclCommunicator& group) { return Enqueue(group, CountOf(group)); });
   for (int r = 0; r < size(); ++r) {
-    EXPECT_TRUE(Eventually([&] { return IsIdle(r); })) << "nobody calls anything";
+    EXPECT_TRUE(Eventually([&] { return IsIdle(r); })) << "no rank calls anything";
   }
   // The rank that finds the difference compares itself with one other.
   ExpectAllEnded(absl::StatusCode::kInvalidArgument,
@@ -200,7 +200,7 @@ TEST_P(NcclAgreementTest, ByTheOperationLogOneThatGivesUpFreesTheStreamsOfAll) {
     return Enqueue(group, 1, group.rank() == 0 ? absl::Milliseconds(50) : absl::Seconds(60));
   });
   for (int r = 0; r < size(); ++r) {
-    EXPECT_TRUE(Eventually([&] { return IsIdle(r); })) << "nobody calls anything";
+    EXPECT_TRUE(Eventually([&] { return IsIdle(r); })) << "no rank calls anything";
   }
   ExpectAllEnded(absl::StatusCode::kAborted, HasSubstr("rank 0 gave up: all_reduce of 1 f32"));
 }

@@ -64,7 +64,7 @@ absl::Status AnyFailed(Communicator& host) {
 }
 
 std::string NameOf(const RankSet& gone) {
-  return gone.empty() ? "nobody" : absl::StrCat("ranks ", gone.ToString());
+  return gone.empty() ? "any ranks" : absl::StrCat("ranks ", gone.ToString());
 }
 
 // Why this list and host are invalid, or OK.
@@ -74,7 +74,7 @@ absl::Status CheckRemainder(const NcclRemainder& remainder, const RankSet& gone,
   if (std::any_of(remainder.gone.begin(), remainder.gone.end(), is_none)) {
     return absl::InvalidArgumentError(absl::StrCat("there are no such ranks in a group of ", size));
   }
-  if (gone.empty()) return absl::InvalidArgumentError("a group that loses nobody");
+  if (gone.empty()) return absl::InvalidArgumentError("the list of lost ranks is empty");
   if (gone.Contains(rank)) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " itself is among them"));
   }

@@ -171,10 +171,10 @@ TEST_F(NcclShrinkTest, ThoseWhoDoNotAgreeAreAllToldAndCanTryAgain) {
 TEST_F(NcclShrinkTest, ListsThatMakeNoSenseAreToldToAll) {
   FormAndConnect(3);
   const std::pair<std::vector<int>, const char*> lists[] = {
-      {{}, "without nobody: a group that loses nobody"},
+      {{}, "without any ranks: the list of lost ranks is empty"},
       {{0}, "without ranks 0: rank 0 itself is among them"},
       {{3}, "without ranks 3: there are no such ranks in a group of 3"},
-      {{-1}, "without nobody: there are no such ranks in a group of 3"},
+      {{-1}, "without any ranks: there are no such ranks in a group of 3"},
       {{1, 2}, "without ranks 1-2: rank 0 is to be rank 0 of 1, and comes as rank 0 of 2"},
   };
   for (const auto& [gone, text] : lists) {

@@ -44,9 +44,9 @@ TEST_P(ConformanceTest, ControlMessagesAndMessagesAreNeverTakenForEachOther) {
           COHORT_ASSIGN_OR_RETURN(const bool has_control_message, group.HasControlMessage(other));
           COHORT_ASSIGN_OR_RETURN(const bool has_message, group.HasMessage(other));
           if (has_control_message && controls == 3)
-            return absl::InternalError("a control message that nobody sent");
+            return absl::InternalError("HasControlMessage is true, but no rank sent one");
           if (has_message && messages == 3)
-            return absl::InternalError("a message that nobody sent");
+            return absl::InternalError("HasMessage is true, but no rank sent one");
         }
         // No rank is ahead by another round.
         COHORT_RETURN_IF_ERROR(group.Barrier(Soon()));

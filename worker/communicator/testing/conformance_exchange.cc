@@ -185,7 +185,8 @@ TEST_P(ConformanceTest, AMessageThatHasComeIsSeen) {
     Bytes bytes(12);
     if (group.rank() == 0) {
       const absl::StatusOr<bool> nothing = group.HasMessage(1);
-      if (!nothing.ok() || *nothing) return absl::InternalError("a message that nobody sent");
+      if (!nothing.ok() || *nothing)
+        return absl::InternalError("HasMessage is true, but no rank sent one");
     }
     absl::Status status = group.Barrier(Soon());
     if (!status.ok() || group.rank() == 2) return status;
@@ -221,8 +222,8 @@ TEST_P(ConformanceTest, WhicheverMessageComesFirstIsAwaited) {
     const int others[] = {1, 2};
     if (group.rank() == 0) {
       // To wait in vain ends nothing.
-      const absl::StatusOr<int> nobody = group.AwaitMessage(others, Clock::Steady().Now());
-      if (!absl::IsDeadlineExceeded(nobody.status())) return absl::InternalError("of nobody");
+      const absl::StatusOr<int> early = group.AwaitMessage(others, Clock::Steady().Now());
+      if (!absl::IsDeadlineExceeded(early.status())) return absl::InternalError("no rank sent");
     }
     COHORT_RETURN_IF_ERROR(group.Barrier(Soon()));
     if (group.rank() == 1) {
@@ -249,13 +250,13 @@ TEST_P(ConformanceTest, ShortWaitsForMessagesEndNothing) {
   ExpectOk(world.Run([](Communicator& group) -> absl::Status {
     const int other = 1 - group.rank();
     for (int i = 0; i < 300; ++i) {
-      const absl::StatusOr<int> nobody = group.AwaitMessage(
+      const absl::StatusOr<int> early = group.AwaitMessage(
           absl::MakeConstSpan(&other, 1), Clock::Steady().Now() + absl::Microseconds(i));
-      if (!absl::IsDeadlineExceeded(nobody.status())) return nobody.status();
+      if (!absl::IsDeadlineExceeded(early.status())) return early.status();
     }
     return group.Barrier(Soon());
   }),
-           "behind waits for nobody");
+           "after waits without a message");
 }
 
 TEST_P(ConformanceTest, AbortEndsAnAwaitedMessage) {

@@ -108,8 +108,8 @@ absl::StatusOr<ExportedMemory> Export(const void* memory, size_t bytes) {
   exported.bytes = bytes;
   if (bytes > allocation.bytes - exported.offset) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "memory of ", bytes, " bytes to export: its allocation has ", allocation.bytes,
-        ", of which it begins at ", exported.offset, "; export what is in one allocation"));
+        "export of ", bytes, " bytes at offset ", exported.offset, " of an allocation of ",
+        allocation.bytes, " bytes: the exported memory must lie in one allocation"));
   }
   CUmemGenericAllocationHandle physical = 0;
   const CUresult retained =

@@ -21,7 +21,7 @@ class GpuTableTest : public ::testing::Test {
       const Instant deadline = Clock::Steady().Now() + absl::Seconds(20);
       while (!may_open_ && Clock::Steady().Now() < deadline) std::this_thread::yield();
     }
-    if (uuid == "none") return absl::FailedPreconditionError("there is none");
+    if (uuid == "none") return absl::FailedPreconditionError("no such GPU");
     return GpuOfWorker();
   }};
   std::atomic<int> opened_{0};
@@ -53,7 +53,7 @@ TEST_F(GpuTableTest, WhileOneIsOpenedOthersAreFound) {
 
 TEST_F(GpuTableTest, OneThatCannotBeOpenedIsTriedAgain) {
   for (int i = 1; i <= 3; ++i) {
-    EXPECT_EQ(table_.Find("none").status(), absl::FailedPreconditionError("there is none"));
+    EXPECT_EQ(table_.Find("none").status(), absl::FailedPreconditionError("no such GPU"));
     EXPECT_EQ(opened_, i);
   }
   EXPECT_EQ(table_.Find("").status().code(), absl::StatusCode::kInvalidArgument);

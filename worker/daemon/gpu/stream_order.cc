@@ -74,8 +74,9 @@ absl::Status StreamOrder::Run(const TensorMemory& flags, const v1::StreamOrder& 
   Shared* const shared = *prepared;
   const uint64_t number = order.number();
   if (number <= last_ || number - last_ > kFurthest) {
-    return Named(absl::InvalidArgumentError(
-        absl::StrCat("call ", number, " of a stream is none of the next behind call ", last_)));
+    return Named(
+        absl::InvalidArgumentError(absl::StrCat("call ", number, " of a stream came after call ",
+                                                last_, ": expected one of the next ", kFurthest)));
   }
   if (const absl::Status room = AwaitRoom(deadline); !room.ok()) return Named(room);
   last_ = number;
@@ -138,7 +139,7 @@ StreamOrder::~StreamOrder() {
     absl::SleepFor(kPause);
   }
   if (shared_->done() >= enqueued_) return;
-  Log(LogLevel::kError, "a stream does not come to its end: what it uses is kept",
+  Log(LogLevel::kError, "the work on a stream does not finish: its memory is kept",
       {{"group", group_},
        {"rank", rank_},
        {"device", gpu_->device().ToString()},

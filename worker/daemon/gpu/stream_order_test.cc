@@ -97,8 +97,8 @@ class StreamOrderTest : public ::testing::Test {
 
 TEST_F(StreamOrderTest, NamesTheRankWhoseCallIsNoneOfTheNext) {
   EXPECT_EQ(Run(2), "");
-  EXPECT_THAT(Run(2), HasSubstr("rank 3 of group weights: call 2 of a stream is none of the next "
-                                "behind call 2"));
+  EXPECT_THAT(Run(2), HasSubstr("rank 3 of group weights: call 2 of a stream came after call 2: "
+                                "expected one of the next"));
   order_->NameRank("weights", 1);
   EXPECT_THAT(Run(1), HasSubstr("rank 1 of group weights: ")) << "as the generation has it";
   flags_.bytes = 64;
@@ -142,7 +142,7 @@ TEST_F(StreamOrderTest, TheLogNamesTheRankWhoseStreamDoesNotEnd) {
   ::testing::internal::CaptureStdout();
   order_.reset();
   const std::string log = ::testing::internal::GetCapturedStdout();
-  EXPECT_THAT(log, HasSubstr("a stream does not come to its end"));
+  EXPECT_THAT(log, HasSubstr("the work on a stream does not finish"));
   EXPECT_THAT(log, HasSubstr("group=weights rank=3"));
 }
 

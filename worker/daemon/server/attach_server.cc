@@ -246,7 +246,8 @@ void AttachServer::AnswerRequest(const shm::LocalSocket& client, Session& sessio
     status = SendToClient(client, session, request.send_connections());
     if (status.ok()) return;  // SendToClient has answered
   } else {
-    status = absl::UnimplementedError("this worker does not know what is asked");
+    status =
+        absl::UnimplementedError("this worker does not know this request: is the client newer?");
   }
   Reply(client, status, std::move(answer));
 }

@@ -193,7 +193,7 @@ class Bootstrap {
       if (!understood ||
           std::find(ranks.begin(), ranks.end(), static_cast<int>(rank)) == ranks.end()) {
         return absl::FailedPreconditionError(
-            absl::StrCat("rank ", rank, " says what nobody understands"));
+            absl::StrCat("rank ", rank, " sent a malformed RankReach"));
       }
       std::vector<std::string>& reasons = connected.why_not_of_all;
       if (!other.why_not().empty() &&

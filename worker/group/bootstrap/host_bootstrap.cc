@@ -339,7 +339,7 @@ class HostBootstrap {
   absl::Status TakeIn(const LocalSocket& socket, LocalSocket::Message message,
                       HostMembers& members) {
     Welcome welcome;
-    const absl::Status strange = absl::UnavailableError("the first rank's welcome is none");
+    const absl::Status strange = absl::UnavailableError("the first rank's welcome is malformed");
     if (message.bytes.size() < sizeof(welcome)) return strange;
     std::memcpy(&welcome, message.bytes.data(), sizeof(welcome));
     const auto count = static_cast<size_t>(std::max(welcome.count, 0));

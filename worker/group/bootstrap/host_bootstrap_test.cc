@@ -148,7 +148,7 @@ TEST_F(HostBootstrapTest, WhatIsCommonAndNoSealedMemoryOfThatSizeIsRefused) {
   ASSERT_TRUE(small.ok() && space.ok());
   const std::pair<int, std::string> strange[] = {{loose.get(), "its size is not sealed"},
                                                  {small->fd(), "another size"},
-                                                 {-1, "welcome is none"}};
+                                                 {-1, "welcome is malformed"}};
   for (const auto& [fd, why] : strange) {
     listeners_.clear();
     candidates_.clear();
@@ -247,7 +247,7 @@ TEST_F(HostBootstrapTest, WelcomesThatAreNoneAreErrors) {
       const absl::StatusOr<LocalSocket> socket = listeners_[0].Accept(Soon());
       ASSERT_TRUE(socket.ok() && socket->Receive(Soon()).ok());
       ASSERT_TRUE(socket->Send(message, {}, Soon()).ok());
-      EXPECT_THAT(socket->Receive(Soon())->bytes, HasSubstr("welcome is none"));
+      EXPECT_THAT(socket->Receive(Soon())->bytes, HasSubstr("welcome is malformed"));
       ASSERT_TRUE(socket->Send("r", {}, Soon()).ok());
     });
     const absl::Status status = BootstrapHost(OptionsOf(1), Soon()).status();

@@ -106,7 +106,7 @@ TEST_F(NcclBootstrapTest, RanksConnectAndCompute) {
   for (std::thread& thread : threads) thread.join();
   const auto report = Admin()->WhoIsMissing("devices");
   ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_TRUE(report->inits.empty()) << "nobody is stuck";
+  EXPECT_TRUE(report->inits.empty()) << "no rank is stuck";
 }
 
 TEST_F(NcclBootstrapTest, WhoIsStuckInInitIsKnownMeanwhile) {

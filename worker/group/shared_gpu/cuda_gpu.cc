@@ -126,7 +126,7 @@ absl::StatusOr<SharedGpu::Imported> CudaGpu::Import(const client::DeviceMemory& 
   COHORT_ASSIGN_OR_RETURN(cuda::ImportedMemory imported, cuda::ImportedMemory::Import(exported));
   if (imported.device() != device_) {
     return absl::InvalidArgumentError(absl::StrCat("memory of ", memory.device_uuid,
-                                                   " is none of this rank's GPU, cuda:", device_));
+                                                   " is not on this rank's GPU, cuda:", device_));
   }
   auto owner = std::make_shared<cuda::ImportedMemory>(std::move(imported));
   Imported result;

@@ -60,7 +60,7 @@ TEST_F(MemoryRoomTest, GroupsOfVersion1Count) {
 }
 
 TEST_F(MemoryRoomTest, UnreadableFilesSetNoLimit) {
-  root_ += "nowhere/";
+  root_ += "no-such-folder/";
   EXPECT_EQ(WhyNot(uint64_t{1} << 50), "");
 }
 

@@ -31,7 +31,7 @@ TEST(LastCacheTest, IsTheLargest) {
 }
 
 TEST(LastCacheTest, MayBeUnknown) {
-  EXPECT_EQ(LastCacheBytes("/nowhere"), 16 << 20);
+  EXPECT_EQ(LastCacheBytes("/no-such-folder"), 16 << 20);
   EXPECT_EQ(LastCacheBytes(Caches("strange", {"much", "-4K", "9223372036854775807K"})), 16 << 20);
 }
 
