@@ -89,7 +89,7 @@ TEST_F(LocalSocketTest, NothingWaitsBeyondItsDeadline) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
 }
 
-TEST_F(LocalSocketTest, NobodyListensAtANameThatIsGone) {
+TEST_F(LocalSocketTest, ConnectingToAClosedListenerIsUnavailable) {
   const std::string name = listener_.name();
   listener_ = LocalListener();
   EXPECT_EQ(LocalSocket::Connect(name, Soon()).status().code(), absl::StatusCode::kUnavailable);

@@ -32,7 +32,7 @@ TEST(SegmentTest, TwoMappingsShareTheirBytes) {
   EXPECT_EQ(moved.data()[kBytes - 1], 7);
 }
 
-TEST(SegmentTest, NobodyCanChangeItsSize) {
+TEST(SegmentTest, ItsSizeCannotBeChanged) {
   const absl::StatusOr<Segment> segment = Segment::Create("test", kBytes);
   ASSERT_TRUE(segment.ok());
   EXPECT_NE(ftruncate(segment->fd(), 10), 0);

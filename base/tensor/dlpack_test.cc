@@ -85,7 +85,7 @@ TEST(FromDLPackTest, LayoutsOfAllKinds) {
   EXPECT_EQ(foreign.deleted, 4);
 }
 
-TEST(FromDLPackTest, OfNoElementsNeedsNoMemory) {
+TEST(FromDLPackTest, ATensorWithoutElementsNeedsNoMemory) {
   Foreign foreign;
   foreign.managed.dl_tensor.data = nullptr;
   foreign.shape = {kHuge, 0, kHuge};
@@ -103,7 +103,7 @@ TEST(FromDLPackTest, PinnedMemoryIsTheHosts) {
   EXPECT_TRUE(FromDLPack(&foreign.managed).ok());
 }
 
-TEST(FromDLPackTest, OfAGpuThereAndBack) {
+TEST(FromDLPackTest, AGpuTensorKeepsItsDeviceThereAndBack) {
   Foreign foreign;
   foreign.managed.dl_tensor.device = {kDLCUDA, 3};
   const absl::StatusOr<Tensor> tensor = FromDLPack(&foreign.managed);

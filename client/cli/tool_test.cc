@@ -204,7 +204,7 @@ TEST(ExitCodes, FollowTheStatus) {
   }
 }
 
-TEST(ExitCodes, WhoIsMissingTellsByItsExitCode) {
+TEST(ExitCodes, TheExitCodeOfWhoIsMissingTellsWhetherRanksAreMissing) {
   ToolRun tool;
   EXPECT_EQ(tool({"who-is-missing", "g"}).code, 0);
   tool.fake.who_is_missing.waits.emplace_back();
@@ -288,7 +288,7 @@ TEST(Errors, DeadlinesNameTheMissingRanks) {
   EXPECT_EQ(tool.interrupts_set, 0);
 }
 
-TEST(Errors, NobodyIsBlamedForHavingJoinedLate) {
+TEST(Errors, ARankThatJoinedLateIsNotBlamed) {
   ToolRun tool;
   tool.fake.waiting_to_join.missing = {{1, 1}};
   tool.fake.error = absl::DeadlineExceededError("no object");

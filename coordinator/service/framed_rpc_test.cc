@@ -228,7 +228,7 @@ TEST_F(FramedRpcTest, ACancelledCallIsForgotten) {
   EXPECT_EQ(client_->Next()->header.call, 1);
 }
 
-TEST_F(FramedRpcTest, WhoGoesTakesItsCallsAlong) {
+TEST_F(FramedRpcTest, AClosedConnectionEndsItsCalls) {
   client_->Greet();
   for (uint32_t call = 1; call <= 400; ++call) client_->Call(call, kGet, Get("never", 60));
   ASSERT_TRUE(AwaitParked(100, 0));
@@ -237,7 +237,7 @@ TEST_F(FramedRpcTest, WhoGoesTakesItsCallsAlong) {
 }
 
 // What a client does not read waits here only up to a bound; then it is not read from.
-TEST_F(FramedRpcTest, WhoDoesNotReadIsNotReadFrom) {
+TEST_F(FramedRpcTest, AClientThatDoesNotReadIsNotReadFrom) {
   client_->Greet();
   client_->Call(1, kPut, Put("large", std::string(200 << 10, 'x')));
   ASSERT_EQ(client_->Next()->code(), absl::StatusCode::kOk);

@@ -104,7 +104,7 @@ class MoeBadInputTest : public ParallelTest {
   }
 };
 
-TEST_P(MoeBadInputTest, OfDispatch) {
+TEST_P(MoeBadInputTest, DispatchIsRefusedOnAllRanks) {
   for (const int ranks : {2, 4}) {
     MakeGroup(ranks);
     for (const bool given : {false, true}) {
@@ -181,7 +181,7 @@ TEST_P(MoeBadInputTest, OfDispatch) {
   }
 }
 
-TEST_P(MoeBadInputTest, OfCombine) {
+TEST_P(MoeBadInputTest, CombineIsRefusedOnAllRanks) {
   for (const int ranks : {2, 4}) {
     MakeGroup(ranks);
     const client::Sizes sizes(static_cast<size_t>(ranks), 2);
@@ -206,7 +206,7 @@ TEST_P(MoeBadInputTest, OfCombine) {
   }
 }
 
-TEST_P(MoeBadInputTest, OfDispatchToExperts) {
+TEST_P(MoeBadInputTest, DispatchToExpertsIsRefusedOnAllRanks) {
   for (const int ranks : {2, 4}) {
     MakeGroup(ranks);
     ExpectExpertsRefused(
@@ -282,7 +282,7 @@ TEST_P(MoeBadInputTest, OfDispatchToExperts) {
   }
 }
 
-TEST_P(MoeBadInputTest, OfCombineFromExperts) {
+TEST_P(MoeBadInputTest, CombineFromExpertsIsRefusedOnAllRanks) {
   for (const int ranks : {2, 4}) {
     MakeGroup(ranks);
     for (const ExpertForm form : {ExpertForm::kRouted, ExpertForm::kGathered}) {
@@ -326,7 +326,7 @@ TEST_P(MoeBadInputTest, OfCombineFromExperts) {
 
 // Row arithmetic does not run on GPUs: each rank returns the error for itself, and the group works
 // on.
-TEST_P(MoeBadInputTest, OfWeighingOnGpus) {
+TEST_P(MoeBadInputTest, WeighingOnGpusIsRefused) {
   if (GetParam() != Form::kDevice) GTEST_SKIP() << "the others have no GPUs";
   MakeGroup(2);
   const auto weigh = [&](client::Group& group, bool by_combine) -> absl::Status {

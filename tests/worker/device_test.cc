@@ -182,7 +182,7 @@ TEST_F(DeviceTest, BothKindsOfTensors) {
   EXPECT_TRUE(AwaitAllEmpty());
 }
 
-TEST_F(DeviceTest, WhoIsMissingNamesTheRankThatDoesNotCall) {
+TEST_F(DeviceTest, TheMissingReportNamesTheRankThatDoesNotCall) {
   constexpr int kLate = kRanks - 1;
   Form(kRanks);
   ExpectSums();

@@ -184,7 +184,7 @@ class RefusedTensorsTest : public testing::WorkerTest {
   Groups groups_;
 };
 
-TEST_F(RefusedTensorsTest, OfAGpuInAGroupOfTheHost) {
+TEST_F(RefusedTensorsTest, GpuTensorsAreRefusedInAHostGroup) {
   const Tensor of_gpu(nullptr, DataType::kF32, {kMany}, nullptr, Device::Cuda(0));
   const Tensor of_host = Tensor::Zeros(DataType::kF32, {kMany});
   const std::vector<std::function<absl::Status(Group&, const Tensor&)>> calls = {

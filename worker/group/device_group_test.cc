@@ -220,7 +220,7 @@ TEST_F(DeviceGroupTest, TheFlightRecordKnowsTheDevice) {
 }
 
 // Enqueued work cannot be taken back: the mismatch ends the group.
-TEST_F(DeviceGroupTest, WhatDiffersOnStreamsIsToldByTheNextCall) {
+TEST_F(DeviceGroupTest, ADifferenceOnStreamsIsReportedByTheNextCall) {
   Form(Placement::kBoth);
   for (const absl::Status& status : Run([](Group& group) -> absl::Status {
          const auto stream = cuda::Stream::Create(group.rank());

@@ -132,7 +132,7 @@ TEST_F(DeviceHeapTest, TensorsOutliveTheGroupAndItsGenerations) {
   for (const Tensor& tensor : tensors_) std::memset(tensor.data(), 7, kBytes);
 }
 
-TEST_F(DeviceHeapTest, OfDifferentSizesItIsNoWindowAndStillRight) {
+TEST_F(DeviceHeapTest, HeapsOfDifferentSizesAreNoWindowAndStillRight) {
   GiveHeaps({kBytes, 2 * kBytes, 3 * kBytes});
   Form(Placement::kBoth);
   EXPECT_EQ(nccl_->registered(), kMostRanks);

@@ -53,7 +53,7 @@ class DeviceOperationLogTest : public DeviceGroups {
 };
 
 // No rank makes a further call that would wait for the others.
-TEST_F(DeviceOperationLogTest, WhatDiffersOnStreamsIsFoundWithoutAnotherCall) {
+TEST_F(DeviceOperationLogTest, ADifferenceOnStreamsIsFoundWithoutAnotherCall) {
   for (const Placement placement : {Placement::kBoth, Placement::kDevice}) {
     groups_.clear();
     Form(placement, 2);
@@ -72,7 +72,7 @@ TEST_F(DeviceOperationLogTest, WhatDiffersOnStreamsIsFoundWithoutAnotherCall) {
   }
 }
 
-TEST_F(DeviceOperationLogTest, WhoNeverComesToAnOperationOnAStreamIsNamed) {
+TEST_F(DeviceOperationLogTest, ARankThatNeverComesToAnOperationOnAStreamIsNamed) {
   Form(Placement::kBoth);
   const std::vector<absl::Status> statuses = Run([&](Group& group) -> absl::Status {
     if (group.rank() == 1) return absl::OkStatus();

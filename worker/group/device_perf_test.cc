@@ -102,7 +102,7 @@ TEST_F(DevicePerfTest, AllOperationsAreRightBothWays) {
   EXPECT_GT(copies_, 0);
 }
 
-TEST_F(DevicePerfTest, WhatIsWrongOnTheGpuIsCounted) {
+TEST_F(DevicePerfTest, WrongElementsOnTheGpuAreCounted) {
   const std::vector<Rows> ranks =
       Measure({perf::MakeCase(perf::Operation::kAllReduce, 64, DataType::kF32, {ReduceOp::kSum}, 0,
                               kRanks)},

@@ -160,7 +160,7 @@ TEST_F(ListenerTest, ConnectionsWithRequestsAreKeptAndTheNewcomerIsRefused) {
   EXPECT_TRUE(Await(framed_, 2));
 }
 
-TEST_F(ListenerTest, WhatGrpcReadsIsCountedAndTheConnectionIsClosed) {
+TEST_F(ListenerTest, BytesThatGrpcReadsAreCountedAndTheConnectionIsClosed) {
   Start({});
   const UniqueFd client = Connect(kHttp2Preface);
   ASSERT_TRUE(Await(http2_, 1));

@@ -110,7 +110,7 @@ TEST(PerfCommand, WithoutChecksNothingIsSaidToBeRight) {
   EXPECT_THAT(tool(Perf({"all_reduce", "--check", "0"})).out, HasSubstr("# nothing was checked\n"));
 }
 
-TEST(PerfCommand, WhatCannotBeMeasuredAsksForNoGroup) {
+TEST(PerfCommand, ARequestThatCannotBeMeasuredMakesNoGroup) {
   for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{
            {"sing"},
            {"--sizes", "8,x"},
@@ -142,7 +142,7 @@ TEST(PerfCommand, ErrorsOfTheGroupHaveTheirCodes) {
 }
 
 // A rank that joined late is not missing in the operations that follow.
-TEST(PerfCommand, NobodyIsBlamedForHavingJoinedLate) {
+TEST(PerfCommand, ARankThatJoinedLateIsNotBlamed) {
   ToolRun tool;
   tool.groups.waiting_to_join.emplace().missing = {{1, 1}};
   tool.groups.call_error = absl::DeadlineExceededError("all_reduce timed out");
@@ -191,7 +191,7 @@ TEST(PushCommand, AFileThatCannotBeOpenedIsToldBeforeTheGroupForms) {
   EXPECT_THAT(tool.groups.requests, IsEmpty());
 }
 
-TEST(PullCommand, NobodyPullsFromItself) {
+TEST(PullCommand, ARankCannotPullFromItself) {
   ToolRun tool;
   EXPECT_EQ(tool({"pull", "--group", "g", "--rank", "0", "--world-size", "2"}).code, 2);
   EXPECT_EQ(tool({"pull", "--group", "g", "--rank", "1", "--world-size", "2", "--root", "2"}).code,

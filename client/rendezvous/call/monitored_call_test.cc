@@ -101,7 +101,7 @@ TEST_F(MonitoredCallTest, BlamesNobodyWhileTheCoordinatorIsAway) {
 
 // Otherwise the thread that brought the answer might drop the connection last, while the process
 // ends.
-TEST_F(MonitoredCallTest, NobodyElseHoldsTheConnectionOnceACallHasReturned) {
+TEST_F(MonitoredCallTest, ACallThatHasReturnedDoesNotHoldTheConnection) {
   const auto connection = *Connection::Create(WithOnAway([] {}).connection);
   const auto admin = AdminClient::Create(connection, kLong);
   const long holders = connection.use_count();

@@ -26,7 +26,7 @@ TEST(MissingReport, IsOneLineWithNames) {
             "taken; ...)");
 }
 
-TEST(MissingReport, OfNobodyKnownClaimsNothing) {
+TEST(MissingReport, AnEmptyReportClaimsNothing) {
   EXPECT_EQ(ToString(MissingReport()), "who is missing is not known");
 }
 

@@ -136,7 +136,7 @@ TEST(Leave, EndsOnlyTheWaitsThatNeedTheLeaver) {
   EXPECT_EQ(h.Round(needs_two)->outcome, RoundOutcome::kReleased);
 }
 
-TEST(Leave, OfTheLastMemberClosesTheGroupAndTheNameGoesOnCounting) {
+TEST(Leave, TheLeaveOfTheLastMemberClosesTheGroupAndTheNameGoesOnCounting) {
   CoreHarness h;
   std::vector<TestMember> members = h.Form(2);
   h.As(members[0], LeaveCall{});

@@ -142,7 +142,7 @@ TEST_F(TensorWaitsTest, ARankStuckInsideIsTheOneForWhomTheOthersSleep) {
   EXPECT_EQ(reply.ranks[0].rank, 2);
 }
 
-TEST_F(TensorWaitsTest, WhatMovesIsNoWait) {
+TEST_F(TensorWaitsTest, RanksThatMakeProgressDoNotWait) {
   const std::vector<TestMember> members = FormAsked(3);
   Ask();
   h_.As(members[0], In(Operation(101, absl::Milliseconds(1))));

@@ -225,7 +225,7 @@ TEST(EngineTest, StepsThatQueueAreWrittenTogether) {
   EXPECT_EQ(control->appends_done, 2);
 }
 
-TEST(EngineTest, WhatWaitsForTheJournalIsCharged) {
+TEST(EngineTest, CallsThatWaitForTheJournalAreCharged) {
   auto control = std::make_shared<FakeJournal::Control>();
   control->Block(true);
   auto engine = StartEngine(std::make_unique<FakeJournal>(control));

@@ -94,7 +94,7 @@ TEST_F(NcclCommunicatorTest, AnErrorOnOneDeviceEndsAllAndNamesTheRank) {
 }
 
 // NCCL sees the closed connection of a process that died before the host says whose it was.
-TEST_F(NcclCommunicatorTest, WhoIsGoneIsNamedThoughNcclFailedFirst) {
+TEST_F(NcclCommunicatorTest, ALostRankIsNamedThoughNcclFailedFirst) {
   Form();
   ExpectWorks();
   nccl_->HangNext();
@@ -112,7 +112,7 @@ TEST_F(NcclCommunicatorTest, WhoIsGoneIsNamedThoughNcclFailedFirst) {
   }
 }
 
-TEST_F(NcclCommunicatorTest, WhatHangsOnDevicesEndsByTheDeadline) {
+TEST_F(NcclCommunicatorTest, AHangOnDevicesEndsByTheDeadline) {
   Form();
   nccl_->HangNext();
   const std::vector<absl::Status> statuses = Run([](auto& group) {

@@ -83,7 +83,7 @@ TEST_P(NcclRegistrationTest, WhereSomeDoNotItIsNone) {
   EXPECT_EQ(Calls("ncclCommWindowRegister"), 0);
 }
 
-TEST_P(NcclRegistrationTest, OfDifferentSizesItIsNoWindow) {
+TEST_P(NcclRegistrationTest, BuffersOfDifferentSizesAreNoWindow) {
   FormWith(GetParam(), true);
   RunWell(
       [&](NcclCommunicator& group) { return Allocate(group, group.rank() == 0 ? 4096 : 8192); });
@@ -126,7 +126,7 @@ TEST_P(NcclRegistrationTest, DeregisteringWaitsForWhatIsInFlight) {
   EXPECT_EQ(nccl_->registered(), GetParam());
 }
 
-TEST_P(NcclRegistrationTest, WhatFailsOnOneRankIsUndoneOnAll) {
+TEST_P(NcclRegistrationTest, AFailureOnOneRankIsUndoneOnAll) {
   const std::pair<const char*, bool> calls[] = {{"ncclCommWindowRegister", true},
                                                 {"ncclCommRegister", false}};
   for (const auto& [call, peer_access] : calls) {

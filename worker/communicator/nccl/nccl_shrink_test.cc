@@ -190,7 +190,7 @@ TEST_F(NcclShrinkTest, ListsThatMakeNoSenseAreToldToAll) {
   ExpectWorks();
 }
 
-TEST_F(NcclShrinkTest, WhatFailsOnOneFailsOnAllInTimeAndTheyCanFormAnew) {
+TEST_F(NcclShrinkTest, AFailureOnOneRankFailsAllInTimeAndTheyCanFormAgain) {
   FormAndConnect(5);
   rank(0).Abort("enough");
   nccl_->FailNext("ncclCommShrink", ncclSystemError, 3);
@@ -222,7 +222,7 @@ TEST_F(NcclShrinkTest, WhatFailsOnOneFailsOnAllInTimeAndTheyCanFormAnew) {
   ExpectWorks();
 }
 
-TEST_F(NcclShrinkTest, WhoDoesNotComeIsNamed) {
+TEST_F(NcclShrinkTest, ARankThatDoesNotComeIsNamed) {
   FormAndConnect(3);
   rank(0).Abort("enough");
   const std::vector<absl::Status> statuses =

@@ -81,7 +81,7 @@ TEST_P(NcclStreamTest, EveryCollective) {
   });
 }
 
-TEST_P(NcclStreamTest, WhatIsEnqueuedBehindFindsTheResult) {
+TEST_P(NcclStreamTest, WorkEnqueuedAfterwardsFindsTheResult) {
   Form(GetParam());
   RunWell([&](NcclCommunicator& group) {
     const float mine = 3;
@@ -195,7 +195,7 @@ TEST_F(NcclStreamTest, AnErrorOfTheDevicesIsToldByTheNextCallOfEach) {
   // Their streams are free again, which the end of the test waits for.
 }
 
-TEST_F(NcclStreamTest, WhatCannotBeEnqueuedLeavesTheGroupAsItWas) {
+TEST_F(NcclStreamTest, AnEnqueueThatFailsLeavesTheGroupAsItWas) {
   Form(2);
   float number = 1;
   EXPECT_EQ(

@@ -188,7 +188,7 @@ TEST_F(NcclWatchdogTest, ThereIsNoThreadButForOperationsOnStreams) {
   EXPECT_FALSE(NcclWatchdog::OfProcess().runs());
 }
 
-TEST_P(NcclWatchdogTest, WhatRunsForTooLongEndsTheGroupAndIsNamed) {
+TEST_P(NcclWatchdogTest, AnOperationThatRunsTooLongEndsTheGroupAndIsNamed) {
   FormAndConnect(GetParam());
   nccl_->HangNext();
   RunWell([&](NcclCommunicator& group) {
@@ -253,7 +253,7 @@ TEST_F(NcclWatchdogTest, ErrorsOfNcclWaitAMomentForTheName) {
 }
 
 // An error that was seen stays, even if the device finishes afterwards.
-TEST_F(NcclWatchdogTest, WhatWaitsForANameIsNotTakenForDone) {
+TEST_F(NcclWatchdogTest, AnErrorStaysWhenTheDeviceFinishesAfterwards) {
   FormAndConnect(3);
   nccl_->HangNext();
   RunWell([&](NcclCommunicator& group) { return EnqueueSum(group, &number(group)); });

@@ -114,7 +114,7 @@ TEST_F(HostBootstrapTest, SilentConnectionsDoNotDelayRanks) {
   EXPECT_THAT(second->ranks, ElementsAre(0, 1)) << second->why_not;
 }
 
-TEST_F(HostBootstrapTest, WhatIsCommonBesidesIsOfAllOrOfNobody) {
+TEST_F(HostBootstrapTest, TheFurtherSegmentIsSharedByAllRanksOrByNoRank) {
   HostBootstrapOptions options[] = {OptionsOf(0), OptionsOf(1)};
   for (HostBootstrapOptions& each : options) each.common_bytes = 8192;
   absl::StatusOr<HostMembers> second;
@@ -140,7 +140,7 @@ TEST_F(HostBootstrapTest, WhatIsCommonBesidesIsOfAllOrOfNobody) {
 
 // The first rank announces a further segment. Its descriptor is not sealed, of another size, or
 // missing.
-TEST_F(HostBootstrapTest, WhatIsCommonAndNoSealedMemoryOfThatSizeIsRefused) {
+TEST_F(HostBootstrapTest, AFurtherSegmentMustBeSealedAndOfThatSize) {
   const UniqueFd loose(memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(loose.get(), 8192), 0);
   const absl::StatusOr<shm::Segment> small = shm::Segment::Create("small", 64);
@@ -208,7 +208,7 @@ TEST_F(HostBootstrapTest, MemoryOfAnotherSizeIsLeftOut) {
   ExpectLeftOut(LeadOne({small->fd()}, &answer), "another size");
 }
 
-TEST_F(HostBootstrapTest, WhoComesTooLateIsAloneAndDoesNotWait) {
+TEST_F(HostBootstrapTest, ARankThatComesTooLateIsAloneAndDoesNotWait) {
   HostBootstrapOptions options = OptionsOf(0);
   options.window = absl::Milliseconds(1);
   ASSERT_TRUE(BootstrapHost(options, Soon()).ok());
@@ -219,7 +219,7 @@ TEST_F(HostBootstrapTest, WhoComesTooLateIsAloneAndDoesNotWait) {
 }
 
 // The first rank accepts the connection, reads the hello, and closes it.
-TEST_F(HostBootstrapTest, WhomTheFirstHangsUpOnIsAlone) {
+TEST_F(HostBootstrapTest, ARankThatTheFirstHangsUpOnIsAlone) {
   std::thread first([&] {
     const absl::StatusOr<LocalSocket> socket = listeners_[0].Accept(Soon());
     ASSERT_TRUE(socket.ok() && socket->Receive(Soon()).ok());

@@ -109,7 +109,7 @@ TEST_F(NcclBootstrapTest, RanksConnectAndCompute) {
   EXPECT_TRUE(report->inits.empty()) << "no rank is stuck";
 }
 
-TEST_F(NcclBootstrapTest, WhoIsStuckInInitIsKnownMeanwhile) {
+TEST_F(NcclBootstrapTest, ARankThatIsStuckInInitIsKnownMeanwhile) {
   nccl_->HoldInit(true);
   std::thread forms([&] {
     for (const Formed& rank : Form(kLong)) EXPECT_TRUE(rank.ok()) << rank.status();
@@ -144,7 +144,7 @@ TEST_F(NcclBootstrapTest, WithoutTheRankThatMakesTheIdItIsNamed) {
   }
 }
 
-TEST_F(NcclBootstrapTest, WhatNcclKnowsOfAHangIsSaid) {
+TEST_F(NcclBootstrapTest, TheErrorOfAHangHasTheReportOfNccl) {
   RasServer ras(
       [](RasServer& server) {
         server.Behave(3);

@@ -81,7 +81,7 @@ class TransferConnectionsTest : public testing::Test {
   std::vector<HostSpace> spaces_;
 };
 
-TEST_F(TransferConnectionsTest, WhatIsHandedOverWorks) {
+TEST_F(TransferConnectionsTest, SentConnectionsWork) {
   const TestGroup mesh(kRanks);
   std::vector<TestGroup> crossings;
   for (int index = 0; index < 2; ++index) crossings.emplace_back(2);
@@ -212,13 +212,13 @@ TEST_F(TransferConnectionsTest, AnotherVersionSaysSo) {
 }
 
 // A new field needs a new version, because builds without it exist.
-TEST_F(TransferConnectionsTest, WhatIsSaidHasItsVersion) {
+TEST_F(TransferConnectionsTest, TheMessageHasItsVersion) {
   EXPECT_EQ(v1::ConnectionsMessage::descriptor()->field_count(), 10)
       << "raise kConnectionsVersion, too";
   EXPECT_EQ(kConnectionsVersion, 4u);
 }
 
-TEST_F(TransferConnectionsTest, WhatIsNoSocketIsRefused) {
+TEST_F(TransferConnectionsTest, ADescriptorThatIsNoSocketIsRefused) {
   v1::ConnectionsMessage said;
   said.set_version(kConnectionsVersion);
   for (int rank = 0; rank < 2; ++rank) {

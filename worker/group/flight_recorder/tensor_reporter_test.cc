@@ -55,7 +55,7 @@ TEST_F(TensorReporterTest, TellsTheLastOperationAndTheOneThatIsOpen) {
   EXPECT_FALSE(report.open->ended.has_value());
 }
 
-TEST_F(TensorReporterTest, OfSeveralThatAreOnADeviceTheOldestIsOpen) {
+TEST_F(TensorReporterTest, TheOldestOfSeveralCallsOnADeviceIsOpen) {
   Begin(Collective::kAllReduce);
   recorder_.Put();
   recorder_.End(absl::StatusCode::kOk);
@@ -82,7 +82,7 @@ TEST_F(TensorReporterTest, TellsForWhomItSleepsInTheSameCall) {
   EXPECT_THAT(reporter_.Report().waits_for, IsEmpty()) << "that was in another call";
 }
 
-TEST_F(TensorReporterTest, WhatAnOlderGenerationLeftOpenIsOver) {
+TEST_F(TensorReporterTest, AnOpenCallOfAnOlderGenerationIsOver) {
   Begin(Collective::kAllReduce);  // its rank never returned from it
   generation_ = 4;
   Call(Collective::kBroadcast);

@@ -126,7 +126,7 @@ TEST_F(LocalTest, UnidentifiedConnectionsDoNotKeepReadersOut) {
 }
 
 // Each holds a descriptor of the writer: if there are more than 64, the oldest is closed.
-TEST_F(LocalTest, OfTooManyUnidentifiedConnectionsTheOldestIsClosed) {
+TEST_F(LocalTest, TheOldestOfTooManyUnidentifiedConnectionsIsClosed) {
   std::vector<shm::LocalSocket> unidentified;
   for (int i = 0; i < 65; ++i) {
     absl::StatusOr<shm::LocalSocket> socket = shm::LocalSocket::Connect(handle_.local(), Soon());

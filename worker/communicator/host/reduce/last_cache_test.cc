@@ -35,7 +35,7 @@ TEST(LastCacheTest, MayBeUnknown) {
   EXPECT_EQ(LastCacheBytes(Caches("strange", {"much", "-4K", "9223372036854775807K"})), 16 << 20);
 }
 
-TEST(LastCacheTest, OfThisMachine) {
+TEST(LastCacheTest, TheCacheOfThisMachineHasAPlausibleSize) {
   EXPECT_GE(LastCacheBytes(), 64 << 10);
   EXPECT_LE(LastCacheBytes(), int64_t{4} << 30);
 }

@@ -180,7 +180,7 @@ TEST(FutexWaiterTest, ACauseWithoutTextIsAnErrorWithAMessage) {
 
 // What a rank waits for comes true, and the rank that did it leaves, between two looks of the one
 // that waits: the wait has succeeded.
-TEST(FutexWaiterTest, WhatCameBeforeTheEndIsNotLost) {
+TEST(FutexWaiterTest, AnArrivalBeforeTheEndIsNotLost) {
   const Instant deadline = Clock::Steady().Now() + absl::Seconds(60);
   // The look before it sleeps, and the one behind.
   for (const int last : {1, 2}) {

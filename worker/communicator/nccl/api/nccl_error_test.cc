@@ -46,7 +46,7 @@ TEST(NcclErrorTest, EveryResultHasItsCodeAndText) {
   }
 }
 
-TEST(NcclErrorTest, WhatGoesOnIsNoError) {
+TEST(NcclErrorTest, AnOperationInProgressIsNoError) {
   FakeNcclApi nccl;
   EXPECT_TRUE(NcclError(nccl, ncclSuccess, "ncclAllReduce").ok());
   EXPECT_TRUE(NcclError(nccl, ncclInProgress, "ncclAllReduce").ok());

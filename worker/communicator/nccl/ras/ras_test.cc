@@ -92,7 +92,7 @@ TEST(RasTest, AnOlderNcclIsSaid) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("2.28.7"));
 }
 
-TEST(RasTest, NobodyListens) {
+TEST(RasTest, AnAddressWithoutListenerIsUnavailable) {
   std::string address;
   {
     RasServer server([](RasServer&) {});
@@ -104,7 +104,7 @@ TEST(RasTest, NobodyListens) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(address));
 }
 
-TEST(RasTest, WhoDoesNotGreetIsNotWaitedFor) {
+TEST(RasTest, AServerThatDoesNotGreetIsNotAwaited) {
   RasServer server([](RasServer& s) { s.StaySilent(); });
   NcclRasOptions options;
   options.address = server.address();
@@ -161,7 +161,7 @@ TEST(RasTest, SilenceAtAnyStepEndsByTheDeadline) {
   }
 }
 
-TEST(RasTest, WhoHangsUpAtAnyStepIsNamed) {
+TEST(RasTest, AServerThatHangsUpAtAnyStepIsNamed) {
   for (int step = 0; step <= 3; ++step) {
     RasServer server([step](RasServer& s) {
       s.Behave(step);

@@ -177,7 +177,7 @@ TEST_F(FakeNcclOperationsTest, OppositeSendsWithoutAGroupHangUntilAbort) {
   ExpectClean();
 }
 
-TEST_F(FakeNcclOperationsTest, WhatRanksDoNotAgreeOnHangsAndIsTold) {
+TEST_F(FakeNcclOperationsTest, MismatchedOperationsHangAndAreReported) {
   Form(2);
   Numbers data(2);
   OnRanks([&](Rank& rank) {
