@@ -1,5 +1,5 @@
 // Groups that move memory of the host and of GPUs. Control messages about messages of GPUs and
-// messages of the host take the same way; neither is taken for the other.
+// messages of the host take the same path; neither is taken for the other.
 #include <algorithm>
 #include <atomic>
 #include <random>

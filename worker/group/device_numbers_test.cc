@@ -103,7 +103,7 @@ TEST_F(DeviceNumbersTest, ACapturedCallIsNotCounted) {
   ExpectSameNumbers();
 }
 
-// A GPU context whose calls do not meet on the host, as with NcclAgreement::kOff.
+// A GPU context whose calls have no host barrier, as with NcclAgreement::kOff.
 class NoHostBarrier final : public GpuContext {
  public:
   explicit NoHostBarrier(std::shared_ptr<GpuContext> gpu) : gpu_(std::move(gpu)) {}

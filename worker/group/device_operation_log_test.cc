@@ -104,7 +104,7 @@ TEST_F(DeviceOperationLogTest, ARankAloneAndRanksOfSeveralHostsDoWithout) {
     const absl::Status enqueued = EnqueueSum(group, 4, absl::Milliseconds(200));
     return enqueued.ok() ? group.AwaitStreams() : enqueued;
   });
-  EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("not known, without an operation log"));
+  EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("the missing ranks are not known"));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ struct RecordedStep {
   std::shared_ptr<DeviceReplay> replay;
 };
 
-// Splits the calls into steps, at the same calls on all ranks. All ranks have the same calls,
+// Splits the calls into steps, at the same positions on all ranks. All ranks have the same calls,
 // except messages. Messages on GPUs join the step of the calls around them. Errors:
 // FAILED_PRECONDITION (messages of host memory between calls on GPUs, which are one step on other
 // ranks).

@@ -273,8 +273,8 @@ class ProcessGroup {
   // first.
   virtual absl::Status ReportError(absl::string_view detail, bool fatal,
                                    const std::vector<RankRange>& suspected = {}) = 0;
-  // After ABORTED: joins the next generation and blocks until that is complete, at
-  // most `timeout` (zero: join_timeout). Rank and world size may change; counters of rounds begin
+  // After ABORTED: joins the next generation and blocks until that is complete, at most
+  // `timeout` (zero: join_timeout). Rank and world size may change; counters of rounds begin
   // anew.
   virtual absl::Status Rejoin(absl::Duration timeout = absl::ZeroDuration()) = 0;
   // Proposes the next view; blocks until all members that stay have acknowledged it. After success

@@ -33,10 +33,9 @@ struct HostMemory {
 // - small: each rank copies the data that others need into its arrival line or its buffer, and all
 //   wait at one barrier. Each rank then reads the data that it needs and computes its own result.
 // - direct: all tensors that other ranks touch lie in the ranks' heaps. The ranks wait at a barrier
-// and exchange
-//   the heap offsets of their tensors. Each rank does its slice of the work, from all inputs to all
-//   outputs, and they wait at a barrier again. A rank's traffic for an all_reduce is twice the
-//   tensor's size.
+//   and exchange the heap offsets of their tensors. Each rank does its slice of the work, from all
+//   inputs to all outputs, and they wait at a barrier again. A rank's traffic for an all_reduce is
+//   twice the tensor's size.
 // - staged: all other calls. Like small, with one chunk of the buffers at a time.
 //
 // The calling thread does its rank's share; the communicator has no threads.

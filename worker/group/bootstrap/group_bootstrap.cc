@@ -22,7 +22,7 @@
 namespace cohort::worker {
 namespace {
 
-// The version of the infos, and of all that ranks then send each other.
+// The version of RankInfo, and of all messages that ranks then send each other.
 constexpr uint32_t kVersion = 5;
 // The names of the rounds through the coordinator.
 constexpr char kRankInfo[] = "cohort.bootstrap.rank_info";

@@ -415,7 +415,7 @@ absl::Status TensorCollectives::FailOnAllRanks(absl::string_view why, Instant de
   call.tag = kFailedTag;
   const absl::Status ran = host_.Run(call, nullptr, nullptr, deadline);
   if (ran.ok() || IsMismatch(ran)) {
-    // If all ranks fail for the same reason, they run without a mismatch; the reason is the
+    // If all ranks fail the collective, the barrier passes without a mismatch, and `why` is the
     // error.
     return ExplainMismatch(host_, std::string(why),
                            ran.ok() ? absl::InvalidArgumentError(why) : ran, deadline);
