@@ -61,7 +61,7 @@ TEST_F(LocalSocketTest, MemoryIsHandedOver) {
   EXPECT_EQ(mapped->data()[17], 4);
 }
 
-TEST_F(LocalSocketTest, TellsWhoIsThere) {
+TEST_F(LocalSocketTest, ThePeerHasItsProcessAndUser) {
   EXPECT_EQ(server_.peer().pid, getpid());
   EXPECT_EQ(server_.peer().uid, geteuid());
 }

@@ -156,7 +156,7 @@ TEST(Arguments, WrongUsageNamesWhatIsWrong) {
   }
 }
 
-TEST(Arguments, HelpTellsTheDefaultTimeout) {
+TEST(Arguments, HelpShowsTheDefaultTimeout) {
   ToolRun tool;
   for (const auto& [command, timeout] :
        std::vector<std::pair<std::vector<std::string>, std::string>>{
@@ -214,7 +214,7 @@ TEST(ExitCodes, TheExitCodeOfWhoIsMissingTellsWhetherRanksAreMissing) {
   EXPECT_EQ(tool({"who-is-missing", "g"}).code, 3);
 }
 
-TEST(ExitCodes, StoreTellsWhatIsNotThere) {
+TEST(ExitCodes, StoreCommandsReportMissingKeys) {
   ToolRun tool;
   tool.fake.get.missing_keys = {"b"};
   EXPECT_EQ(tool({"store", "get", "a", "b"}).code, 4);
@@ -250,7 +250,7 @@ TEST(Errors, NameCulpritGroupGenerationAndOperation) {
             "\n");
 }
 
-TEST(Errors, DoNotRepeatACauseThatTheTextTells) {
+TEST(Errors, DoNotRepeatACauseThatTheTextHas) {
   ToolRun tool;
   tool.fake.error = absl::AbortedError("group g, generation 1: rank-3 was evicted: broken disk");
   tool.fake.error_info.group = "g";
@@ -393,7 +393,7 @@ TEST(MembershipTest, DoesNotWaitForACoordinatorThatIsAway) {
   EXPECT_THAT(tool.fake.calls, ElementsAre("Join(g, 0, 1, )", "Barrier()"));
 }
 
-TEST(MembershipTest, TimeoutIsOfTheWholeCommand) {
+TEST(MembershipTest, TheTimeoutLimitsTheWholeCommand) {
   ToolRun tool;
   tool({"barrier", "g", "--rank", "0", "--world-size", "1", "--timeout", "90s"});
   EXPECT_EQ(tool.fake.join_options.join_timeout, absl::Seconds(90));

@@ -71,7 +71,7 @@ TEST(InvariantC7, ADifferenceIsNamedWhenTheGroupFormsAgainToo) {
               HasSubstr("disconnect grace 500ms, not 10s"));
 }
 
-TEST(InvariantC7, MismatchedRoundsFailAllWhoAreInThem) {
+TEST(InvariantC7, MismatchedRoundsFailAllTheirMembers) {
   CoreHarness h;
   std::vector<TestMember> members = h.Form(3);
   auto both_fail = [&](EnterRoundCall a, EnterRoundCall b, const char* what) {
@@ -108,7 +108,7 @@ TEST(InvariantC7, MismatchedRoundsFailAllWhoAreInThem) {
 }
 
 // An ended round whose values are kept answers repeats; whoever was not in it has no value there.
-TEST(InvariantC7, AnEndedRoundIsAMismatchForWhoWasNotInIt) {
+TEST(InvariantC7, AnEndedRoundIsAMismatchForAMemberOutsideIt) {
   CoreHarness h;
   std::vector<TestMember> members = h.Form(3);
   EnterRoundCall two = Round(RoundKind::kScatter, "", "a");
@@ -185,7 +185,7 @@ TEST(InvariantC8, AStreamThatTheCoordinatorEndedIsNoLoss) {
   EXPECT_FALSE(h.Parked(barrier));
 }
 
-TEST(InvariantC8, ABrokenConnectionIsALossWithinTheGraceAndARenewedOneIsNone) {
+TEST(InvariantC8, ABrokenConnectionIsALossWithinTheGraceAndARenewedOneIsNot) {
   CoreHarness h;
   std::vector<TestMember> members = h.Form(2);
   const CallId barrier = h.As(members[0], Barrier(), absl::Seconds(60));

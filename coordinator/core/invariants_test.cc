@@ -104,7 +104,7 @@ TEST(InvariantC3, EachNameOfItsOwnStaysBounded) {
   EXPECT_EQ(h.Get<StatsReply>(stats)->round_name_count, 8);
 }
 
-TEST(InvariantC4, AnEndedWaitSaysWhoWasMissingAndForAll) {
+TEST(InvariantC4, AnEndedWaitNamesTheMissingRanksToAll) {
   CoreHarness h;
   std::vector<TestMember> members = h.Form(8);
   const CallId first = h.As(members[5], Barrier("step"), absl::Seconds(10));

@@ -338,7 +338,7 @@ TEST_F(UnreadTest, AnswersAboveTheLimitEndTheConnectionAlone) {
   EXPECT_EQ(other.Next()->code(), absl::StatusCode::kOk);
 }
 
-TEST_F(FramedRpcTest, ShutdownAnswersWhoWaits) {
+TEST_F(FramedRpcTest, ShutdownAnswersWaitingCalls) {
   client_->Greet();
   for (uint32_t call = 1; call <= 50; ++call) client_->Call(call, kGet, Get("never", 60));
   ASSERT_TRUE(AwaitParked(50, 0));

@@ -142,7 +142,7 @@ TEST_F(DeviceAttachedTest, ARankThatCannotFormEndsItForAll) {
   }
 }
 
-TEST_F(DeviceAttachedTest, PlacementsThatDifferAreToldToAllAndWithoutAGpuThereIsNone) {
+TEST_F(DeviceAttachedTest, DifferentPlacementsFailOnAllRanksAndDevicePlacementsNeedAGpu) {
   const std::vector<MadeGroup> made =
       Create({Placement::kBoth, Placement::kHost, Placement::kBoth});
   for (const MadeGroup& rank : made) {

@@ -329,7 +329,7 @@ TEST_F(DeviceGroupTest, SequencesOnStreamsAndTheirEnd) {
   ExpectSums(true);
 }
 
-TEST_F(DeviceGroupTest, ReplaysThatDifferAreToldToAll) {
+TEST_F(DeviceGroupTest, DifferentReplaysFailOnAllRanks) {
   Form(Placement::kDevice);
   for (const absl::Status& status : Run([](Group& group) -> absl::Status {
          const auto tensor = group.Allocate(DataType::kF32, {4}, group.device());
@@ -420,7 +420,7 @@ TEST_F(DeviceGroupTest, OnTheHostAloneDeviceTensorsAreRefused) {
   ExpectSums(false);
 }
 
-TEST_F(DeviceGroupTest, PlacesOfACallThatDifferAreToldToAll) {
+TEST_F(DeviceGroupTest, DifferentDevicesOfACallFailOnAllRanks) {
   Form(Placement::kBoth);
   for (const absl::Status& status : Run([](Group& group) -> absl::Status {
          const bool strange = group.rank() == 2;
@@ -437,7 +437,7 @@ TEST_F(DeviceGroupTest, PlacesOfACallThatDifferAreToldToAll) {
   ExpectSums(false);
 }
 
-TEST_F(DeviceGroupTest, PlacementsThatDifferAreToldToAll) {
+TEST_F(DeviceGroupTest, DifferentPlacementsFailOnAllRanks) {
   const std::vector<MadeGroup> made =
       Create({Placement::kBoth, Placement::kHost, Placement::kBoth});
   for (const MadeGroup& rank : made) {

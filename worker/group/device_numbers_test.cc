@@ -158,7 +158,7 @@ class NoHostBarrierTest : public DeviceNumbersTest {
   }
 };
 
-TEST_F(NoHostBarrierTest, WithoutAHostBarrierAFailedCollectiveWaitsForNobody) {
+TEST_F(NoHostBarrierTest, WithoutAHostBarrierAFailedCollectiveDoesNotWait) {
   Form(Placement::kBoth, 2);
   {
     Group& group = *groups_[1];

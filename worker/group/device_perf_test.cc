@@ -114,7 +114,7 @@ TEST_F(DevicePerfTest, WrongElementsOnTheGpuAreCounted) {
   }
 }
 
-TEST_F(DevicePerfTest, CopiesThatFitNowhereAreRefused) {
+TEST_F(DevicePerfTest, CopiesBetweenDifferentShapesOrDevicesAreRefused) {
   CudaGpuContext gpu(nccl_, 0);
   const auto device = gpu.Allocate(DataType::kF32, {4});
   ASSERT_TRUE(device.ok()) << device.status();

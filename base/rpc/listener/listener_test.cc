@@ -86,7 +86,7 @@ class ListenerTest : public ::testing::Test {
   }
 };
 
-TEST_F(ListenerTest, TellsByThePrefaceAndClosesTheRest) {
+TEST_F(ListenerTest, RoutesByThePrefaceAndClosesOtherConnections) {
   Start({});
   const UniqueFd framed = Connect(framed_rpc::kPreface);
   const UniqueFd http2 = Connect(kHttp2Preface);

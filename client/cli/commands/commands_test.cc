@@ -102,7 +102,7 @@ TEST(GroupCommand, ShowsHowItsRanksReachEachOther) {
   EXPECT_THAT(tool({"group", "show", "trainer"}).out, Not(HasSubstr("paths")));
 }
 
-TEST(WorkerCommand, ShowsWhoLivesThere) {
+TEST(WorkerCommand, ShowsTheRanksOfAWorker) {
   ToolRun tool;
   tool.fake.worker.version = "1.2.3";
   tool.fake.worker.pid = 17;
@@ -185,7 +185,7 @@ TEST(GroupCommand, WatchPrintsALineForEachEventUntilTheGroupCloses) {
             "\n");
 }
 
-TEST(GroupCommand, WatchBeginsNowUnlessToldOtherwise) {
+TEST(GroupCommand, WatchBeginsNowByDefault) {
   ToolRun tool;
   tool.fake.groups = {BrokenGroup()};
   EXPECT_EQ(tool({"group", "watch", "trainer"}).code, 0);
@@ -488,7 +488,7 @@ TEST(WaitsCommand, ShowsParkedCalls) {
   EXPECT_THAT(tool.fake.calls, ElementsAre("DumpWaits()", "DumpWaits(g)"));
 }
 
-TEST(BarrierCommand, SaysWhoIsAwaitedAndThatAllMet) {
+TEST(BarrierCommand, ShowsTheMissingRanksAndThenTheRound) {
   ToolRun tool;
   tool.fake.waiting.expected_count = 2;
   tool.fake.waiting.arrived_count = 1;

@@ -24,7 +24,7 @@ std::vector<std::string> Perf(const std::vector<std::string>& more) {
   return arguments;
 }
 
-TEST(PerfCommand, AsksForTheRankItWasTold) {
+TEST(PerfCommand, AsksForTheRankOfItsFlags) {
   ToolRun tool;
   const ToolResult result =
       tool({"perf",          "all_reduce", "--group",  "g",   "--rank",    "1",
@@ -172,7 +172,7 @@ TEST(PushCommand, PrintsASummary) {
               HasSubstr("\"tensor_count\":1"));
 }
 
-TEST(PushCommand, DamageIsToldOnceTheGroupHasFormed) {
+TEST(PushCommand, DamageIsReportedOnceTheGroupHasFormed) {
   ToolRun tool;
   const std::string path = NewCheckpoint("damaged", "0123456789");
   std::ofstream(path, std::ios::app) << "more";
@@ -182,7 +182,7 @@ TEST(PushCommand, DamageIsToldOnceTheGroupHasFormed) {
   EXPECT_THAT(tool.groups.requests, SizeIs(1));
 }
 
-TEST(PushCommand, AFileThatCannotBeOpenedIsToldBeforeTheGroupForms) {
+TEST(PushCommand, AFileThatCannotBeOpenedIsReportedBeforeTheGroupForms) {
   ToolRun tool;
   const std::string path = testing::TempDir() + "/no_such_checkpoint";
   const ToolResult result = tool({"push", path, "--group", "g", "--world-size", "2"});

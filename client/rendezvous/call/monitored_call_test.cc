@@ -81,7 +81,7 @@ TEST_F(MonitoredCallTest, SaysNothingOfACallThatWaitsForOthers) {
   EXPECT_THAT(reports_, IsEmpty());
 }
 
-TEST_F(MonitoredCallTest, BlamesNobodyWhileTheCoordinatorIsAway) {
+TEST_F(MonitoredCallTest, BlamesNoRankWhileTheCoordinatorIsAway) {
   const auto group = Join(WithOnAway([this] {
     fake_.Hold("Barrier", false);
     fake_.Start();

@@ -32,7 +32,7 @@
 //   UNAVAILABLE         The coordinator was away for the whole timeout, or is draining.
 //   INVALID_ARGUMENT    A rank, name or size is out of bounds; nothing was sent to others.
 //   RESOURCE_EXHAUSTED  A limit, named in the text.
-//   FAILED_PRECONDITION The members disagree (both sides are named), or this membership was left.
+//   FAILED_PRECONDITION The members disagree (both sides are named), or this member has left.
 #ifndef COHORT_CLIENT_RENDEZVOUS_PROCESS_GROUP_PROCESS_GROUP_H_
 #define COHORT_CLIENT_RENDEZVOUS_PROCESS_GROUP_PROCESS_GROUP_H_
 

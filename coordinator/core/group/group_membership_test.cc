@@ -213,7 +213,7 @@ TEST(View, RejectionAndSilenceAreNamed) {
   EXPECT_EQ(h.Find(removed)->context->cause.kind, CauseKind::kViewChanged);
 }
 
-TEST(View, TheSilentAreNotDroppedWhenNobodyWouldStay) {
+TEST(View, SilentMembersStayIfNoMemberWouldRemain) {
   CoreHarness h;
   std::vector<TestMember> members = h.Form(2);
   const CallId propose = h.As(members[0], ProposeViewCall{{{0, 0}}, {}, true}, absl::Seconds(10));

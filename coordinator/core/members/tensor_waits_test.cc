@@ -128,7 +128,7 @@ TEST_F(TensorWaitsTest, ARankThatDoesNotAnswerIsNamedWithWhatItSaidLast) {
   EXPECT_THAT(reply.tensor_waits[0].missing.missing, ElementsAre(RankRange{2, 2}));
 }
 
-TEST_F(TensorWaitsTest, ARankStuckInsideIsTheOneForWhomTheOthersSleep) {
+TEST_F(TensorWaitsTest, ARankStuckInsideACallIsTheOneThatOthersWaitFor) {
   const std::vector<TestMember> members = FormAsked(3);
   Ask();
   h_.As(members[0], In(Operation(7, absl::Seconds(3)), {{2, 2}}));
@@ -195,7 +195,7 @@ TEST_F(TensorWaitsTest, BothEndsOfALongTransferAreNoWaitUntilItTakesTooLong) {
   EXPECT_EQ(say(absl::Seconds(10), {}), 2u);
 }
 
-TEST_F(TensorWaitsTest, SaysOfWhomNothingIsKnown) {
+TEST_F(TensorWaitsTest, NamesRanksThatNeverReported) {
   const std::vector<TestMember> members = h_.Form(3);
   Watch(members[0]);
   h_.As(members[1], KeepAliveCall{});  // of a library that does not report

@@ -172,7 +172,7 @@ TEST_F(EncodeTest, LargeValuesBecomeOneBlobUntilAllHaveIt) {
   EXPECT_EQ(blobs_.size_bytes(), 0);
 }
 
-TEST_F(EncodeTest, ABlobOfOneMemberIsNobodyElses) {
+TEST_F(EncodeTest, ABlobOfOneMemberIsNotForOthers) {
   ReceiveReply reply;
   reply.payload = Payload(std::string(1001, 'x'), nullptr);
   reply.receipt = 5;

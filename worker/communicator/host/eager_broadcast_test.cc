@@ -87,7 +87,7 @@ TEST(EagerBroadcastTest, TheRootGoesOnAndNothingIsLost) {
   }
 }
 
-TEST(EagerBroadcastTest, TheRootWaitsForWhoIsTooFarBehindAndNamesIt) {
+TEST(EagerBroadcastTest, TheRootWaitsForARankThatIsTooFarBehindAndNamesIt) {
   auto ranks = MakeRanks(2);
   int32_t value = 7;
   absl::Status status;
@@ -176,7 +176,7 @@ TEST(EagerBroadcastTest, ALargeCallThatFindsAFollowerLeavesBuffersInStep) {
 
 // The call that finds the mismatch catches up with the broadcast before it, and must not take its
 // own for another one.
-TEST(EagerBroadcastTest, AMismatchBehindABroadcastIsToldOnce) {
+TEST(EagerBroadcastTest, AMismatchAfterABroadcastIsReportedOnce) {
   auto ranks = MakeRanks(2);
   OnAll(ranks, [](HostCommunicator& rank) {
     int32_t value = 1;

@@ -69,7 +69,7 @@ TEST_F(HostMailboxTest, APeerIsWokenWhenWhatItSentIsTaken) {
 }
 
 // What another process has written, which may be anything.
-TEST_F(HostMailboxTest, ANoteHasNoMoreThanItsLine) {
+TEST_F(HostMailboxTest, AControlMessageFitsInItsLine) {
   for (const int64_t count : {int64_t{16}, int64_t{100000}}) {
     const HostSpace space = *HostSpace::Create(2);
     const RankHeaps heaps(2);

@@ -151,7 +151,7 @@ TEST_P(NcclAgreementTest, OperationsThatBlockHaveABarrierAndWorkOn) {
   }
 }
 
-TEST_P(NcclAgreementTest, OffThereIsNoBarrierAndAllWorks) {
+TEST_P(NcclAgreementTest, WithTheModeOffThereIsNoBarrierAndAllWorks) {
   FormAndConnect(GetParam(), NcclAgreement::kOff, true);
   const int n = GetParam();
   RunWell([&](NcclCommunicator& group) {
@@ -179,7 +179,7 @@ TEST_P(NcclAgreementTest, OffThereIsNoBarrierAndAllWorks) {
   }
 }
 
-TEST_P(NcclAgreementTest, TheOperationLogNamesWhoHasNotCome) {
+TEST_P(NcclAgreementTest, TheOperationLogNamesMissingRanks) {
   FormAndConnect(GetParam(), NcclAgreement::kAsync, true);
   RunWell([&](NcclCommunicator& group) {
     const bool comes = group.rank() < size() - 1;
@@ -207,7 +207,7 @@ TEST_P(NcclAgreementTest, ByTheOperationLogOneThatGivesUpFreesTheStreamsOfAll) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, NcclAgreementTest, ::testing::Values(2, 3, 5));
 
-TEST_F(NcclAgreementTest, TheOperationLogTellsWhoHasNotBegunFromWhoIsInIt) {
+TEST_F(NcclAgreementTest, TheOperationLogDistinguishesRanksThatHaveNotBegun) {
   FormAndConnect(3, NcclAgreement::kAsync, true);
   cuda::StreamGate own, other;
   ASSERT_EQ(own.Close(stream(0)), cudaSuccess);

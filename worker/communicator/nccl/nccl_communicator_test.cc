@@ -153,7 +153,7 @@ TEST_F(NcclCommunicatorTest, ACallThatFailsEndsAll) {
   EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("rank 1 gave up"));
 }
 
-TEST_F(NcclCommunicatorTest, AnEndThatBlocksKeepsNobody) {
+TEST_F(NcclCommunicatorTest, AnAbortThatBlocksDoesNotDelayTheCaller) {
   Form();
   nccl_->HangNext();
   nccl_->BlockNext("ncclCommRevoke", absl::Seconds(30), 0);
@@ -200,7 +200,7 @@ TEST_F(NcclCommunicatorTest, AScaledSumMayBeTheFirstOperation) {
   }
 }
 
-TEST_F(NcclCommunicatorTest, IdsThatAreNoneAreRefused) {
+TEST_F(NcclCommunicatorTest, InvalidIdsAreRefused) {
   const NcclCliqueOptions nothing;
   EXPECT_EQ(
       NcclClique::Form(nccl_, nothing, Soon(), [] { return absl::OkStatus(); }).status().code(),

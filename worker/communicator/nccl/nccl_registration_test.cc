@@ -58,7 +58,7 @@ class NcclRegistrationTest : public NcclGroupTest {
   std::vector<MemoryPtr> memory_;
 };
 
-TEST_P(NcclRegistrationTest, WhereAllReachEachOtherItIsAWindow) {
+TEST_P(NcclRegistrationTest, WithPeerAccessThereIsAWindow) {
   FormWith(GetParam(), true);
   RunWell([&](NcclCommunicator& group) {
     COHORT_RETURN_IF_ERROR(Allocate(group));
@@ -73,7 +73,7 @@ TEST_P(NcclRegistrationTest, WhereAllReachEachOtherItIsAWindow) {
   EXPECT_EQ(nccl_->leaks().size(), 1u) << "the memory is there as long as somebody holds it";
 }
 
-TEST_P(NcclRegistrationTest, WhereSomeDoNotItIsNone) {
+TEST_P(NcclRegistrationTest, WithoutPeerAccessThereIsNoWindow) {
   FormWith(GetParam(), false);
   RunWell([&](NcclCommunicator& group) {
     COHORT_RETURN_IF_ERROR(Allocate(group));
@@ -163,7 +163,7 @@ TEST_P(NcclRegistrationTest, WhereNcclHasNoMemoryThereIsOther) {
   EXPECT_EQ(Calls("ncclMemFree"), 0);
 }
 
-TEST_P(NcclRegistrationTest, NoRoomOnOneDeviceIsToldToAll) {
+TEST_P(NcclRegistrationTest, AFullDeviceIsReportedToAllRanks) {
   FormWith(GetParam(), true);
   for (const absl::Status& status : Run([&](NcclCommunicator& group) {
          return Allocate(group, group.rank() == 0 ? size_t{1} << 40 : 4096);
@@ -217,7 +217,7 @@ TEST_F(NcclRegistrationTest, SomeRegisteredAndSomeNotIsADifference) {
 }
 
 // In a symmetric window each rank looks for the others' memory where its own is.
-TEST_F(NcclRegistrationTest, OtherPlacesInAWindowAreADifferenceAndElsewhereNone) {
+TEST_F(NcclRegistrationTest, DifferentOffsetsAreAMismatchOnlyInAWindow) {
   for (const bool window : {true, false}) {
     ranks_.clear();
     streams_.clear();
@@ -245,7 +245,7 @@ TEST_F(NcclRegistrationTest, OtherPlacesInAWindowAreADifferenceAndElsewhereNone)
   }
 }
 
-TEST_P(NcclRegistrationTest, WhereOneHasNoneNothingIsRegistered) {
+TEST_P(NcclRegistrationTest, NothingIsRegisteredIfOneRankHasNoMemory) {
   FormWith(GetParam(), true);
   for (const bool all_have : {false, true}) {
     RunWell([&](NcclCommunicator& group) -> absl::Status {

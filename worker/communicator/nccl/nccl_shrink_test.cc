@@ -151,7 +151,7 @@ TEST_P(NcclShrinkTest, AGroupThatWorksFinishesFirst) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, NcclShrinkTest, ::testing::Values(2, 3, 5));
 
-TEST_F(NcclShrinkTest, ThoseWhoDoNotAgreeAreAllToldAndCanTryAgain) {
+TEST_F(NcclShrinkTest, RanksThatDisagreeAllFailAndCanTryAgain) {
   FormAndConnect(5);
   for (const absl::Status& status : Shrink({1, 3}, Soon(), [](int index, NcclRemainder&remainder) {
          // For each rank its own index is right.
@@ -168,7 +168,7 @@ TEST_F(NcclShrinkTest, ThoseWhoDoNotAgreeAreAllToldAndCanTryAgain) {
   ExpectWorks();
 }
 
-TEST_F(NcclShrinkTest, ListsThatMakeNoSenseAreToldToAll) {
+TEST_F(NcclShrinkTest, InvalidListsFailOnAllRanks) {
   FormAndConnect(3);
   const std::pair<std::vector<int>, const char*> lists[] = {
       {{}, "without any ranks: the list of lost ranks is empty"},

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 class NcclStreamTest : public NcclGroupTest {};
 
-TEST_P(NcclStreamTest, OperationsRunOneAfterTheOtherAndTheCallerWaitsForNone) {
+TEST_P(NcclStreamTest, OperationsRunOneAfterTheOtherAndTheCallerDoesNotWait) {
   Form(GetParam());
   std::vector<float> numbers(ranks_.size(), 1);
   std::vector<cuda::StreamGate> gates(ranks_.size());
@@ -169,7 +169,7 @@ TEST_P(NcclStreamTest, CapturedOperationsRunWithTheirGraph) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, NcclStreamTest, ::testing::Values(1, 2, 3, 5));
 
-TEST_F(NcclStreamTest, AnErrorOfTheDevicesIsToldByTheNextCallOfEach) {
+TEST_F(NcclStreamTest, ADeviceErrorIsReportedByTheNextCallOfEachRank) {
   Form(3);
   std::vector<float> numbers(3, 1);
   RunWell([&](NcclCommunicator& group) {

@@ -187,7 +187,7 @@ TEST(SocketFailureTest, ARankThatLeavesHasSentItsPart) {
 }
 
 // Small messages do not wait for their receiver, but there is an end to it.
-TEST(SocketFailureTest, MessagesThatNobodyTakesAreBounded) {
+TEST(SocketFailureTest, UnreceivedMessagesAreBounded) {
   const TestGroup group(2);
   const auto ranks = group.ConnectAll();
   absl::Status status;
@@ -212,7 +212,7 @@ TEST(SocketFailureTest, MessagesThatNobodyTakesAreBounded) {
 }
 
 // Rank 1 comes to the operation and sends no byte of its part.
-TEST(SocketFailureTest, ADeadlineInTheMiddleNamesWhoStandsStill) {
+TEST(SocketFailureTest, ADeadlineInTheMiddleNamesTheStoppedRank) {
   const TestGroup group(2);
   MeshOptions options;
   options.rank = 1;

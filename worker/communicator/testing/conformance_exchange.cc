@@ -109,7 +109,7 @@ TEST_P(ConformanceTest, MessagesArriveInTheOrderSent) {
            "a stream of messages");
 }
 
-TEST_P(ConformanceTest, AReceiveOfSomethingElseIsToldAndAllGoesOn) {
+TEST_P(ConformanceTest, AMismatchedReceiveIsReportedAndTheGroupGoesOn) {
   if (!HasSize(2)) GTEST_SKIP() << "the backend has no group of two";
   World world = MakeWorld(2);
   for (const size_t count : {5, 300000}) {

@@ -95,7 +95,7 @@ class StreamOrderTest : public ::testing::Test {
       std::make_unique<StreamOrder>(gpu_, /*timeout=*/absl::Milliseconds(1));
 };
 
-TEST_F(StreamOrderTest, NamesTheRankWhoseCallIsNoneOfTheNext) {
+TEST_F(StreamOrderTest, NamesTheRankWhoseCallIsOutOfOrder) {
   EXPECT_EQ(Run(2), "");
   EXPECT_THAT(Run(2), HasSubstr("rank 3 of group weights: call 2 of a stream came after call 2: "
                                 "expected one of the next"));

@@ -231,7 +231,7 @@ TEST_F(HostBootstrapTest, ARankThatTheFirstHangsUpOnIsAlone) {
   EXPECT_THAT(members->why_not, HasSubstr("rank 0"));
 }
 
-TEST_F(HostBootstrapTest, WelcomesThatAreNoneAreErrors) {
+TEST_F(HostBootstrapTest, MalformedWelcomesAreErrors) {
   const auto welcome = [](std::vector<int32_t> ranks) {
     std::string bytes(16, '\0');
     const uint64_t magic = 0x434F484F52540102;
@@ -256,7 +256,7 @@ TEST_F(HostBootstrapTest, WelcomesThatAreNoneAreErrors) {
   }
 }
 
-TEST_F(HostBootstrapTest, WhyTheFirstFailedReachesThoseWhoWait) {
+TEST_F(HostBootstrapTest, TheErrorOfTheFirstRankReachesWaitingRanks) {
   std::thread first([&] {
     const absl::StatusOr<LocalSocket> socket = listeners_[0].Accept(Soon());
     ASSERT_TRUE(socket.ok() && socket->Receive(Soon()).ok());

@@ -186,7 +186,7 @@ TEST_P(DisagreementTest, OnTypesRootsAndReductions) {
 }
 
 // A barrier returns a mismatch of earlier eager broadcasts.
-TEST_P(DisagreementTest, ABarrierTellsOfBroadcastsBeforeIt) {
+TEST_P(DisagreementTest, ABarrierReportsMismatchesOfEarlierBroadcasts) {
   const std::vector<absl::Status> at_once = world_.Run([](TensorCollectives& collectives) {
     return Broadcast(collectives, collectives.rank() == 2 ? F32({1, 6}) : F32({6}), 1, Soon());
   });

@@ -113,7 +113,7 @@ TEST_F(TransferConnectionsTest, SentConnectionsWork) {
   for (std::thread& rank : ranks) rank.join();
 }
 
-TEST_F(TransferConnectionsTest, StrangeWordsAreRefused) {
+TEST_F(TransferConnectionsTest, MalformedBytesAreRefused) {
   // A preface with the numbers of bytes and of descriptors, and the bytes that follow.
   const std::vector<std::pair<std::vector<uint32_t>, std::string>> strange = {
       {{0, 0}, ""}, {{1u << 31, 0}, ""}, {{4, 1u << 31}, "abcd"}, {{4, 0}, "abcd"}, {{1}, ""}};
@@ -163,7 +163,7 @@ TEST_F(TransferConnectionsTest, MemoryWhoseSizeIsNotSealedIsRefused) {
 }
 
 // An operation log fits two ranks that share all memory, and not two ranks on two hosts.
-TEST_F(TransferConnectionsTest, AnOperationLogIsHandedOverWithTheMemoryOfAllRanks) {
+TEST_F(TransferConnectionsTest, AnOperationLogIsSentWithTheMemoryOfAllRanks) {
   const absl::StatusOr<NcclOperationLog> operation_log = NcclOperationLog::Create(2);
   ASSERT_TRUE(operation_log.ok()) << operation_log.status();
   operation_log->Fail(absl::AbortedError("seen by both"));

@@ -30,7 +30,7 @@ class TensorReporterTest : public testing::Test {
   TensorReporter reporter_;
 };
 
-TEST_F(TensorReporterTest, TellsTheLastOperationAndTheOneThatIsOpen) {
+TEST_F(TensorReporterTest, ReportsTheLastOperationAndTheOpenOne) {
   client::TensorReport report = reporter_.Report();
   EXPECT_TRUE(report.moves_tensors);
   EXPECT_FALSE(report.last.has_value() || report.open.has_value());
@@ -69,7 +69,7 @@ TEST_F(TensorReporterTest, TheOldestOfSeveralCallsOnADeviceIsOpen) {
   EXPECT_EQ(report.open->state, "enqueued");
 }
 
-TEST_F(TensorReporterTest, TellsForWhomItSleepsInTheSameCall) {
+TEST_F(TensorReporterTest, ReportsTheRanksThatItWaitsForInTheSameCall) {
   recorder_.waits().Add(RankSet::FromRanges({{6, 6}}), absl::Hours(1));  // long ago
   Begin(Collective::kAllReduce);
   EXPECT_THAT(reporter_.Report().waits_for, IsEmpty());

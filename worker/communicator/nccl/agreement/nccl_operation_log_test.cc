@@ -125,7 +125,7 @@ TEST(NcclOperationLogTest, AnInvalidSizeIsRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST(NcclOperationLogTest, MemoryOfZerosBecomesOneForAllWhoMapIt) {
+TEST(NcclOperationLogTest, ZeroedMemoryBecomesALogForAllRanksThatMapIt) {
   absl::StatusOr<shm::Segment> zeros = shm::Segment::Create("test", NcclOperationLog::Bytes(2));
   ASSERT_TRUE(zeros.ok()) << zeros.status();
   absl::StatusOr<shm::Segment> mapped =

@@ -63,7 +63,7 @@ TEST(NcclErrorTest, SaysWhatNcclSaid) {
                     Not(HasSubstr("NCCL_DEBUG"))));
 }
 
-TEST(NcclErrorTest, TellsNoId) {
+TEST(NcclErrorTest, TheTextOfAnErrorHasNoUniqueId) {
   FakeNcclApi nccl;
   ncclUniqueId id;
   ASSERT_EQ(nccl.GetUniqueId(&id), ncclSuccess);

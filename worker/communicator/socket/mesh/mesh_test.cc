@@ -130,7 +130,7 @@ TEST_F(MeshTest, ConnectsOverIpv6) {
   ExpectConnected(ConnectAll({Options(0), Options(1)}));
 }
 
-TEST_F(MeshTest, RejectsUnidentifiedConnectionsAndHarmsNobody) {
+TEST_F(MeshTest, RejectsUnidentifiedConnectionsWithoutHarmToRanks) {
   Listen(2);
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -214,7 +214,7 @@ TEST_F(MeshTest, ARankThatDoesNotComeIsNamed) {
               StartsWith(absl::StrCat("rank 0 at ", addresses_[0], ": did not answer within ")));
 }
 
-TEST_F(MeshTest, ARankOfAnotherGenerationIsToldSo) {
+TEST_F(MeshTest, ARankOfAnotherGenerationIsRejected) {
   Listen(2);
   MeshOptions other = Options(1);
   other.secret.high ^= 1;
@@ -279,7 +279,7 @@ TEST_F(MeshTest, WithoutADescriptorForARankItFailsAtOnceAndNamesTheLimit) {
   EXPECT_THAT(std::string(connecting.message()), HasSubstr(limit));
 }
 
-TEST_F(MeshTest, AnAddressThatIsNoneIsNamed) {
+TEST_F(MeshTest, AnInvalidAddressIsNamed) {
   Listen(2);
   for (const char* address : {"", "localhost", "1.2.3.4:0", "1.2.3.4:99999", ":80", "[::1]"}) {
     addresses_[0] = address;

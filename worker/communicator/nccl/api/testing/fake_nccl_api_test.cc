@@ -152,7 +152,7 @@ TEST_F(FakeNcclApiTest, RevokeInProgressIsDoneWhenNothingRuns) {
   EXPECT_EQ(cudaStreamSynchronize(ranks_[0].stream), cudaSuccess);
 }
 
-TEST_F(FakeNcclApiTest, ShrinksToThoseWhoAreLeft) {
+TEST_F(FakeNcclApiTest, ShrinksToTheRemainingRanks) {
   Form(3);
   std::vector<Rank> shrunk = ranks_;
   OnRanks([&](Rank& rank) {
@@ -230,7 +230,7 @@ TEST_F(FakeNcclApiTest, ShrinkRefusesListsThatMakeNoSense) {
   EXPECT_EQ(shrunk, nullptr);
 }
 
-TEST_F(FakeNcclApiTest, SurvivorsWhoDoNotAgreeWaitForEachOther) {
+TEST_F(FakeNcclApiTest, SurvivorsThatDisagreeWaitForEachOther) {
   Form(3);
   std::vector<ncclComm_t> shrunk(3, nullptr);
   OnRanks([&](Rank& rank) {
@@ -306,7 +306,7 @@ TEST_F(FakeNcclApiTest, FindsCallsOfOneDeviceAtTheSameTime) {
   aborting.join();
 }
 
-TEST_F(FakeNcclApiTest, RecordsWhoCalledWhat) {
+TEST_F(FakeNcclApiTest, RecordsTheCallsOfEachRank) {
   Form(2);
   OnRanks([&](Rank& rank) {
     int32_t value = 1;

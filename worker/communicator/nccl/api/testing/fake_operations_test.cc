@@ -190,7 +190,7 @@ TEST_F(FakeNcclOperationsTest, MismatchedOperationsHangAndAreReported) {
   for (Rank& rank : ranks_) EXPECT_EQ(cudaStreamQuery(rank.stream), cudaErrorNotReady);
 }
 
-TEST_F(FakeNcclOperationsTest, EmptyCollectivesWaitForNobodyAndEmptyMessagesDo) {
+TEST_F(FakeNcclOperationsTest, EmptyCollectivesDoNotWaitAndEmptyMessagesDo) {
   Form(2);
   Rank& first = ranks_[0];
   Finish(first, AllReduce(first, nullptr, 0));
