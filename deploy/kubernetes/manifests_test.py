@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Without a cluster: whether the manifests can be read, what they name is there, and the programs take their flags.
+"""Without a cluster: whether the manifests can be read, the files that they name exist, and programs take
+their flags.
 
     manifests_test.py PROGRAM...       # those that are built; their flags are tried
 """

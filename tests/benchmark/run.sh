@@ -10,7 +10,7 @@
 #   tests/benchmark/run.sh collective [--json]   collectives on host memory beside Open MPI and Gloo
 #   tests/benchmark/run.sh collective --members 4 --operation all_reduce --sizes 64K 1M
 #   tests/benchmark/run.sh collective --busy     call by call, beside a background load and another group
-#   tests/benchmark/run.sh patterns [--json]     tensor maps, queues, experts, pipelines beside what is written by hand
+#   tests/benchmark/run.sh patterns [--json]     tensor maps, queues, experts, pipelines beside hand-written code
 #   tests/benchmark/run.sh gpu [--json]          what we add to NCCL's calls; exits 3 without a GPU
 #   tests/benchmark/run.sh gpu --bundle FOLDER   the same from deploy/bundle.sh --gpu-tests FOLDER
 #

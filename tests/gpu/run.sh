@@ -56,7 +56,7 @@ failed=0
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/cohort-gpu-scratch.XXXXXX")
 trap 'rm -rf "$scratch"; [[ -n ${1:-} ]] || rm -rf "$bundle"' EXIT
 output=$scratch/output
-# Where tests keep what they need.
+# The folder for the files of tests.
 export TEST_TMPDIR=$scratch
 
 succeed() { passed=$((passed + 1)); }
@@ -81,7 +81,7 @@ run_test() {
   fi
 }
 
-# Of one process each, which it can look into.
+# Tests of one process each, which compute-sanitizer can look into.
 readonly IN_PROCESS="runtime_test nccl_gpu_test"
 
 run_sanitizer() {

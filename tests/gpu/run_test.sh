@@ -20,7 +20,7 @@ put() {
   printf '%s\n' '#!/bin/sh' "$@" > "$path"
   chmod +x "$path"
 }
-# expect STATUS [ARGUMENT...]: how it ends; what it said is in $folder/said.
+# expect STATUS [ARGUMENT...]: runs run.sh and checks its exit status; its output is in $folder/said.
 expect() {
   local expected=$1 status=0
   shift

@@ -371,7 +371,7 @@ TEST(WhoIsMissingCommand, NamesRanksThatAreMissingInOperationsOnTensors) {
   EXPECT_THAT(result.out, HasSubstr("  the ranks disagree: rank 1 called broadcast\n"));
 }
 
-TEST(WhoIsMissingCommand, DoesNotSayNobodyOfMembersThatSayNothing) {
+TEST(WhoIsMissingCommand, DoesNotClaimCompletenessForSilentMembers) {
   ToolRun tool;
   client::WhoIsMissingReport& report = tool.fake.who_is_missing;
   report.group = "trainer";
@@ -443,7 +443,7 @@ TEST(WhoIsMissingCommand, SaysWhatNcclKnows) {
   EXPECT_EQ(tool({"who-is-missing", "trainer", "--nccl-ras=there"}).code, 2);
 }
 
-TEST(WhoIsMissingCommand, DoesNotSayNobodyBeforeTheCoordinatorCanKnow) {
+TEST(WhoIsMissingCommand, DoesNotClaimCompletenessBeforeTheCoordinatorKnows) {
   ToolRun tool;
   client::WhoIsMissingReport& report = tool.fake.who_is_missing;
   report.group = "trainer";

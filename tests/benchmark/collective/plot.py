@@ -33,7 +33,7 @@ def size_text(size):
 
 
 def read(path):
-    """Of each operation and line: bandwidth by size."""
+    """Returns the bandwidth by size, for each operation and line."""
     points, members = {}, 0
     with open(path, encoding="utf-8") as file:
         for text in file:

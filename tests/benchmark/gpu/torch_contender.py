@@ -34,7 +34,7 @@ class Rank:
         taken.zero_()
         self.given, self.taken = given, taken
         self.call = {
-            # There is none that leaves its input: the bytes are copied in place of nothing.
+            # PyTorch has no form with a separate output, so the bytes are copied first.
             "all_reduce": lambda: dist.all_reduce(taken.copy_(given)),
             "all_gather": lambda: dist.all_gather_into_tensor(taken, given),
             "reduce_scatter": lambda: dist.reduce_scatter_tensor(taken, given),
@@ -60,7 +60,7 @@ class Rank:
 
     def verify(self):
         if not torch.equal(self.given, self.taken):
-            raise ValueError("the result is not what it was made of")
+            raise ValueError("the result differs from the input")
         return []
 
 

@@ -1,6 +1,6 @@
 """The stateless process group of vLLM, as an algorithm, over PyTorch's TCPStore.
 
-Written from a description of what it does on the wire, key by key:
+Written from a description of its keys:
   broadcast   the source writes a key made of its rank and a counter; the others read it, blocking.
   all_gather  one broadcast from each rank, in order of rank.
   barrier     rank 0 makes a random id and broadcasts it; everyone writes an arrival key; everyone
