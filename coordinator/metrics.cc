@@ -56,8 +56,8 @@ class EngineGauges final : public prometheus::Collectable {
     const EngineStats stats = engine_.Stats();
     const auto gauge = prometheus::MetricType::Gauge;
     const auto counter = prometheus::MetricType::Counter;
-    prometheus::MetricFamily memory =
-        MakeFamily("cohort_memory_bytes", "What callers made the coordinator keep, by kind.", gauge, 0);
+    prometheus::MetricFamily memory = MakeFamily(
+        "cohort_memory_bytes", "Memory that the coordinator keeps for callers, by kind.", gauge, 0);
     memory.metric.clear();
     for (int kind = 0; kind < kMemoryKindCount; ++kind) {
       prometheus::ClientMetric metric;
@@ -137,7 +137,7 @@ Metrics::Impl::Impl() {
               .Add({}, TimeBuckets());
   auto& events_family = prometheus::BuildCounter()
                             .Name("cohort_group_events_total")
-                            .Help("What happened to groups, by kind.")
+                            .Help("Events of groups, by kind.")
                             .Register(*registry);
   for (int kind = 1; kind <= kEventKindCount; ++kind) {
     group_events[static_cast<size_t>(kind)] =

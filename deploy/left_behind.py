@@ -24,7 +24,7 @@ def processes():
 
 
 def marked(mark):
-    """Ids of processes with the mark; who asks, and whoever started that, are not meant."""
+    """Ids of processes with the mark, without this process and those that started it."""
     asking = set()
     parent = os.getppid()
     while parent > 1:
@@ -95,7 +95,7 @@ def main(arguments):
     before = set(read(before_path).decode().split())
     since = os.path.getmtime(before_path)
     deadline = time.monotonic() + float(arguments[3] if len(arguments) == 4 else 5)
-    # What ends takes a moment to be gone.
+    # A process that ends takes a moment to be gone.
     while True:
         found = left(mark, before, since)
         if not found or time.monotonic() >= deadline:

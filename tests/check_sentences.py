@@ -20,6 +20,8 @@ SENTENCES = {
         r'(^\s*|[.;:] )Who(ever)? [a-z]', 0, 'name the actor: the root, a rank that timed out'),
     '"what is" for a noun': (
         r'\b[Ww]hat (is|comes|came|was|has|are|it|they|this)\b', 0, 'use the noun'),
+    '"what" as a subject': (
+        r'(^\s*|[.;:] )What [a-z]', 0, 'use a noun for the subject'),
     '"is none"': (
         r'\b(is|are|was|were) none\b', 0, 'say what does not exist'),
     '"nobody", "nowhere"': (

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
 
-// What another library would give away; counts how often it is told that it may go.
+// A tensor as another library would give it away; counts the calls of its deleter.
 struct Foreign {
   float numbers[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
   std::vector<int64_t> shape = {3, 4};

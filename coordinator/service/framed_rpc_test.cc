@@ -236,7 +236,7 @@ TEST_F(FramedRpcTest, AClosedConnectionEndsItsCalls) {
   EXPECT_TRUE(AwaitNobody());
 }
 
-// What a client does not read waits here only up to a bound; then it is not read from.
+// Unread answers wait at the server up to a bound; then the server reads no more requests.
 TEST_F(FramedRpcTest, AClientThatDoesNotReadIsNotReadFrom) {
   client_->Greet();
   client_->Call(1, kPut, Put("large", std::string(200 << 10, 'x')));

@@ -1,5 +1,5 @@
-"""Reads the part of a compose file that run_local knows. What else the file asks for is an error, unless only
-containers have it."""
+"""Reads the part of a compose file that run_local knows. Other settings are an error, unless only
+containers have them."""
 
 import os
 import re

@@ -245,7 +245,7 @@ def serve(compose, binaries, folder):
 
 
 def enter_namespaces():
-    """What remains is that the next child is the first process in them."""
+    """Enters new namespaces; the next child is the first process in them."""
     user, group = os.getuid(), os.getgid()
     try:
         unshare(_NEW_NETWORK | _NEW_PROCESSES | (_NEW_USER if user != 0 else 0))
@@ -296,7 +296,7 @@ def first_process(compose, binaries, folder):
 
 
 def guard(child):
-    """Waits for the child, and passes on what asks this process to end: once kindly, then not."""
+    """Waits for the child, and ends it when a signal asks this process to end: first by SIGTERM, then by SIGKILL."""
     asked = 0
     while True:
         try:

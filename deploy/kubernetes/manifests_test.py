@@ -21,7 +21,7 @@ except ImportError:
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = {os.path.basename(path): os.path.abspath(path) for path in sys.argv[1:]}
-# What an image holds beside its own program.
+# The programs of an image beside its own one.
 ALSO_IN_IMAGES = {"cohort", "cohort-health"}
 
 

@@ -173,7 +173,7 @@ case $section in
     . tests/gpu/find_nccl.sh
     find_nccl
     find_torch
-    # What hangs on a device must not hang the machine.
+    # A hang on a device must not hang the machine.
     TEST_TMPDIR=$scratch NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo} run_driver timeout --kill-after=10 900 "$program" \
       "${torch_flags[@]}" "$@"
     ;;

@@ -11,7 +11,7 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-# What hangs on a device must not hang the machine. In seconds; the ranks' processes have limits of
+# A hang on a device must not hang the machine. In seconds; the ranks' processes have limits of
 # their own within.
 readonly LIMIT=240
 readonly RANKS_LIMIT=420

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What run.sh says of a bundle, without a GPU: its tests are small scripts here.
+# The output of run.sh for a bundle, without a GPU: its tests are small scripts here.
 # shellcheck disable=SC2016  # what small scripts expand
 set -euo pipefail
 

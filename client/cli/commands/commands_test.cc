@@ -201,7 +201,7 @@ TEST(GroupCommand, WatchGoesOnWhenTheCoordinatorHasForgottenTheEvents) {
   const ToolResult result = tool({"group", "watch", "trainer"});
   EXPECT_EQ(result.code, 0);
   EXPECT_EQ(result.err,
-            "cohort: what happened after revision 20 is not known (the coordinator restarted, or "
+            "cohort: events after revision 20 are not known (the coordinator restarted, or "
             "keeps it no longer); "
             "watching on from revision 17, generation 3, broken\n");
   EXPECT_THAT(tool.fake.calls, ElementsAre("GetGroup(trainer)", "WatchGroup(trainer, 17, inf)",
@@ -718,7 +718,7 @@ TEST(StoreCommand, WatchGoesOnWhenTheCoordinatorHasForgottenTheChanges) {
   tool.fake.pages = {first, second};
   tool.fake.next = {absl::OkStatus(), absl::OutOfRangeError("not kept")};
   EXPECT_EQ(tool({"store", "watch", "k"}).err,
-            "cohort: what changed after revision 7 is not known (the coordinator restarted, or "
+            "cohort: changes after revision 7 are not known (the coordinator restarted, or "
             "keeps it no longer); "
             "watching on from revision 70\n");
   EXPECT_EQ(tool.fake.calls.back(), "Watch(, k, 70, inf)");

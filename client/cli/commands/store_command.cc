@@ -292,8 +292,8 @@ absl::StatusOr<ExitCode> Watch(Context& context, const Flags& flags) {
     COHORT_ASSIGN_OR_RETURN(now, probe());
     seen = now.revision;
     printer.Remark(absl::StrCat(
-        "cohort: what changed after revision ", from,
-        " is not known (the coordinator restarted, or keeps it no longer); watching on from "
+        "cohort: changes after revision ", from,
+        " are not known (the coordinator restarted, or keeps it no longer); watching on from "
         "revision ",
         seen));
   }

@@ -24,7 +24,7 @@ namespace cohort::parallel {
 // One or several tensors that one stage sends another in one transfer.
 using Tensors = std::vector<Tensor>;
 
-// What a receiver requires of one tensor; an absent field allows anything.
+// The requirements of a receiver for one tensor; an absent field allows anything.
 struct Expected {
   std::optional<DataType> type;
   std::optional<Shape> shape;

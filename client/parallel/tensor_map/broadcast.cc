@@ -124,7 +124,9 @@ class Broadcast {
     if (group_.size() == 1) return parcel;
     parcel.packing = Packing::Of(encoded.entries.size(), encoded.tensor_entries, !by_tensor_);
     if (parcel.packing.front_bytes() >> Word::kBytesBits != 0) {
-      return absl::ResourceExhaustedError("its small tensors alone are more than what travels");
+      return absl::ResourceExhaustedError(
+          absl::StrCat("its small tensors need ", parcel.packing.front_bytes(), " bytes, at most ",
+                       (int64_t{1} << Word::kBytesBits) - 1, " can be sent"));
     }
     COHORT_ASSIGN_OR_RETURN(parcel.front, AllocateSmall(group_, parcel.packing.front_bytes()));
     WriteEntries(encoded.entries, parcel.front);

@@ -27,7 +27,7 @@ TEST(MissingReport, IsOneLineWithNames) {
 }
 
 TEST(MissingReport, AnEmptyReportClaimsNothing) {
-  EXPECT_EQ(ToString(MissingReport()), "who is missing is not known");
+  EXPECT_EQ(ToString(MissingReport()), "the missing ranks are not known");
 }
 
 TEST(MissingReport, StaysBelowOneKilobyte) {

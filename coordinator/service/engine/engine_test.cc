@@ -25,7 +25,7 @@ constexpr auto kTimeout = std::chrono::seconds(20);
 // A journal that is as slow or as broken as a test wants.
 class FakeJournal final : public Journal {
  public:
-  // What the test holds on to while the engine owns the journal.
+  // The part that the test keeps while the engine owns the journal.
   struct Control {
     std::mutex mutex;
     std::condition_variable changed;

@@ -68,7 +68,7 @@ TEST_F(HostMailboxTest, APeerIsWokenWhenWhatItSentIsTaken) {
   EXPECT_EQ(WakesOf(2), 0u);
 }
 
-// What another process has written, which may be anything.
+// Another process may write anything.
 TEST_F(HostMailboxTest, AControlMessageFitsInItsLine) {
   for (const int64_t count : {int64_t{16}, int64_t{100000}}) {
     const HostSpace space = *HostSpace::Create(2);

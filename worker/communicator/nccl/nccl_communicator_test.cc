@@ -1,4 +1,4 @@
-// What goes wrong on devices, and that ranks are told, in time.
+// Failures on devices, which all ranks learn in time.
 #include "worker/communicator/nccl/nccl_communicator.h"
 
 #include <functional>

@@ -70,7 +70,7 @@ TEST_P(NcclRegistrationTest, WithPeerAccessThereIsAWindow) {
   EXPECT_EQ(Calls("ncclCommWindowRegister"), GetParam() > 1 ? GetParam() : 0);
   ranks_.clear();
   EXPECT_EQ(nccl_->registered(), 0);
-  EXPECT_EQ(nccl_->leaks().size(), 1u) << "the memory is there as long as somebody holds it";
+  EXPECT_EQ(nccl_->leaks().size(), 1u) << "the memory exists as long as it has a holder";
 }
 
 TEST_P(NcclRegistrationTest, WithoutPeerAccessThereIsNoWindow) {
@@ -208,7 +208,7 @@ TEST_F(NcclRegistrationTest, SomeRegisteredAndSomeNotIsADifference) {
         AllOf(HasSubstr("rank 0 all_reduce of 1 f32 by sum, registered memory at offset digest "),
               EndsWith("; rank 1 all_reduce of 1 f32 by sum")));
   }
-  // What the root alone has may be anything.
+  // A tensor that only the root has may lie in any memory.
   RunWell([&](NcclCommunicator& group) {
     float number = 1;
     float* const input = group.rank() == 0 ? &number : nullptr;

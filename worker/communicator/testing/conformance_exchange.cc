@@ -240,7 +240,7 @@ TEST_P(ConformanceTest, WhicheverMessageComesFirstIsAwaited) {
     if (second != 1) return absl::InternalError(absl::StrCat("rank ", second, " was second"));
     return ReceiveOne(group, 1, bytes, DataType::kF32);
   }),
-           "a wait for whom comes first");
+           "a wait for the first of two messages");
 }
 
 // The time may run out while the rank looks, spins or sleeps.

@@ -205,7 +205,7 @@ class Bootstrap {
     size_t placed = 0;
     for (const std::vector<int>& host : hosts) placed += host.size();
     if (placed != all.size()) {
-      return absl::FailedPreconditionError("the ranks do not agree on who shares memory");
+      return absl::FailedPreconditionError("the ranks disagree on the ranks that share memory");
     }
     return hosts;
   }

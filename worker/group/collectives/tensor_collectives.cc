@@ -398,7 +398,9 @@ absl::Status TensorCollectives::Exchange(absl::Span<const client::TensorTransfer
 }
 
 absl::StatusOr<int> TensorCollectives::AwaitMessage(absl::Span<const int> peers, Instant deadline) {
-  if (peers.empty()) return absl::InvalidArgumentError("await of a message: of no rank");
+  if (peers.empty()) {
+    return absl::InvalidArgumentError("await of a message: the list of ranks is empty");
+  }
   for (const int peer : peers) {
     if (peer >= 0 && peer < size() && peer != rank()) continue;
     return absl::InvalidArgumentError(

@@ -123,7 +123,7 @@ absl::StatusOr<shm::LocalSocket::Message> ReceiveStep(const shm::LocalSocket& so
                                                       v1::QueueLocalStep* step, Instant deadline) {
   COHORT_ASSIGN_OR_RETURN(shm::LocalSocket::Message message, socket.Receive(deadline));
   if (!step->ParseFromString(message.bytes)) {
-    return absl::InvalidArgumentError("the writer said what makes no sense");
+    return absl::InvalidArgumentError("the writer sent a malformed QueueLocalStep");
   }
   if (step->step_case() == v1::QueueLocalStep::kRefused) {
     return absl::FailedPreconditionError(

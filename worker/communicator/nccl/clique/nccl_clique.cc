@@ -129,7 +129,7 @@ absl::Status NcclClique::RunAside(std::shared_ptr<Ending> ending, int device, bo
       MutexLock lock(&shared->mutex);
       shared->guard.reset();
     }
-    // What goes with it may want the lock for itself.
+    // An object that ends with it may need the lock.
     end = nullptr;
     MutexLock lock(&shared->mutex);
     shared->done = true;

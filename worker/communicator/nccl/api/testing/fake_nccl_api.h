@@ -189,7 +189,7 @@ class FakeNcclApi final : public NcclApi {
     bool is_awaited = true;  // it runs once, and is part of on_streams until then
     int64_t number = 0;      // if so
   };
-  // What a thread has called since its GroupStart.
+  // The calls of a thread since its GroupStart.
   struct Group {
     int depth = 0;
     ncclResult_t error = ncclSuccess;
