@@ -150,9 +150,9 @@ TEST(Header, ShapesAreWholeNumbers) {
 }
 
 TEST(Header, ShapesThatOverflowAreRefused) {
-  ExpectRefused(One("F32", "[4611686018427387904]", "[0,0]"), 0, "more bytes than numbers reach");
+  ExpectRefused(One("F32", "[4611686018427387904]", "[0,0]"), 0, "a size in bytes that overflows");
   // 2^64 bytes, which are 0 in 64 bits.
-  ExpectRefused(One("U8", "[4294967296,4294967296]", "[0,0]"), 0, "more bytes than numbers reach");
+  ExpectRefused(One("U8", "[4294967296,4294967296]", "[0,0]"), 0, "a size in bytes that overflows");
 }
 
 TEST(Header, OffsetsAreInsideOfTheFile) {

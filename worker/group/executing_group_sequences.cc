@@ -29,8 +29,9 @@ absl::StatusOr<std::unique_ptr<client::Sequence>> ExecutingGroup::Record(
   COHORT_RETURN_IF_ERROR(status);
   const auto failed = std::find(done.begin(), done.end(), 0);
   if (failed != done.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", failed - done.begin(),
-                                                   " could not record the sequence; it says why"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", failed - done.begin(),
+                     " could not record the sequence; its own error has the reason"));
   }
   return std::make_unique<RecordedSequence>(this, *std::move(steps), size);
 }

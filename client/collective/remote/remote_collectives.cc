@@ -101,9 +101,10 @@ absl::StatusOr<int> RemoteGroup::AwaitMessage(absl::Span<const int> peers,
   COHORT_RETURN_IF_ERROR(RunRequest(request, none, options, &response));
   const bool one_of_them =
       response.sizes_size() == 1 && std::count(peers.begin(), peers.end(), response.sizes(0)) > 0;
-  if (!one_of_them)
+  if (!one_of_them) {
     return absl::InternalError(
         absl::StrCat(session().worker(), " named a rank that is not awaited"));
+  }
   return static_cast<int>(response.sizes(0));
 }
 

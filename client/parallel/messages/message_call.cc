@@ -148,8 +148,9 @@ absl::Status MessageCall::CheckKept() const {
     return absl::OkStatus();
   }
   return absl::ResourceExhaustedError(absl::StrCat(
-      "rank ", group_.rank(), " keeps ", state_.kept_messages, " messages of ", state_.kept_bytes,
-      " bytes that it has not asked for, and no more: it has to receive them first"));
+      "rank ", group_.rank(), " keeps ", state_.kept_messages, " unreceived messages of ",
+      state_.kept_bytes, " bytes, at most ", limits.max_kept_messages, " messages and ",
+      limits.max_kept_bytes, " bytes: it must receive them first"));
 }
 
 int64_t MessageCall::MostOfAnObject() const {

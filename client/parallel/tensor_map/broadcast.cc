@@ -180,7 +180,7 @@ class Broadcast {
     parcel.packing = Packing::Of(entries.size(), decoded.tensors(), !by_tensor_);
     if (parcel.packing.front_bytes() != front.bytes()) {
       return absl::InvalidArgumentError(absl::StrCat("its front came with ", front.bytes(),
-                                                     " bytes, and its entries say ",
+                                                     " bytes, expected ",
                                                      parcel.packing.front_bytes()));
     }
     parcel.front = front;
@@ -208,7 +208,7 @@ class Broadcast {
     for (size_t rank = 0; rank < words.size(); ++rank) {
       const Word word = Word::Decode(words[rank]);
       if (word.mark != Word::kMark) {
-        return Differ(absl::StrCat("rank ", rank, " does something else"));
+        return Differ(absl::StrCat("rank ", rank, " calls something else"));
       }
       if (word.root < 0 || word.root >= group_.size()) {
         return Differ(absl::StrCat("rank ", rank, " says that the root is ", word.root,
@@ -249,8 +249,8 @@ class Broadcast {
     if (!own.ok()) return Named(own);
     const auto unready = std::find(ready.begin(), ready.end(), 0);
     if (unready == ready.end()) return own;
-    return Named(absl::InvalidArgumentError(
-        absl::StrCat("rank ", unready - ready.begin(), " cannot take it, and says why")));
+    return Named(absl::InvalidArgumentError(absl::StrCat(
+        "rank ", unready - ready.begin(), " cannot take it; its own error has the reason")));
   }
 
   absl::Status BroadcastBehind(const Parcel& parcel) const {

@@ -149,9 +149,9 @@ absl::Status AllHaveParts(client::Group& group, const absl::Status& own,
   COHORT_RETURN_IF_ERROR(told.status());
   const auto failed = std::find(told->begin(), told->end(), 0);
   if (failed != told->end()) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", failed - told->begin(), " of group ",
-                                                   group.name(),
-                                                   " did not receive its part, and says why"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", failed - told->begin(), " of group ", group.name(),
+                     " did not receive its part; its own error has the reason"));
   }
   const int64_t other = FirstOther(*told);
   if (other < 0) return absl::OkStatus();

@@ -182,7 +182,7 @@ TEST_P(MessageLimitsTest, ARankThatOnlySendsFailsAtTheLimit) {
         continue;
       }
       if (!absl::IsResourceExhausted(status)) return status;
-      EXPECT_THAT(std::string(status.message()), HasSubstr("has to receive them first"));
+      EXPECT_THAT(std::string(status.message()), HasSubstr("must receive them first"));
       ++refused;
       COHORT_RETURN_IF_ERROR(receive());
     }

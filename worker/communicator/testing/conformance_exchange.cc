@@ -185,8 +185,9 @@ TEST_P(ConformanceTest, AMessageThatHasComeIsSeen) {
     Bytes bytes(12);
     if (group.rank() == 0) {
       const absl::StatusOr<bool> nothing = group.HasMessage(1);
-      if (!nothing.ok() || *nothing)
+      if (!nothing.ok() || *nothing) {
         return absl::InternalError("HasMessage is true, but no rank sent one");
+      }
     }
     absl::Status status = group.Barrier(Soon());
     if (!status.ok() || group.rank() == 2) return status;

@@ -18,7 +18,7 @@ namespace {
 // No other call has this tag.
 constexpr uint32_t kFailedTag = 0x9E55D1C7;
 
-constexpr absl::string_view kOverlapping = "the output's elements lie on top of each other";
+constexpr absl::string_view kOverlapping = "the output's elements overlap in memory";
 
 int64_t ExtentOf(const Tensor& tensor, int dim) { return tensor.shape()[static_cast<size_t>(dim)]; }
 
@@ -366,7 +366,7 @@ absl::Status TensorCollectives::Exchange(absl::Span<const client::TensorTransfer
     }
     if (!transfer.sends && HasRepeats(tensor)) {
       return absl::InvalidArgumentError(
-          absl::StrCat(Describe(flat.back()), ": its elements lie on top of each other"));
+          absl::StrCat(Describe(flat.back()), ": its elements overlap in memory"));
     }
     if (!tensor.contiguous()) bytes += (tensor.bytes() + kLine - 1) / kLine * kLine;
   }

@@ -221,7 +221,7 @@ void LocalAcceptor::State::Receive(shm::LocalSocket socket) {
 
 void LocalAcceptor::State::Pause(const absl::Status& why) {
   if (!std::exchange(complained_, true)) {
-    Log(LogLevel::kWarning, "readers of a queue have to wait to be let in",
+    Log(LogLevel::kWarning, "new readers of a queue have to wait",
         {{"queue", handle_.name()}, {"cause", why.message()}});
   }
   loop_.events().Remove(listener_.fd());

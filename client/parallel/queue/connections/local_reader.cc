@@ -127,7 +127,7 @@ absl::StatusOr<shm::LocalSocket::Message> ReceiveStep(const shm::LocalSocket& so
   }
   if (step->step_case() == v1::QueueLocalStep::kRefused) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the writer let it not in: ", Printable(step->refused().reason())));
+        absl::StrCat("the writer rejected this reader: ", Printable(step->refused().reason())));
   }
   if (step->step_case() != expected) {
     return absl::InvalidArgumentError("the writer took a step out of sequence");

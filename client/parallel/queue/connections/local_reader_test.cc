@@ -228,7 +228,7 @@ TEST_F(LocalTest, ReadersWaitWhileTheWriterHasNoDescriptors) {
   EXPECT_TRUE(welcome.ok()) << welcome;
   const std::vector<std::string> lines = absl::StrSplit(logged, '\n', absl::SkipEmpty());
   ASSERT_EQ(lines.size(), 1U);
-  EXPECT_THAT(lines[0], HasSubstr("have to wait to be let in"));
+  EXPECT_THAT(lines[0], HasSubstr("new readers of a queue have to wait"));
 }
 
 TEST_F(LocalTest, AStepOutOfSequenceIsTheLast) {

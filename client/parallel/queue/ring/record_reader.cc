@@ -73,7 +73,7 @@ absl::Status RecordReader::CopyOn(const WaitLimit& limit) {
   const uint64_t size = std::min<uint64_t>({there.size(), record_left_, kStep});
   const uint64_t padded = (size + kRecordAlign - 1) / kRecordAlign * kRecordAlign;
   if (padded > there.size() || (size < record_left_ && size != padded)) {
-    return Broken("a record that ends anywhere");
+    return Broken("a record that does not end at its alignment");
   }
   value_.append(there.data(), size);
   record_left_ -= size;
