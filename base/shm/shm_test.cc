@@ -52,7 +52,7 @@ TEST(SegmentTest, LargeOnesBeginAtDifferentDistances) {
   EXPECT_EQ(begins.size(), segments.size());
 }
 
-TEST(SegmentTest, RefusesWhatIsNotOne) {
+TEST(SegmentTest, RejectsOtherDescriptors) {
   EXPECT_EQ(Segment::Create("test", 0).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Segment::Map(-1, kBytes).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Segment::Map(open("/dev/zero", O_RDWR), kBytes).status().code(),

@@ -146,7 +146,7 @@ TEST(FromDLPackTest, RefusesOtherDevicesAndTypes) {
   refuse([](DLTensor& tensor) { tensor.dtype = {99, 32, 1}; }, "type code 99");
 }
 
-TEST(FromDLPackTest, RefusesWhatNoTensorCanBe) {
+TEST(FromDLPackTest, RefusesImpossibleTensors) {
   const auto refuse = [](const std::function<void(Foreign&)>& change, const std::string& why) {
     Foreign foreign;
     change(foreign);

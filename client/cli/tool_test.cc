@@ -306,7 +306,7 @@ client::AwayReport Away(client::AwayKind kind) {
   return away;
 }
 
-TEST(Away, IsRemarkedWhenItIsNews) {
+TEST(Away, IsReportedOnceForEachChange) {
   ToolRun tool;
   tool.fake.away["Range"] = Away(client::AwayKind::kUnreachable);
   tool.fake.pages.resize(2);
@@ -319,7 +319,7 @@ TEST(Away, IsRemarkedWhenItIsNews) {
   EXPECT_THAT(tool.fake.calls, testing::SizeIs(2));
 }
 
-TEST(Away, IsShownWhereTheMissingWouldBe) {
+TEST(Away, IsShownInPlaceOfTheMissingRanks) {
   ToolRun tool;
   tool.fake.away["Join"] = Away(client::AwayKind::kDraining);
   tool.fake.away["Barrier"] = Away(client::AwayKind::kSilent);

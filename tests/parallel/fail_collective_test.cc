@@ -102,7 +102,7 @@ TEST_P(FailCollectiveTest, InvalidArgumentsOfAllRanksAreNamed) {
        "root 4"});
 }
 
-TEST_P(FailCollectiveTest, InPlaceOfACollective) {
+TEST_P(FailCollectiveTest, ItReplacesACollective) {
   MakeGroup(4);
   ExpectRefused(
       [&](client::Group& group) {

@@ -77,7 +77,7 @@ TEST_F(ClientsTest, StoreKeepsCountsQueuesAndWatches) {
   EXPECT_THAT(changed, ElementsAre("a/1", "a/1 deleted"));
 }
 
-TEST_F(ClientsTest, PeopleSeeGroups) {
+TEST_F(ClientsTest, ToolsListGroups) {
   auto admin = AdminClient::Create(Connect());
   auto stats = admin->Stats();
   ASSERT_TRUE(stats.ok()) << stats.status();

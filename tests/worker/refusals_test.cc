@@ -151,7 +151,7 @@ TEST_F(RefusedRequestsTest, InvalidTensorsFailOnAllRanks) {
   ExpectAllRefused(request, Sum, "9 came");
 }
 
-TEST_F(RefusedRequestsTest, ReductionsAndOutputsToo) {
+TEST_F(RefusedRequestsTest, InvalidReductionsAndOutputsFailOnAllRanks) {
   v1::RunCollectiveRequest request = Request(v1::COLLECTIVE_ALL_REDUCE);
   request.set_reduce_op(0);
   ExpectAllRefused(request, Sum, "0 is not the number of a reduction");

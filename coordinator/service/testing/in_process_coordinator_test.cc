@@ -143,7 +143,7 @@ TEST(InProcessTest, LimitsCanBeReadAndSet) {
   EXPECT_FALSE(coordinator.Handle(Method::kLimits, request.SerializeAsString()).ok());
 }
 
-TEST(InProcessTest, LimitsCannotBeSetToWhatMemoryCannotBear) {
+TEST(InProcessTest, LimitsCannotExceedTheMemory) {
   InProcessCoordinator coordinator;
   for (const char* name : {"max_members", "max_inline_bytes", "max_value_bytes"}) {
     v1::LimitsRequest request;

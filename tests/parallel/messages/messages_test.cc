@@ -204,7 +204,7 @@ TEST_P(MessagesTest, ChannelsInAnyOrder) {
   }));
 }
 
-TEST_P(MessagesTest, HeadOn) {
+TEST_P(MessagesTest, BothRanksSendFirst) {
   MakeMessages(2);
   for (const int64_t count : {int64_t{4}, kLarge}) {
     const std::vector<std::pair<DataType, Shape>> what = {{DataType::kF32, {count}},

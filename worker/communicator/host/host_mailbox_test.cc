@@ -110,7 +110,7 @@ TEST_F(HostMailboxTest, AMessageThatStopsHalfwayEndsTheCommunicator) {
                                      "come"));
 }
 
-TEST_F(HostMailboxTest, ALookIsOneLook) {
+TEST_F(HostMailboxTest, AWaitWithoutTimeLooksOnce) {
   const int peers[] = {1, 2};
   for (const size_t count : {size_t{1}, size_t{2}}) {
     for (const Instant deadline : {absl::InfinitePast(), Clock::Steady().Now()}) {

@@ -117,7 +117,7 @@ TEST_P(NcclShrinkTest, ARankDiesInTheMiddleOfAnOperationAndTheOthersGoOn) {
   }
 }
 
-TEST_P(NcclShrinkTest, OneOfThemKnowsThatItIsBroken) {
+TEST_P(NcclShrinkTest, ABrokenGroupShrinksIfOneRankKnowsIt) {
   FormAndConnect(GetParam());
   nccl_->HangNext();
   RunWell([&](NcclCommunicator& group) {
@@ -256,7 +256,7 @@ TEST_F(NcclShrinkTest, AnotherGroupsCallThatDoesNotReturnIsNamed) {
   blocks.join();
 }
 
-TEST_F(NcclShrinkTest, AnotherAndAnother) {
+TEST_F(NcclShrinkTest, AGroupShrinksRepeatedly) {
   FormAndConnect(5);
   for (int n = 5; n > 1; --n) {
     rank(0).Abort("enough");

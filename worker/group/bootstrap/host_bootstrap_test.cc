@@ -85,7 +85,7 @@ class HostBootstrapTest : public ::testing::Test {
   std::vector<HostCandidate> candidates_;
 };
 
-TEST_F(HostBootstrapTest, TwoConnect) {
+TEST_F(HostBootstrapTest, TwoRanksShareMemory) {
   absl::StatusOr<HostMembers> second;
   std::thread other([&] { second = BootstrapHost(OptionsOf(1), Soon()); });
   const absl::StatusOr<HostMembers> first = BootstrapHost(OptionsOf(0), Soon());

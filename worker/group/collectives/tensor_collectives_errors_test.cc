@@ -278,7 +278,7 @@ TEST_P(DisagreementTest, OnSizes) {
   }
 }
 
-TEST_P(DisagreementTest, OnWhatEachSendsEach) {
+TEST_P(DisagreementTest, OnTheSizesBetweenTwoRanks) {
   for (const int64_t row : {int64_t{2}, int64_t{20000}}) {
     Expect(
         [&](TensorCollectives& collectives) {
@@ -435,7 +435,7 @@ TEST(OwnMistakesTest, AreFoundBeforeAnythingIsCalled) {
   ExpectUsable(world);
 }
 
-TEST(OwnMistakesTest, NoMemoryIsSaid) {
+TEST(OwnMistakesTest, AFullHeapIsResourceExhausted) {
   CollectiveWorld world(Medium::kHeap, 1);
   HostLocation full([](DataType, const Shape&) -> absl::StatusOr<Tensor> {
     return absl::ResourceExhaustedError("the heap is full");

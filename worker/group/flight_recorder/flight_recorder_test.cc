@@ -13,7 +13,7 @@ namespace {
 
 Instant Now() { return Clock::Steady().Now(); }
 
-TEST(FlightRecorderTest, SaysWhatRanAndWhatRuns) {
+TEST(FlightRecorderTest, ShowsFinishedAndRunningCalls) {
   FlightRecorder recorder;
   const Instant before = Now();
   recorder.Begin(7, Collective::kBroadcast, DataType::kBF16, 4096, 2, TickClock::Ticks());

@@ -71,7 +71,7 @@ TEST(StoreChoiceTest, TheMeanOfAllReadersCounts) {
   }
 }
 
-TEST(StoreChoiceTest, ComesBack) {
+TEST(StoreChoiceTest, ReturnsToTheCaches) {
   StoreChoice choice;
   PastCaches(choice, 1000, kForeign);
   PastCaches(choice, 900, kShared);
@@ -103,7 +103,7 @@ TEST(StoreChoiceTest, FewBytesAreNotTimed) {
   }
 }
 
-TEST(StoreChoiceTest, TimesWhatItRuns) {
+TEST(StoreChoiceTest, MeasuresTheTimeOfStores) {
   StoreChoice choice;
   Stores last = Stores::kCached;
   for (int i = 0; i < 60; ++i) {

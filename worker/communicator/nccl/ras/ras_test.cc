@@ -66,21 +66,21 @@ TEST(RasTest, AsksAndUnderstands) {
                           "others 6"));
 }
 
-TEST(RasTest, WhereAllIsWellThereIsNothingToSay) {
+TEST(RasTest, AHealthyCommunicatorHasNoFindings) {
   const auto report = ParseNcclRasReport(
       RasReportText(absl::StrCat(RasRankText(0, 1, 6), ",", RasRankText(1, 2, 6)), "", 2));
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_THAT(FindingsOf(report->communicators[0]), IsEmpty());
 }
 
-TEST(RasTest, ARankThatFailedIsSaid) {
+TEST(RasTest, AFailedRankIsAFinding) {
   const auto report = ParseNcclRasReport(RasReportText(RasRankText(0, 1, 6, "6"), "", 1));
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_THAT(FindingsOf(report->communicators[0]),
               ElementsAre("rank 0 (process 1 on 10.0.0.0, device 0) has failed with 6"));
 }
 
-TEST(RasTest, AnOlderNcclIsSaid) {
+TEST(RasTest, AnOlderNcclIsFailedPrecondition) {
   RasServer server([](RasServer& s) {
     s.Behave(2);
     s.Line();
