@@ -53,10 +53,10 @@ fuzz() {
   local path
   path=$bin/$(label "$target" | sed -e 's|^//||' -e 's|:|/|')
   local seeds=tests/fuzz/corpus/$name flags=()
-  local of_coordinator=1 plane
-  for plane in worker parallel; do
-    [[ $path == */tests/fuzz/$plane/* ]] || continue
-    seeds=tests/fuzz/$plane/corpus/$name
+  local of_coordinator=1 folder
+  for folder in worker parallel; do
+    [[ $path == */tests/fuzz/$folder/* ]] || continue
+    seeds=tests/fuzz/$folder/corpus/$name
     of_coordinator=
   done
   mkdir -p "$output/corpus/$name" "$output/findings"
