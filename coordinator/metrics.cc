@@ -47,7 +47,7 @@ prometheus::MetricFamily MakeFamily(const char* name, const char* help, promethe
   return family;
 }
 
-// Reads the engine when somebody scrapes, so that nothing has to be kept up to date.
+// Reads the engine at each scrape, so that nothing has to be kept up to date.
 class EngineGauges final : public prometheus::Collectable {
  public:
   explicit EngineGauges(const Engine& engine) : engine_(engine) {}
@@ -160,7 +160,7 @@ prometheus::Counter* Metrics::Impl::Handled(size_t method, size_t code) {
   prometheus::Counter* counter = slot.load(std::memory_order_acquire);
   if (counter == nullptr) {
     const MethodInfo& info = GetMethod(static_cast<Method>(method));
-    // The family gives the same counter to all who ask for the same labels.
+    // The family gives the same counter to all calls with the same labels.
     counter = &handled_family->Add({{"grpc_service", info.service},
                                     {"grpc_method", info.name},
                                     {"grpc_code", kCodeNames[code]}});

@@ -33,7 +33,7 @@ workers=()
 # How each rank takes part: a worker is the rank, and lends its memory to the client that computes.
 rank_flags=(--form attached)
 
-# Known by it afterwards, whatever they are.
+# Marks all processes of this run, so that left-over ones are found.
 export COHORT_QUICKSTART=$scratch
 export TMPDIR=$scratch/tmp
 mkdir "$TMPDIR"
@@ -204,7 +204,7 @@ stop_and_look() {
   wait "$coordinator" || { echo "the coordinator ended with status $?" >&2; return 1; }
   coordinator=
   ! (exec 3<> "/dev/tcp/${address%:*}/${address##*:}") 2> /dev/null ||
-    { echo "somebody still listens on $address" >&2; return 1; }
+    { echo "a process still listens on $address" >&2; return 1; }
   local files
   files=$(find "$TMPDIR" "$scratch" -name '*.tmp' -o -path "$TMPDIR/*")
   [[ -z $files ]] || { echo "files are left: $files" >&2; return 1; }

@@ -26,10 +26,14 @@ SENTENCES = {
         r'\b(is|are|was|were) none\b', 0, 'say what does not exist'),
     '"nobody", "nowhere"': (
         r'\b([Nn]obody|[Nn]owhere)\b', 0, 'say which rank or place does not'),
+    '"somebody", "everybody", "those who"': (
+        r'\b(([Ss]ome|[Ee]very|[Aa]ny)(body|one)|[Ww]hoever|([Tt]hose|[Aa]ll) who)\b', 0,
+        'name the ranks, members, clients or threads'),
 }
 TEST_NAMES = {
     'test names with "What", "Who", "Nobody" or "Of" for a subject': (
-        r'^((What|Who|Whom|Whose|Whoever|Of|None)[A-Z]|\w*(Nobody|Nowhere))', 0,
+        r'^((What|Who|Whom|Whose|Whoever|Of|None)[A-Z]'
+        r'|\w*(Nobody|Nowhere|(Some|Every|Any)(body|one)))', 0,
         'state a plain fact: the subject first, then what it does'),
 }
 C_FILES = ('.h', '.cc', '.proto')

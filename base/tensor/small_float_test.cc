@@ -15,7 +15,7 @@ float FromBits(uint32_t bits) {
   return value;
 }
 
-// Every number of a type comes back as itself, and what lies between two goes to the nearer one.
+// Every number of a type comes back as itself, and a number between two goes to the nearer one.
 template <typename Bits>
 void CheckType(float (*decode)(Bits), Bits (*encode)(float), int count) {
   float before = 0;

@@ -261,7 +261,7 @@ TEST(Errors, DoNotRepeatACauseThatTheTextHas) {
             "cohort: ABORTED: group g, generation 1: rank-3 was evicted: broken disk\n");
 }
 
-TEST(Errors, DoNotRepeatThatSomethingWasClosedBySomeone) {
+TEST(Errors, DoNotRepeatThatTheGroupWasClosed) {
   ToolRun tool;
   tool.fake.error =
       absl::NotFoundError("there is no group g; it was closed 3.2s ago, in generation 1");

@@ -107,7 +107,7 @@ TEST(InvariantC7, MismatchedRoundsFailAllTheirMembers) {
   EXPECT_EQ(h.Round(last)->outcome, RoundOutcome::kReleased);
 }
 
-// An ended round whose values are kept answers repeats; whoever was not in it has no value there.
+// An ended round whose values are kept answers repeats; a member outside it has no value there.
 TEST(InvariantC7, AnEndedRoundIsAMismatchForAMemberOutsideIt) {
   CoreHarness h;
   std::vector<TestMember> members = h.Form(3);
@@ -240,7 +240,7 @@ TEST(InvariantC8, AMemberThatWaitsInARoundIsNotTakenForStuck) {
   h.As(members[1], Barrier("step"), absl::Seconds(300));
   EXPECT_FALSE(h.Parked(barrier));
 
-  // Released, it must work again like everybody.
+  // Released, it must work again like all members.
   const CallId next = h.As(members[1], Barrier("step"), absl::Seconds(300));
   for (int second = 0; second < 45; ++second) {
     h.As(members[0], KeepAliveCall{1, "stuck"});

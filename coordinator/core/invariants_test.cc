@@ -1,4 +1,4 @@
-// The invariants C1 to C6 of the control plane, each as a story. C7 to C9, of what goes wrong:
+// The invariants C1 to C6 of the control plane, each as a story. C7 to C9, about failures:
 // invariants_fault_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -353,7 +353,7 @@ TEST_F(FramedRpcTest, ShutdownAnswersWaitingCalls) {
 }
 
 TEST_F(FramedRpcTest, OthersOnThePortAreServedOrSentAway) {
-  // An HTTP client, and one who has only half of our word: neither disturbs.
+  // Neither an HTTP client nor a client with half of the preface disturbs.
   FramedRpcTestClient http(server_->addresses()[0]);
   http.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
   FramedRpcTestClient half(server_->addresses()[0]);

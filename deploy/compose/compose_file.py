@@ -6,7 +6,7 @@ import re
 
 import yaml
 
-# These change what a container may do or is made of, not what its program sees.
+# These change the rights or the image of a container, not the environment of its program.
 _ONLY_OF_CONTAINERS = {"build", "cap_drop", "image", "read_only", "restart", "security_opt", "user"}
 _KNOWN = {
     "command",

@@ -98,7 +98,7 @@ run_sanitizer() {
     [[ -x $bundle/libexec/$name ]] || continue
     echo "== $name under compute-sanitizer"
     status=0
-    # Tests make CUDA's functions fail on purpose; what counts is what kernels and copies touch.
+    # Tests make CUDA's functions fail on purpose; only accesses of kernels and copies count.
     LD_LIBRARY_PATH="$bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
       timeout --kill-after=10 "$LIMIT" "$sanitizer" --tool memcheck --report-api-errors no \
       --error-exitcode "$FOUND" "$bundle/libexec/$name" > "$output" 2>&1 || status=$?

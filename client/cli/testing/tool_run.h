@@ -22,7 +22,7 @@
 
 namespace cohort::cli {
 
-// Time passes when somebody sleeps.
+// Time passes when a thread sleeps.
 class SleepClock : public Clock {
  public:
   Instant Now() const override { return now_; }

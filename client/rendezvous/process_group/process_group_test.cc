@@ -99,7 +99,7 @@ TEST_F(ProcessGroupTest, DoesNotRetryErrors) {
   EXPECT_THAT(fake_.Seen("Barrier"), SizeIs(1));
 }
 
-TEST_F(ProcessGroupTest, SaysThatSomebodyElseAnswers) {
+TEST_F(ProcessGroupTest, SaysThatTheServerIsNoCoordinator) {
   fake_.FailNext("Join", {grpc::Status(grpc::StatusCode::UNIMPLEMENTED,
                                        "Received http2 header with status: 404"),
                           grpc::Status(grpc::StatusCode::PERMISSION_DENIED,

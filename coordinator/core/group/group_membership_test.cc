@@ -400,7 +400,7 @@ TEST(UniqueIds, AreFencedByGenerationAndFreedWhenFetched) {
   h.As(members[1], KeepAliveCall{}, absl::Seconds(1), {}, {h.Get<FetchIdsReply>(waits)->receipt});
   EXPECT_EQ(h.StatusOf(h.As(members[1], FetchIdsCall{"world"})).code(),
             absl::StatusCode::kDataLoss);
-  // Everyone restarts twice, quickly: no id of an older generation is ever seen.
+  // All members restart twice, quickly: no id of an older generation is ever seen.
   for (int generation = 2; generation <= 3; ++generation) {
     for (TestMember& member : members) member.incarnation += 1000, member.session = Id128{};
     h.Reform(members, CoreHarness::Fixed(2));

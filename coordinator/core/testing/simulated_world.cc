@@ -306,7 +306,7 @@ void SimulatedWorld::Crash(absl::Duration down) {
   if (tracing())
     Trace(
         absl::StrCat("the coordinator dies; ", journal_.pending_steps(), " steps are not durable"));
-  // The batch under way may have reached the disk; its answers did not reach anybody.
+  // The batch under way may have reached the disk; its answers did not reach any member.
   if (committing_ != 0 && random_.Chance(0.5)) journal_.Commit(committing_);
   journal_.DropPending();
   committing_ = 0;

@@ -72,7 +72,7 @@ def main():
         try:
             answer = getattr(rank, command)(*words)
             print("ok", *answer, flush=True)
-        except Exception as error:  # told to whoever asked
+        except Exception as error:  # reported to the driver
             print("failed", str(error).replace("\n", " "), flush=True)
     dist.destroy_process_group()
 

@@ -79,7 +79,7 @@ class MemoryTest : public ::testing::Test {
   std::unique_ptr<Stubs> stubs_;
 };
 
-TEST_F(MemoryTest, GroupsCostLittleBeforeAnybodyJoins) {
+TEST_F(MemoryTest, GroupsCostLittleBeforeMembersJoin) {
   constexpr int kGroups = 3000;
   ASSERT_NO_FATAL_FAILURE(Start({}));
   ASSERT_TRUE(CreateGroup("first", 16384).ok());

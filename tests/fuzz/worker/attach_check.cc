@@ -141,7 +141,7 @@ class AttachingClient {
     if (!memory->device.is_host()) return absl::OkStatus();
     if (fds.size() != 1) return absl::InternalError("a tensor of nothing");
     if ((fcntl(fds[0].get(), F_GET_SEALS) & F_SEAL_SHRINK) == 0) {
-      return absl::InternalError("memory that somebody can take away");
+      return absl::InternalError("memory that is not sealed against shrinking");
     }
     // All of the memory can be written.
     for (int64_t at = 0; at < memory->bytes; at += 512) memory->data[at] = 1;

@@ -138,7 +138,7 @@ TEST_P(MessagesTest, AnyLayoutsOfBothSides) {
       const auto allocate = [&](DataType of_type, const Shape& of_shape) {
         return Upload(group, Tensor::Zeros(of_type, of_shape));
       };
-      // On a GPU made for tests a layout can be made of what lies there.
+      // On a fake GPU, a view can have any layout of the allocated memory.
       const Tensor base = allocate(type, {shape[0], shape[2], shape[1] * 2});
       COHORT_ASSIGN_OR_RETURN(const Tensor half, base.Narrow(2, 0, shape[1]));
       const Tensor strided = half.Permute({0, 2, 1});

@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 class NcclWatchdogTest : public NcclGroupTest {
  protected:
-  // Well until now: connected, so that what follows is on the device when Enqueue returns.
+  // Forms and connects the group, so that the next operation is on the device when Enqueue returns.
   void FormAndConnect(int size, const NcclRanksOptions& options = {}) {
     Form(size, options);
     numbers_.assign(static_cast<size_t>(size), 1);

@@ -40,7 +40,7 @@ TEST_P(ConformanceTest, ExchangeAroundARingOfEveryTypeAndSize) {
         Transfer transfers[] = {
             Transfer::Send(Next(group), sent[rank].data(), count, type),
             Transfer::Receive(Previous(group), received[rank].data(), count, type)};
-        // Whatever comes first.
+        // In either order.
         if (rank % 2 == 1) std::swap(transfers[0], transfers[1]);
         return group.Exchange(transfers, Soon());
       }),

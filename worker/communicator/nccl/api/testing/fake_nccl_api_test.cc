@@ -293,7 +293,7 @@ TEST_F(FakeNcclApiTest, FindsCallsOfOneDeviceAtTheSameTime) {
   std::thread aborting([&] { EXPECT_EQ(nccl_->CommAbort(ranks_[0].comm), ncclSuccess); });
   const auto aborts = [&] { return nccl_->functions(0).back() == "ncclCommAbort"; };
   ASSERT_TRUE(Eventually(aborts));
-  // That of another device may be called, and what touches none.
+  // Calls for another device return, and so do calls without a device.
   EXPECT_EQ(StateOf(ranks_[1]), ncclSuccess);
   ncclUniqueId id;
   EXPECT_EQ(nccl_->GetUniqueId(&id), ncclSuccess);
