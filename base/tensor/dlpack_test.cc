@@ -167,16 +167,16 @@ TEST(FromDLPackTest, RefusesImpossibleTensors) {
   refuse([](Foreign& foreign) { foreign.managed.dl_tensor.shape = nullptr; }, "without a shape");
   refuse([](Foreign& foreign) { foreign.managed.dl_tensor.data = nullptr; }, "without memory");
   refuse([](Foreign& foreign) { foreign.managed.dl_tensor.byte_offset = ~uint64_t{0}; },
-         "no addresses");
+         "address space");
   refuse(layout({3, -4}, {4, 1}), "[3, -4]");
   refuse(layout({0, -4}, {4, 1}), "[0, -4]");
   refuse(layout({kHuge, kHuge}, {4, 1}), "larger than memory");
   refuse(layout({kHuge}, {1}), "larger than memory");
-  refuse(layout({3, 4}, {kHuge, 1}), "no addresses");
-  refuse(layout({3, 4}, {-kHuge, 1}), "no addresses");
-  refuse(layout({2, 2}, {kHuge / 5, kHuge / 5}), "no addresses");
+  refuse(layout({3, 4}, {kHuge, 1}), "address space");
+  refuse(layout({3, 4}, {-kHuge, 1}), "address space");
+  refuse(layout({2, 2}, {kHuge / 5, kHuge / 5}), "address space");
   // Below address 0.
-  refuse(layout({3, 4}, {-(int64_t{1} << 59), 1}), "no addresses");
+  refuse(layout({3, 4}, {-(int64_t{1} << 59), 1}), "address space");
   EXPECT_FALSE(FromDLPack(nullptr).ok());
 }
 

@@ -357,7 +357,7 @@ TEST(OwnMistakesTest, AreFoundBeforeAnythingIsCalled) {
          "the output, f32 [4, 3], has no memory");
   refuse(AllReduce(collectives, t, Tensor::Strided(t.data(), DataType::kF32, {4, 3}, {0, 1}), kSum,
                    Soon()),
-         "on top of each other");
+         "overlap in memory");
   refuse(AllReduce(collectives, t, t, {ReduceOp::kBitAnd}, Soon()),
          "f32 cannot be reduced by bit_and");
   const Tensor complex = Tensor::Zeros(DataType::kC64, {2});
@@ -422,7 +422,7 @@ TEST(OwnMistakesTest, AreFoundBeforeAnythingIsCalled) {
   refuse(collectives.Exchange({{false, -1, t}}, Soon()), "ranks are 0..1");
   refuse(collectives.Exchange({{false, 1, Tensor::Strided(t.data(), DataType::kF32, {4}, {0})}},
                               Soon()),
-         "on top of each other");
+         "overlap in memory");
 
   // Large parts move directly from their offsets in the tensor.
   const Tensor large = F32({20000, 3});
