@@ -115,10 +115,11 @@ TEST(Header, NamesAreThereOnce) {
 TEST(Header, NestingIsNotFollowed) {
   ExpectRefused(absl::StrCat("{\"w\":", std::string(200000, '[')), 0, "'w': is no JSON object");
   ExpectRefused(absl::StrCat("{\"w\":{\"shape\":", std::string(200000, '[')), 0,
-                "is nested deeper");
-  ExpectRefused(R"({"w":{"dtype":"U8","shape":[{}],"data_offsets":[0,1]}})", 1, "is nested deeper");
+                "is nested too deep");
+  ExpectRefused(R"({"w":{"dtype":"U8","shape":[{}],"data_offsets":[0,1]}})", 1,
+                "is nested too deep");
   ExpectRefused(R"({"w":{"dtype":"U8","shape":[[1]],"data_offsets":[0,1]}})", 1,
-                "is nested deeper");
+                "is nested too deep");
 }
 
 TEST(Header, MetadataIsTexts) {
