@@ -149,7 +149,7 @@ TEST_P(MoeBadInputTest, DispatchIsRefusedOnAllRanks) {
                           [&](client::Group& group, TokenBatch& batch, DispatchOptions&) {
                             batch = {Zeros(group, DataType::kBF16, {3, 8}), {}, {}};
                           },
-                          {Culprit(), "hidden has 3 rows, and by the sizes 4"});
+                          {Culprit(), "hidden has 3 rows, expected by the sizes: 4"});
     ExpectDispatchRefused(
         true,
         [&](client::Group&, TokenBatch&, DispatchOptions& options) { options.sizes->push_back(4); },
@@ -251,7 +251,7 @@ TEST_P(MoeBadInputTest, DispatchToExpertsIsRefusedOnAllRanks) {
         {Culprit(), "extra 0 is f32 [2]"});
     ExpectExpertsRefused([&](client::Group&, ExpertTokens&,
                              ExpertDispatchOptions& options) { options.call.stream = nullptr; },
-                         {Culprit(), "no stream"});
+                         {Culprit(), "cannot run on a stream"});
     // Mistakes that only the other ranks' arguments show.
     ExpectExpertsRefused(
         [&](client::Group& group, ExpertTokens& tokens, ExpertDispatchOptions&) {
@@ -319,7 +319,7 @@ TEST_P(MoeBadInputTest, CombineFromExpertsIsRefusedOnAllRanks) {
           },
           {Culprit()});
       expect_refused([&](client::Group&, ExpertBatch& batch, Tensor&) { batch.routes = nullptr; },
-                     {Culprit(), "the batch is of no dispatch"});
+                     {Culprit(), "the batch did not come from a dispatch"});
     }
   }
 }

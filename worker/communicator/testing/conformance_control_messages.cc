@@ -77,7 +77,8 @@ TEST_P(ConformanceTest, ControlMessagesAreNotAwaitedAsMessages) {
     if (!absl::IsDeadlineExceeded(message.status())) return absl::InternalError("it is awaited");
     const Transfer receive = Transfer::Receive(other, bytes.data(), 16, DataType::kU8);
     COHORT_RETURN_IF_ERROR(group.ExchangeControlMessages(absl::MakeConstSpan(&receive, 1), Soon()));
-    return bytes[15] == other + 1 ? absl::OkStatus() : absl::InternalError("of something else");
+    return bytes[15] == other + 1 ? absl::OkStatus()
+                                  : absl::InternalError("the control message has other bytes");
   }),
            "a control message");
 }

@@ -216,7 +216,7 @@ TEST(RasTest, AnErrorNamesItsPosition) {
   expect("\"rank\": 3,", "\"rank\": 0,", "communicators[0].missing_ranks[1] is there twice");
   expect("\"size\": 4", "\"size\": 2000000000", "size is 2000000000");
   expect("\"secondary_hash\"", "\"other\"", "secondary_hash is missing");
-  expect("10.0.0.1", "\\u0007", "has odd characters");
+  expect("10.0.0.1", "\\u0007", "has other than printable ASCII characters");
   expect("10.0.0.1", std::string(1000, 'h'), "is too long");
   expect("\"AllReduce\": 5", "\"AllReduce\": \"5\"", "is no whole number");
   expect("\"considered_dead\": true", "\"considered_dead\": 1", "is neither true nor false");
