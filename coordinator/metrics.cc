@@ -47,7 +47,7 @@ prometheus::MetricFamily MakeFamily(const char* name, const char* help, promethe
   return family;
 }
 
-// Reads the engine when somebody scrapes, so that nothing has to be kept up to date.
+// Reads the engine at each scrape, so that nothing has to be kept up to date.
 class EngineGauges final : public prometheus::Collectable {
  public:
   explicit EngineGauges(const Engine& engine) : engine_(engine) {}
@@ -56,8 +56,8 @@ class EngineGauges final : public prometheus::Collectable {
     const EngineStats stats = engine_.Stats();
     const auto gauge = prometheus::MetricType::Gauge;
     const auto counter = prometheus::MetricType::Counter;
-    prometheus::MetricFamily memory =
-        MakeFamily("cohort_memory_bytes", "What callers made the coordinator keep, by kind.", gauge, 0);
+    prometheus::MetricFamily memory = MakeFamily(
+        "cohort_memory_bytes", "Memory that the coordinator keeps for callers, by kind.", gauge, 0);
     memory.metric.clear();
     for (int kind = 0; kind < kMemoryKindCount; ++kind) {
       prometheus::ClientMetric metric;
@@ -137,7 +137,7 @@ Metrics::Impl::Impl() {
               .Add({}, TimeBuckets());
   auto& events_family = prometheus::BuildCounter()
                             .Name("cohort_group_events_total")
-                            .Help("What happened to groups, by kind.")
+                            .Help("Events of groups, by kind.")
                             .Register(*registry);
   for (int kind = 1; kind <= kEventKindCount; ++kind) {
     group_events[static_cast<size_t>(kind)] =
@@ -160,7 +160,7 @@ prometheus::Counter* Metrics::Impl::Handled(size_t method, size_t code) {
   prometheus::Counter* counter = slot.load(std::memory_order_acquire);
   if (counter == nullptr) {
     const MethodInfo& info = GetMethod(static_cast<Method>(method));
-    // The family gives the same counter to all who ask for the same labels.
+    // The family gives the same counter to all calls with the same labels.
     counter = &handled_family->Add({{"grpc_service", info.service},
                                     {"grpc_method", info.name},
                                     {"grpc_code", kCodeNames[code]}});

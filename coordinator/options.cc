@@ -157,7 +157,7 @@ void AddFlags(CLI::App& app, Options& options, Raw& raw) {
   app.add_option("--metrics-listen", options.metrics_listen,
                  "address for Prometheus, host:port; empty: off (127.0.0.1:7701)");
   app.add_option("--journal", raw.journal,
-                 "what survives a restart: memory (nothing) or sqlite (memory)");
+                 "durable state: memory (none survives a restart) or sqlite (memory)");
   app.add_option("--journal-path", options.journal_path, "file of the sqlite journal");
   app.add_option("--shards", options.shards,
                  "parts of the state with a lock each; a group lives in one (4)");
@@ -179,7 +179,7 @@ void AddFlags(CLI::App& app, Options& options, Raw& raw) {
                  "one address may have three quarters; 0: an eighth of the memory that the process "
                  "may use, and 16777216 at least (0)");
   app.add_option("--max-connections", options.listener.max_connections,
-                 "connections at once; 0: what the limit of open files leaves, at most 65536 (0)");
+                 "connections at once; 0: the rest of the limit of open files, at most 65536 (0)");
   app.add_option("--max-connections-per-peer", options.listener.max_connections_per_peer,
                  "connections at once of one address; 0: three quarters of all (0)");
   app.add_option("--max-concurrent-streams", options.listener.http2.max_concurrent_streams,
@@ -193,10 +193,9 @@ void AddFlags(CLI::App& app, Options& options, Raw& raw) {
     names.push_back(absl::StrCat(limit.name, "=", options.limits.*limit.field, " (",
                                  CountedBy(limit.name), ")"));
   }
-  app.add_option(
-      "--limit", raw.limits,
-      absl::StrCat("NAME=VALUE, repeatable; names, defaults, and what they count: ",
-                   absl::StrJoin(names, ", ")));
+  app.add_option("--limit", raw.limits,
+                 absl::StrCat("NAME=VALUE, repeatable; names, defaults, and counted things: ",
+                              absl::StrJoin(names, ", ")));
   app.add_option("--port-file", options.port_file,
                  "file to write the bound addresses to, one in a line, once ready");
   // The flags below make no sense inside a file.

@@ -75,7 +75,7 @@ TEST(OptionsTest, MistakesAreNamed) {
   const std::vector<std::pair<std::vector<const char*>, const char*>> cases = {
       {{"--no-such-flag"}, "no-such-flag"},
       {{"--listen", "0.0.0.0:7700"}, "--insecure"},
-      {{"--listen", "nowhere"}, "nowhere"},
+      {{"--listen", "no-port"}, "no-port"},
       {{"--metrics-listen", "unix:/m"}, "--metrics-listen"},
       {{"--journal", "tape"}, "--journal"},
       {{"--journal", "sqlite"}, "--journal-path"},
@@ -110,7 +110,7 @@ TEST(OptionsTest, VersionAndHelp) {
   EXPECT_THAT(Parse({"--help"})->message, HasSubstr("--drain-grace"));
 }
 
-TEST(OptionsTest, WhatIsPrintedCanBeReadBack) {
+TEST(OptionsTest, PrintedOptionsCanBeReadBack) {
   const auto first = Parse({"--listen", "127.0.0.1:1", "--listen", "unix:/run/c.sock", "--limit",
                             "max_keys=5", "--drain-grace", "1.5s", "--metrics-listen", "",
                             "--max-connections", "100", "--max-connections-per-peer", "10",

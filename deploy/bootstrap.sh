@@ -72,7 +72,7 @@ install_packages() {
     fail "apt-get could not install: $*"
 }
 
-# Installs what is missing of the groups named.
+# Installs the missing packages of the named groups.
 install_missing() {
   local words=() lacking
   mapfile -t words < <(wanted "$@")

@@ -23,6 +23,6 @@ done
 size=$(du -sm "$bundle" | cut -f 1)
 ((size < 60)) || { echo "$size MiB"; exit 1; }
 if "$collect" "$folder/none" /nonexistent 2> /dev/null; then
-  echo "a program that is none was put into a bundle"
+  echo "a missing program was put into a bundle"
   exit 1
 fi

@@ -12,7 +12,7 @@ folder=$1
 shift
 mkdir -p "$folder"/{bin,lib,libexec}
 
-# What comes with glibc, and must be of one piece with it.
+# The libraries that come with glibc and must have its version.
 readonly OF_GLIBC='^(ld-linux.*|libc|libm|libdl|libpthread|librt|libresolv|libutil|libnss_.*)\.so'
 
 for program in "$@"; do

@@ -39,7 +39,7 @@ KEPT = (
 
 
 class Failure(Exception):
-    """Its text says what is missing and what to do."""
+    """Its text names the missing files and the remedy."""
 
 
 def without_gpu():
@@ -151,7 +151,7 @@ def replace(made, target):
 
 
 def make():
-    """Makes the toolkit in the cache, unless one is complete and up to date. Says what it did."""
+    """Makes the toolkit in the cache, unless one is complete and up to date. Returns a line about its work."""
     if any(not lacks(root) for root in installed()):
         return None
     target = cache()
@@ -198,7 +198,7 @@ def main(arguments):
             print(find())
         else:
             raise Failure(
-                f"{what_is_missing()}. Run deploy/bootstrap.sh, which takes what is missing from PyPI, "
+                f"{what_is_missing()}. Run deploy/bootstrap.sh, which takes missing packages from PyPI, "
                 "or set COHORT_WITHOUT_GPU=1 to build without GPU code."
             )
     except (Failure, OSError, zipfile.BadZipFile) as failure:

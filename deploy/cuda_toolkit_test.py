@@ -79,7 +79,7 @@ class CudaToolkitTest(unittest.TestCase):
         for name in ("bootstrap.sh", "cuda_toolkit.py"):
             shutil.copy(os.path.join(HERE, name), self.deploy)
         self.edit("cuda_toolkit.py", f'"{cuda_toolkit.SYSTEM}"', f'"{self.system}"')
-        # Packages are not what is tested here.
+        # This test is not about packages.
         write(self.deploy, {"packages.txt": ""})
         self.make_wheels("1.0")
 

@@ -2,7 +2,7 @@
 """Lists what a run on this machine has left behind: processes, named shared memory, memory and sockets
 without a file. Processes are known by a variable in their environment, which their children have too.
 
-    deploy/left_behind.py --sockets > BEFORE                  # what is there before
+    deploy/left_behind.py --sockets > BEFORE                  # the present sockets
     deploy/left_behind.py NAME=VALUE BEFORE [--seconds 5]     # exits with 1 if anything is left after so long
 """
 
@@ -24,7 +24,7 @@ def processes():
 
 
 def marked(mark):
-    """Ids of processes with the mark; who asks, and whoever started that, are not meant."""
+    """Ids of processes with the mark, without this process and those that started it."""
     asking = set()
     parent = os.getppid()
     while parent > 1:
@@ -66,7 +66,7 @@ def left(mark, before, since):
     ours = marked(mark)
     for process in ours:
         words = read(f"/proc/{process}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
-        found.append(f"process {process}: {words or 'ended, but nobody has asked how'}")
+        found.append(f"process {process}: {words or 'ended, but its parent has not waited for it'}")
         if b"/memfd:cohort" in read(f"/proc/{process}/maps"):
             found.append(f"shared memory of process {process}")
     for inode, name in sockets().items():
@@ -95,7 +95,7 @@ def main(arguments):
     before = set(read(before_path).decode().split())
     since = os.path.getmtime(before_path)
     deadline = time.monotonic() + float(arguments[3] if len(arguments) == 4 else 5)
-    # What ends takes a moment to be gone.
+    # A process that ends takes a moment to be gone.
     while True:
         found = left(mark, before, since)
         if not found or time.monotonic() >= deadline:

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Cohort at work on this machine: installs what is missing, builds, and starts a coordinator with a journal on disk.
-# Four processes form a group and pass objects. Four workers are started, and four clients beside them: they measure all
-# collectives and check the results; one of them pushes a checkpoint to the others, which verify it. Then one comes late, and who-is-missing names it; and once more, while the
-# coordinator is killed. Everything is stopped again, and looked for. Ends with a table; exit status 0 if all of it
-# worked.
+# Cohort at work on this machine: installs missing packages, builds, and starts a coordinator with a journal on disk.
+# Four processes form a group and pass objects. Four workers are started, and four clients beside them: they measure
+# all collectives and check the results; one of them pushes a checkpoint to the others, which verify it. Then one
+# comes late, and who-is-missing names it; and once more, while the coordinator is killed. Everything is stopped
+# again, and looked for. Ends with a table; exit status 0 if all of it worked.
 #
 #   deploy/quickstart.sh                            # a checkpoint of 200 MB, made here
 #   deploy/quickstart.sh --input FILE.safetensors   # one of your own; it is not copied
@@ -33,7 +33,7 @@ workers=()
 # How each rank takes part: a worker is the rank, and lends its memory to the client that computes.
 rank_flags=(--form attached)
 
-# Known by it afterwards, whatever they are.
+# Marks all processes of this run, so that left-over ones are found.
 export COHORT_QUICKSTART=$scratch
 export TMPDIR=$scratch/tmp
 mkdir "$TMPDIR"
@@ -53,7 +53,7 @@ trap stop_all EXIT
 build() {
   local cache=${COHORT_BAZEL_CACHE:-$HOME/.cache/cohort-bazel}
   local targets=(//coordinator:cohort-coordinator //worker/daemon:cohort-worker //worker/cli:cohort)
-  # Its server stays for the next build, and is none of ours.
+  # The server of bazel stays for the next build; it does not count as left behind.
   env -u COHORT_QUICKSTART -u TMPDIR bazel build --config=opt "--disk_cache=$cache" --noshow_progress "${targets[@]}"
   local bin
   bin=$(env -u COHORT_QUICKSTART -u TMPDIR bazel info --config=opt bazel-bin 2> /dev/null)
@@ -174,7 +174,7 @@ make_checkpoint() {
   deploy/make_checkpoint.py "$input" || return 1
 }
 
-# The last rank keeps a copy of what was made here; what a user brings is only compared with.
+# The last rank keeps a copy of a checkpoint that was made here; it only compares a user's own.
 checkpoint() {
   local pids=() rank status=0 flags
   for ((rank = 1; rank < WORLD; rank++)); do
@@ -204,7 +204,7 @@ stop_and_look() {
   wait "$coordinator" || { echo "the coordinator ended with status $?" >&2; return 1; }
   coordinator=
   ! (exec 3<> "/dev/tcp/${address%:*}/${address##*:}") 2> /dev/null ||
-    { echo "somebody still listens on $address" >&2; return 1; }
+    { echo "a process still listens on $address" >&2; return 1; }
   local files
   files=$(find "$TMPDIR" "$scratch" -name '*.tmp' -o -path "$TMPDIR/*")
   [[ -z $files ]] || { echo "files are left: $files" >&2; return 1; }

@@ -30,7 +30,7 @@ while IFS= read -r line; do
       [[ $table != terms ]] || terms=$((terms + 1))
       if [[ $table == old ]]; then
         old_words=$((old_words + 1))
-        # What follows the words says which meaning: "lane, in sends".
+        # Words after a comma name the meaning: "lane, in sends".
         words=$(sed -E 's/, (in|at|of) .*//; s/, /\n/g' <<< "$name")
         while IFS= read -r word; do
           # "hand over" is hand_over or HandOver there.

@@ -34,7 +34,7 @@ while IFS= read -r line; do
   [[ $line == "| Seed"* || $line == "| Trap"* ]] && continue
   rows=$((rows + 1))
   [[ $line != *"|  |"* && $line != *"| |"* ]] || complain "an empty cell: $line"
-  # What is not there yet says so and names no file; every other row names one.
+  # A planned row says so and names no file; every other row names one.
   if [[ $line == *"| planned |"* ]]; then
     planned=$((planned + 1))
     [[ $line != *.h* && $line != *.cc* ]] || complain "planned, and names a file: $line"

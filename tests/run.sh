@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs the tests. The last line says "N passed, N failed", in
+# Installs missing packages, builds, and runs the tests. The last line says "N passed, N failed", in
 # test targets. Exits 0 only if some ran and all passed.
 #
 #   tests/run.sh [--config NAME] [--tags FILTER] [--jobs N] [TARGET...]

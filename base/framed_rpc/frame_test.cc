@@ -62,7 +62,7 @@ TEST(FrameTest, ReadsAnyPieces) {
   }
 }
 
-TEST(FrameTest, SkipsWhatIsTooLarge) {
+TEST(FrameTest, SkipsFramesThatAreTooLarge) {
   const std::string stream = Bytes(Header{0, 1, Kind::kCall}, std::string(101, 'x')) +
                              Bytes(Header{0, 2, Kind::kCall}, std::string(100, 'y'));
   for (size_t piece : {1, 50, 116, 300}) {
@@ -105,7 +105,7 @@ TEST(FrameTest, ALargeFrameLeavesNoLargeSpareBuffer) {
   EXPECT_GE(spare.size(), 1000u) << "a small buffer is lent to the next reader";
 }
 
-TEST(FrameTest, SaysWhatItWants) {
+TEST(FrameTest, ReportsTheNumberOfMissingBytes) {
   FrameReader reader(100);
   Feed(Bytes(Header{0, 1, Kind::kCall}, "0123456789").substr(0, kHeaderBytes + 4), reader);
   Frame frame;

@@ -65,7 +65,7 @@ TEST_F(MemoryLimitTest, MissingAndMalformedFilesAreNoLimit) {
   EXPECT_EQ(CgroupMemoryLimitBytes(root_), kNoLimit);
 }
 
-TEST(MemoryLimit, OfThisProcessFollowsItsResourceLimits) {
+TEST(MemoryLimit, TheLimitOfThisProcessFollowsItsResourceLimits) {
   const int64_t before = MemoryLimitBytes();
   ASSERT_GT(before, 0);
   rlimit old;

@@ -23,7 +23,7 @@ TEST(OffsetAllocatorTest, GivesWhatFitsAtItsAlignment) {
   EXPECT_EQ(range.Take(1024, 64), 2048u);
 }
 
-TEST(OffsetAllocatorTest, WhatIsGivenBackIsOneAgain) {
+TEST(OffsetAllocatorTest, FreedRangesAreMerged) {
   std::mt19937 random(7);
   OffsetAllocator range(1 << 20);
   std::map<size_t, size_t> taken;

@@ -12,7 +12,7 @@ TEST(GrpcDeadline, IsOfTheSteadyClock) {
   }
 }
 
-TEST(GrpcDeadline, TimeLeftIsWhatWasGiven) {
+TEST(GrpcDeadline, TimeLeftIsTheGivenTime) {
   const absl::Duration left = TimeLeft(GrpcDeadline(absl::Hours(2)));
   EXPECT_LE(left, absl::Hours(2));
   EXPECT_GT(left, absl::Hours(1));

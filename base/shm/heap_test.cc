@@ -30,7 +30,7 @@ size_t PagesBytes(const Heap& heap) {
   return static_cast<size_t>(info.st_blocks) * 512;
 }
 
-TEST(HeapTest, MemoryIsSeenByAllWhoMappedItBefore) {
+TEST(HeapTest, NewMemoryIsVisibleInEarlierMappings) {
   const std::unique_ptr<Heap> heap = MakeHeap(Heap::DefaultCapacity());
   const absl::StatusOr<Segment> peer =
       Segment::Map(dup(heap->segment().fd()), heap->segment().size());

@@ -61,7 +61,7 @@ TEST_F(LocalSocketTest, MemoryIsHandedOver) {
   EXPECT_EQ(mapped->data()[17], 4);
 }
 
-TEST_F(LocalSocketTest, TellsWhoIsThere) {
+TEST_F(LocalSocketTest, ThePeerHasItsProcessAndUser) {
   EXPECT_EQ(server_.peer().pid, getpid());
   EXPECT_EQ(server_.peer().uid, geteuid());
 }
@@ -85,11 +85,11 @@ TEST_F(LocalSocketTest, NothingWaitsBeyondItsDeadline) {
   EXPECT_EQ(client_.Receive(AtOnce()).status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(listener_.Accept(AtOnce()).status().code(), absl::StatusCode::kDeadlineExceeded);
   absl::Status status;
-  while (status.ok()) status = client_.Send("nobody reads", {}, AtOnce());
+  while (status.ok()) status = client_.Send("unread", {}, AtOnce());
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
 }
 
-TEST_F(LocalSocketTest, NobodyListensAtANameThatIsGone) {
+TEST_F(LocalSocketTest, ConnectingToAClosedListenerIsUnavailable) {
   const std::string name = listener_.name();
   listener_ = LocalListener();
   EXPECT_EQ(LocalSocket::Connect(name, Soon()).status().code(), absl::StatusCode::kUnavailable);

@@ -32,7 +32,7 @@ TEST(SegmentTest, TwoMappingsShareTheirBytes) {
   EXPECT_EQ(moved.data()[kBytes - 1], 7);
 }
 
-TEST(SegmentTest, NobodyCanChangeItsSize) {
+TEST(SegmentTest, ItsSizeCannotBeChanged) {
   const absl::StatusOr<Segment> segment = Segment::Create("test", kBytes);
   ASSERT_TRUE(segment.ok());
   EXPECT_NE(ftruncate(segment->fd(), 10), 0);
@@ -52,7 +52,7 @@ TEST(SegmentTest, LargeOnesBeginAtDifferentDistances) {
   EXPECT_EQ(begins.size(), segments.size());
 }
 
-TEST(SegmentTest, RefusesWhatIsNotOne) {
+TEST(SegmentTest, RejectsOtherDescriptors) {
   EXPECT_EQ(Segment::Create("test", 0).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Segment::Map(-1, kBytes).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Segment::Map(open("/dev/zero", O_RDWR), kBytes).status().code(),

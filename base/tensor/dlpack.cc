@@ -113,7 +113,7 @@ absl::Status CheckExtent(const DLTensor& tensor, const Shape& strides, int64_t e
   fits = fits && !__builtin_add_overflow(data, tensor.byte_offset, &first) &&
          first >= uint64_t{0} - static_cast<uint64_t>(lowest) &&
          first <= std::numeric_limits<uint64_t>::max() - static_cast<uint64_t>(highest);
-  if (!fits) return Invalid("whose elements lie where there are no addresses");
+  if (!fits) return Invalid("whose elements lie outside of the address space");
   if (data == 0) return Invalid("without memory for its elements");
   return absl::OkStatus();
 }

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
 
-// What another library would give away; counts how often it is told that it may go.
+// A tensor as another library would give it away; counts the calls of its deleter.
 struct Foreign {
   float numbers[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
   std::vector<int64_t> shape = {3, 4};
@@ -85,7 +85,7 @@ TEST(FromDLPackTest, LayoutsOfAllKinds) {
   EXPECT_EQ(foreign.deleted, 4);
 }
 
-TEST(FromDLPackTest, OfNoElementsNeedsNoMemory) {
+TEST(FromDLPackTest, ATensorWithoutElementsNeedsNoMemory) {
   Foreign foreign;
   foreign.managed.dl_tensor.data = nullptr;
   foreign.shape = {kHuge, 0, kHuge};
@@ -103,7 +103,7 @@ TEST(FromDLPackTest, PinnedMemoryIsTheHosts) {
   EXPECT_TRUE(FromDLPack(&foreign.managed).ok());
 }
 
-TEST(FromDLPackTest, OfAGpuThereAndBack) {
+TEST(FromDLPackTest, AGpuTensorKeepsItsDeviceThereAndBack) {
   Foreign foreign;
   foreign.managed.dl_tensor.device = {kDLCUDA, 3};
   const absl::StatusOr<Tensor> tensor = FromDLPack(&foreign.managed);
@@ -146,7 +146,7 @@ TEST(FromDLPackTest, RefusesOtherDevicesAndTypes) {
   refuse([](DLTensor& tensor) { tensor.dtype = {99, 32, 1}; }, "type code 99");
 }
 
-TEST(FromDLPackTest, RefusesWhatNoTensorCanBe) {
+TEST(FromDLPackTest, RefusesImpossibleTensors) {
   const auto refuse = [](const std::function<void(Foreign&)>& change, const std::string& why) {
     Foreign foreign;
     change(foreign);
@@ -167,16 +167,16 @@ TEST(FromDLPackTest, RefusesWhatNoTensorCanBe) {
   refuse([](Foreign& foreign) { foreign.managed.dl_tensor.shape = nullptr; }, "without a shape");
   refuse([](Foreign& foreign) { foreign.managed.dl_tensor.data = nullptr; }, "without memory");
   refuse([](Foreign& foreign) { foreign.managed.dl_tensor.byte_offset = ~uint64_t{0}; },
-         "no addresses");
+         "address space");
   refuse(layout({3, -4}, {4, 1}), "[3, -4]");
   refuse(layout({0, -4}, {4, 1}), "[0, -4]");
   refuse(layout({kHuge, kHuge}, {4, 1}), "larger than memory");
   refuse(layout({kHuge}, {1}), "larger than memory");
-  refuse(layout({3, 4}, {kHuge, 1}), "no addresses");
-  refuse(layout({3, 4}, {-kHuge, 1}), "no addresses");
-  refuse(layout({2, 2}, {kHuge / 5, kHuge / 5}), "no addresses");
+  refuse(layout({3, 4}, {kHuge, 1}), "address space");
+  refuse(layout({3, 4}, {-kHuge, 1}), "address space");
+  refuse(layout({2, 2}, {kHuge / 5, kHuge / 5}), "address space");
   // Below address 0.
-  refuse(layout({3, 4}, {-(int64_t{1} << 59), 1}), "no addresses");
+  refuse(layout({3, 4}, {-(int64_t{1} << 59), 1}), "address space");
   EXPECT_FALSE(FromDLPack(nullptr).ok());
 }
 

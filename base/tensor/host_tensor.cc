@@ -33,7 +33,7 @@ absl::StatusOr<Tensor> NewHostTensor(DataType type, const Shape& shape) {
           absl::StrCat("a tensor of ", FormatShape(shape), ": an extent is negative"));
     }
     empty = empty || extent == 0;
-    // Also of an empty one: whoever leaves out the 0 must not overflow.
+    // Also for an empty tensor: code that skips the 0 must not overflow.
     fits = fits && !__builtin_mul_overflow(bytes, std::max<int64_t>(extent, 1), &bytes);
   }
   if (fits && empty) bytes = 0;

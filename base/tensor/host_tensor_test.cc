@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(HostTensorTest, IsWhatWasAskedFor) {
+TEST(HostTensorTest, HasTheRequestedShapeAndType) {
   const absl::StatusOr<Tensor> tensor = NewHostTensor(DataType::kBF16, {3, 5});
   ASSERT_TRUE(tensor.ok()) << tensor.status();
   EXPECT_EQ(tensor->ToString(), "bf16 [3, 5]");

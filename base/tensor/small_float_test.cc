@@ -15,7 +15,7 @@ float FromBits(uint32_t bits) {
   return value;
 }
 
-// Every number of a type comes back as itself, and what lies between two goes to the nearer one.
+// Every number of a type comes back as itself, and a number between two goes to the nearer one.
 template <typename Bits>
 void CheckType(float (*decode)(Bits), Bits (*encode)(float), int count) {
   float before = 0;
@@ -58,7 +58,7 @@ TEST(SmallFloatTest, KnownNumbers) {
   EXPECT_TRUE(std::isinf(FloatFromF8E5M2(0x7C)));
 }
 
-TEST(SmallFloatTest, WhatIsTooLarge) {
+TEST(SmallFloatTest, NumbersThatAreTooLarge) {
   const float infinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(F16FromFloat(65519.9f), 0x7BFF);
   EXPECT_EQ(F16FromFloat(65520.0f), 0x7C00);

@@ -129,7 +129,7 @@ TEST(CopyTensorTest, RefusesAnotherTypeOrShape) {
   EXPECT_FALSE(CopyTensor(tensor, Tensor::Zeros(DataType::kI32, {3, 2})).ok());
 }
 
-TEST(CopyTensorTest, OfNoElementsTouchesNothing) {
+TEST(CopyTensorTest, ACopyOfNoElementsTouchesNothing) {
   EXPECT_TRUE(CopyTensor(Tensor(nullptr, DataType::kF32, {4, 0}),
                          Tensor::Strided(nullptr, DataType::kF32, {4, 0}, {1, 9}))
                   .ok());

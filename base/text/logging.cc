@@ -110,7 +110,7 @@ absl::Status InitLogging(const LogOptions& options) {
     level = spdlog::level::off;
   } else if (options.level != "info") {
     return absl::InvalidArgumentError(absl::StrCat(
-        "log level \"", options.level, "\" is none of debug, info, warning, error, off"));
+        "log level \"", options.level, "\": expected debug, info, warning, error or off"));
   }
   g_format.store(options.format, std::memory_order_relaxed);
   // A thread writes, so that Log does not wait for a slow reader of standard error. If the queue is

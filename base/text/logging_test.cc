@@ -69,7 +69,7 @@ TEST(LoggingDeathTest, TheEndWaitsForAReaderOnlySoLong) {
       {
         BlockStandardError();
         InitLogging({}).IgnoreError();
-        Log(LogLevel::kInfo, "nobody reads this");
+        Log(LogLevel::kInfo, "an unread line");
         const absl::Time start = absl::Now();
         const bool finished = FinishLogging(absl::Milliseconds(50));
         _exit(finished ? 1 : absl::Now() - start > absl::Seconds(20) ? 2 : 0);

@@ -60,7 +60,7 @@ TEST(MutexTest, AwaitSeesWhatAnotherThreadLeavesByWaiting) {
   other.join();
 }
 
-TEST(MutexTest, WhoAwaitsDoesNotWakeOthersThatAwait) {
+TEST(MutexTest, AWaiterDoesNotWakeOtherWaiters) {
   Shared shared;
   std::thread other([&shared] {
     MutexLock lock(&shared.mutex);

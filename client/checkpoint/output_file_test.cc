@@ -59,9 +59,9 @@ TEST(OutputFileTest, KeepsTheOldFileUntilCommit) {
 }
 
 TEST(OutputFileTest, ErrorsNameTheFile) {
-  const absl::Status status = OutputFile::Create("/nowhere/model").status();
+  const absl::Status status = OutputFile::Create("/no-such-folder/model").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_NE(std::string(status.message()).find("/nowhere/model"), std::string::npos);
+  EXPECT_NE(std::string(status.message()).find("/no-such-folder/model"), std::string::npos);
 }
 
 TEST(OutputFileTest, AFullDiskIsResourceExhausted) {
@@ -105,13 +105,13 @@ TEST(OutputFileTest, NewFilesTakeNothingOver) {
   const UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY));
   std::ofstream(folder + "/victim") << "precious";
   std::filesystem::create_symlink("victim", folder + "/link");
-  std::filesystem::create_symlink("nowhere", folder + "/dangling");
+  std::filesystem::create_symlink("missing", folder + "/dangling");
   for (const char* name : {"victim", "link", "dangling"}) {
     EXPECT_EQ(CreateNewFile(fd.get(), name).status().code(), absl::StatusCode::kAlreadyExists)
         << name;
   }
   EXPECT_EQ(Read(folder + "/victim"), "precious");
-  EXPECT_FALSE(std::filesystem::exists(folder + "/nowhere"));
+  EXPECT_FALSE(std::filesystem::exists(folder + "/missing"));
   EXPECT_TRUE(CreateNewFile(fd.get(), "fresh").ok());
 }
 

@@ -177,8 +177,7 @@ bool HeaderReader::start_object(size_t) {
       offsets_.clear();
       return true;
     default:
-      return list_ != nullptr ? Blame("the header", "is nested deeper than a header is")
-                              : Other("an object");
+      return list_ != nullptr ? Blame("the header", "is nested too deep") : Other("an object");
   }
 }
 
@@ -214,7 +213,7 @@ bool HeaderReader::end_object() {
 }
 
 bool HeaderReader::start_array(size_t) {
-  if (list_ != nullptr) return Blame("the header", "is nested deeper than a header is");
+  if (list_ != nullptr) return Blame("the header", "is nested too deep");
   if (place_ != Place::kTensor || field_ == kType) return Other("an array");
   list_ = field_ == kShape ? &tensor_.shape : &offsets_;
   return true;
@@ -233,7 +232,7 @@ bool HeaderReader::EndTensor() {
   for (const int64_t extent : tensor_.shape) {
     if (__builtin_mul_overflow(bytes, extent, &bytes)) {
       return Blame(Tensor(), absl::StrCat("shape ", FormatShape(tensor_.shape),
-                                          " has more bytes than numbers reach"));
+                                          " has a size in bytes that overflows"));
     }
   }
   if (offsets_.size() != 2) return Blame(Tensor(), "data_offsets is no array of two");
@@ -300,7 +299,7 @@ absl::StatusOr<int64_t> HeaderBytes(absl::string_view front, int64_t file_bytes)
   }
   if (length > uint64_t{kMaxHeaderBytes}) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "a header of ", length, " bytes; ", kMaxHeaderBytes, " are the most that make sense"));
+        "a header of ", length, " bytes; ", kMaxHeaderBytes, " are the most that are allowed"));
   }
   if (length < 2) {
     return absl::InvalidArgumentError(

@@ -115,10 +115,11 @@ TEST(Header, NamesAreThereOnce) {
 TEST(Header, NestingIsNotFollowed) {
   ExpectRefused(absl::StrCat("{\"w\":", std::string(200000, '[')), 0, "'w': is no JSON object");
   ExpectRefused(absl::StrCat("{\"w\":{\"shape\":", std::string(200000, '[')), 0,
-                "is nested deeper");
-  ExpectRefused(R"({"w":{"dtype":"U8","shape":[{}],"data_offsets":[0,1]}})", 1, "is nested deeper");
+                "is nested too deep");
+  ExpectRefused(R"({"w":{"dtype":"U8","shape":[{}],"data_offsets":[0,1]}})", 1,
+                "is nested too deep");
   ExpectRefused(R"({"w":{"dtype":"U8","shape":[[1]],"data_offsets":[0,1]}})", 1,
-                "is nested deeper");
+                "is nested too deep");
 }
 
 TEST(Header, MetadataIsTexts) {
@@ -150,9 +151,9 @@ TEST(Header, ShapesAreWholeNumbers) {
 }
 
 TEST(Header, ShapesThatOverflowAreRefused) {
-  ExpectRefused(One("F32", "[4611686018427387904]", "[0,0]"), 0, "more bytes than numbers reach");
+  ExpectRefused(One("F32", "[4611686018427387904]", "[0,0]"), 0, "a size in bytes that overflows");
   // 2^64 bytes, which are 0 in 64 bits.
-  ExpectRefused(One("U8", "[4294967296,4294967296]", "[0,0]"), 0, "more bytes than numbers reach");
+  ExpectRefused(One("U8", "[4294967296,4294967296]", "[0,0]"), 0, "a size in bytes that overflows");
 }
 
 TEST(Header, OffsetsAreInsideOfTheFile) {
@@ -278,7 +279,7 @@ TEST(FileTest, GivesTheTensorsBytes) {
 }
 
 TEST(FileTest, ErrorsNameTheFile) {
-  EXPECT_EQ(File::Open("/nowhere/model").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(File::Open("/no-such-folder/model").status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(File::Open(testing::TempDir()).status().message()),
               HasSubstr("is no regular file"));
   const std::string path = WriteTemporary("empty", "");

@@ -16,7 +16,8 @@ absl::Status FileSink::Begin(const Layout& /*layout*/, absl::string_view header)
 
 absl::Status VerifySink::Begin(const Layout& layout, absl::string_view header) {
   const auto differs = [this](absl::string_view how) {
-    return absl::DataLossError(absl::StrCat("what came is not ", file_.path(), ": ", how));
+    return absl::DataLossError(
+        absl::StrCat("the received checkpoint differs from ", file_.path(), ": ", how));
   };
   if (layout.file_bytes() != file_.layout().file_bytes()) {
     return differs(absl::StrCat("it has ", layout.file_bytes(), " bytes, the file ",
@@ -51,8 +52,9 @@ absl::Status VerifySink::Differs(int64_t offset) const {
       name = absl::StrCat("tensor '", Printable(tensor.name), "'");
     }
   }
-  return absl::DataLossError(absl::StrCat("what came is not ", file_.path(), ": it differs in ",
-                                          name, ", first at offset ", offset));
+  return absl::DataLossError(absl::StrCat("the received checkpoint differs from ", file_.path(),
+                                          ": the first difference is in ", name, " at offset ",
+                                          offset));
 }
 
 }  // namespace cohort::checkpoint

@@ -42,7 +42,7 @@ absl::Status ParseStatus(const std::string& who, absl::string_view text) {
   const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("code") || !json["code"].is_number_integer() ||
       !json.contains("message") || !json["message"].is_string()) {
-    return absl::InternalError(absl::StrCat(who, " says what nobody understands"));
+    return absl::InternalError(absl::StrCat(who, ": malformed status of a checkpoint transfer"));
   }
   return absl::Status(static_cast<absl::StatusCode>(json["code"].get<int>()),
                       absl::StrCat(who, ": ", json["message"].get_ref<const std::string&>()));
@@ -75,7 +75,7 @@ absl::StatusOr<Announcement> ParseAnnouncement(int root, const std::string& text
   if (result.header_bytes < kLengthBytes || result.piece_bytes < 1 ||
       result.header_bytes > kLengthBytes + kMaxHeaderBytes ||
       result.file_bytes < result.header_bytes) {
-    return absl::InternalError(absl::StrCat(who, " says what nobody understands"));
+    return absl::InternalError(absl::StrCat(who, ": malformed announcement of a checkpoint"));
   }
   return result;
 }

@@ -43,7 +43,7 @@ class TestAllGather {
     }
     const auto over = [&] { return step_ > step || !ended_.empty(); };
     if (!mutex_.AwaitWithTimeout(absl::Condition(&over), kTimeout)) {
-      return absl::DeadlineExceededError("nobody came");
+      return absl::DeadlineExceededError("the other ranks did not arrive");
     }
     if (step_ > step) return met_;
     return absl::AbortedError(ended_);
@@ -276,7 +276,7 @@ TEST(TransferTest, ComparingNamesTheTensorThatDiffers) {
   const absl::Status status = sink.Take(absl::string_view(content).substr(file->header().size()));
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("it differs in tensor 'b', first at offset 10003"));
+              HasSubstr("the first difference is in tensor 'b' at offset 10003"));
 }
 
 TEST(TransferTest, ARankThatCannotKeepItDoesNotStopTheOthers) {

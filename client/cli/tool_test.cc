@@ -156,7 +156,7 @@ TEST(Arguments, WrongUsageNamesWhatIsWrong) {
   }
 }
 
-TEST(Arguments, HelpTellsTheDefaultTimeout) {
+TEST(Arguments, HelpShowsTheDefaultTimeout) {
   ToolRun tool;
   for (const auto& [command, timeout] :
        std::vector<std::pair<std::vector<std::string>, std::string>>{
@@ -204,7 +204,7 @@ TEST(ExitCodes, FollowTheStatus) {
   }
 }
 
-TEST(ExitCodes, WhoIsMissingTellsByItsExitCode) {
+TEST(ExitCodes, TheExitCodeOfWhoIsMissingTellsWhetherRanksAreMissing) {
   ToolRun tool;
   EXPECT_EQ(tool({"who-is-missing", "g"}).code, 0);
   tool.fake.who_is_missing.waits.emplace_back();
@@ -214,7 +214,7 @@ TEST(ExitCodes, WhoIsMissingTellsByItsExitCode) {
   EXPECT_EQ(tool({"who-is-missing", "g"}).code, 3);
 }
 
-TEST(ExitCodes, StoreTellsWhatIsNotThere) {
+TEST(ExitCodes, StoreCommandsReportMissingKeys) {
   ToolRun tool;
   tool.fake.get.missing_keys = {"b"};
   EXPECT_EQ(tool({"store", "get", "a", "b"}).code, 4);
@@ -250,7 +250,7 @@ TEST(Errors, NameCulpritGroupGenerationAndOperation) {
             "\n");
 }
 
-TEST(Errors, DoNotRepeatACauseThatTheTextTells) {
+TEST(Errors, DoNotRepeatACauseThatTheTextHas) {
   ToolRun tool;
   tool.fake.error = absl::AbortedError("group g, generation 1: rank-3 was evicted: broken disk");
   tool.fake.error_info.group = "g";
@@ -261,7 +261,7 @@ TEST(Errors, DoNotRepeatACauseThatTheTextTells) {
             "cohort: ABORTED: group g, generation 1: rank-3 was evicted: broken disk\n");
 }
 
-TEST(Errors, DoNotRepeatThatSomethingWasClosedBySomeone) {
+TEST(Errors, DoNotRepeatThatTheGroupWasClosed) {
   ToolRun tool;
   tool.fake.error =
       absl::NotFoundError("there is no group g; it was closed 3.2s ago, in generation 1");
@@ -288,7 +288,7 @@ TEST(Errors, DeadlinesNameTheMissingRanks) {
   EXPECT_EQ(tool.interrupts_set, 0);
 }
 
-TEST(Errors, NobodyIsBlamedForHavingJoinedLate) {
+TEST(Errors, ARankThatJoinedLateIsNotBlamed) {
   ToolRun tool;
   tool.fake.waiting_to_join.missing = {{1, 1}};
   tool.fake.error = absl::DeadlineExceededError("no object");
@@ -306,7 +306,7 @@ client::AwayReport Away(client::AwayKind kind) {
   return away;
 }
 
-TEST(Away, IsRemarkedWhenItIsNews) {
+TEST(Away, IsReportedOnceForEachChange) {
   ToolRun tool;
   tool.fake.away["Range"] = Away(client::AwayKind::kUnreachable);
   tool.fake.pages.resize(2);
@@ -319,7 +319,7 @@ TEST(Away, IsRemarkedWhenItIsNews) {
   EXPECT_THAT(tool.fake.calls, testing::SizeIs(2));
 }
 
-TEST(Away, IsShownWhereTheMissingWouldBe) {
+TEST(Away, IsShownInPlaceOfTheMissingRanks) {
   ToolRun tool;
   tool.fake.away["Join"] = Away(client::AwayKind::kDraining);
   tool.fake.away["Barrier"] = Away(client::AwayKind::kSilent);
@@ -393,7 +393,7 @@ TEST(MembershipTest, DoesNotWaitForACoordinatorThatIsAway) {
   EXPECT_THAT(tool.fake.calls, ElementsAre("Join(g, 0, 1, )", "Barrier()"));
 }
 
-TEST(MembershipTest, TimeoutIsOfTheWholeCommand) {
+TEST(MembershipTest, TheTimeoutLimitsTheWholeCommand) {
   ToolRun tool;
   tool({"barrier", "g", "--rank", "0", "--world-size", "1", "--timeout", "90s"});
   EXPECT_EQ(tool.fake.join_options.join_timeout, absl::Seconds(90));

@@ -93,7 +93,7 @@ TEST(AsyncCallsTest, GoOnWithoutAHandle) {
   calls.Start(held.Make());
   calls.Start([given = std::move(given), &sum](Group&) {
     for (const int number : *given) sum += number;
-    return absl::InternalError("nobody hears it");
+    return absl::InternalError("an unread error");
   });
   const PendingCall last = calls.Start([](Group&) { return absl::OkStatus(); });
   held.begun.WaitForNotification();

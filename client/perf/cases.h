@@ -51,7 +51,7 @@ Case MakeCase(Collective operation, int64_t bytes, DataType type, const Reductio
 
 // In 1e9 bytes a second: size by time.
 double AlgorithmBandwidth(const Case& run, double seconds);
-// What the algorithm's bandwidth is multiplied by so that it can be compared with the hardware's,
+// The factor from the algorithm's bandwidth to one that can be compared with the hardware's,
 // whatever the number of ranks: 2(n-1)/n, (n-1)/n or 1.
 double BusFactor(Collective operation, int ranks);
 

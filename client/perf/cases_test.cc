@@ -12,20 +12,20 @@ Case Make(Collective operation, int64_t bytes, int ranks, DataType type = DataTy
   return MakeCase(operation, bytes, type, {ReduceOp::kSum}, 0, ranks);
 }
 
-TEST(PlanTest, NamesAreFound) {
+TEST(CasesTest, NamesAreFound) {
   for (const Collective operation : kOperations) {
     EXPECT_EQ(FindOperation(OperationName(operation)), operation);
   }
   EXPECT_EQ(FindOperation("all-reduce"), std::nullopt);
 }
 
-TEST(PlanTest, SizeIsOfTheWholeBufferWhereThereAreNoParts) {
+TEST(CasesTest, SizeIsOfTheWholeBufferWhereThereAreNoParts) {
   EXPECT_EQ(Make(Collective::kAllReduce, 1000, 3).count, 250);
   EXPECT_EQ(Make(Collective::kExchange, 1003, 3).bytes(), 1000);
   EXPECT_EQ(Make(Collective::kBroadcast, 1, 3).count, 1);
 }
 
-TEST(PlanTest, PartsAreEqualAndAligned) {
+TEST(CasesTest, PartsAreEqualAndAligned) {
   // 1 MiB by 3 ranks: parts of a multiple of 16 bytes.
   EXPECT_EQ(Make(Collective::kAllGather, 1 << 20, 3).count, 3 * 87380);
   EXPECT_EQ(Make(Collective::kAllGather, 100, 2).bytes(), 96);
@@ -35,13 +35,13 @@ TEST(PlanTest, PartsAreEqualAndAligned) {
   EXPECT_EQ(Make(Collective::kReduceScatter, 24, 3).count, 6);
 }
 
-TEST(PlanTest, RootsGoWhereThereIsOne) {
+TEST(CasesTest, RootsGoWhereThereIsOne) {
   EXPECT_EQ(MakeCase(Collective::kReduce, 8, DataType::kF32, {}, 2, 3).root, 2);
   EXPECT_EQ(MakeCase(Collective::kAllReduce, 8, DataType::kF32, {}, 2, 3).root, 0);
 }
 
 // The factors of nccl-tests' PERFORMANCE.md.
-TEST(PlanTest, BusFactorsMatchNcclTests) {
+TEST(CasesTest, BusFactorsMatchNcclTests) {
   EXPECT_DOUBLE_EQ(BusFactor(Collective::kAllReduce, 4), 1.5);
   for (const Collective operation :
        {Collective::kAllGather, Collective::kReduceScatter, Collective::kAllToAll,
@@ -55,13 +55,13 @@ TEST(PlanTest, BusFactorsMatchNcclTests) {
   EXPECT_DOUBLE_EQ(BusFactor(Collective::kAllReduce, 1), 0);
 }
 
-TEST(PlanTest, AlgorithmBandwidthIsSizeByTime) {
+TEST(CasesTest, AlgorithmBandwidthIsSizeByTime) {
   // 16 MB in 8 ms.
   EXPECT_DOUBLE_EQ(AlgorithmBandwidth(Make(Collective::kAllGather, 16'000'000, 2), 8e-3), 2);
   EXPECT_DOUBLE_EQ(AlgorithmBandwidth(Make(Collective::kAllReduce, 8, 2), 0), 0);
 }
 
-TEST(PlanTest, SizesAreRead) {
+TEST(CasesTest, SizesAreRead) {
   EXPECT_EQ(*ParseSize("8"), 8);
   EXPECT_EQ(*ParseSize("64K"), 65536);
   EXPECT_EQ(*ParseSize("1m"), 1 << 20);
@@ -71,7 +71,7 @@ TEST(PlanTest, SizesAreRead) {
   }
 }
 
-TEST(PlanTest, RangesOfSizesEndAtTheLargest) {
+TEST(CasesTest, RangesOfSizesEndAtTheLargest) {
   EXPECT_THAT(*SizeRange(8, 100, 4), ElementsAre(8, 32));
   EXPECT_THAT(*SizeRange(8, 8, 2), ElementsAre(8));
   EXPECT_THAT(*SizeRange(int64_t{1} << 61, INT64_MAX, 2),

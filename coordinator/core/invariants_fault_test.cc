@@ -71,7 +71,7 @@ TEST(InvariantC7, ADifferenceIsNamedWhenTheGroupFormsAgainToo) {
               HasSubstr("disconnect grace 500ms, not 10s"));
 }
 
-TEST(InvariantC7, MismatchedRoundsFailAllWhoAreInThem) {
+TEST(InvariantC7, MismatchedRoundsFailAllTheirMembers) {
   CoreHarness h;
   std::vector<TestMember> members = h.Form(3);
   auto both_fail = [&](EnterRoundCall a, EnterRoundCall b, const char* what) {
@@ -107,8 +107,8 @@ TEST(InvariantC7, MismatchedRoundsFailAllWhoAreInThem) {
   EXPECT_EQ(h.Round(last)->outcome, RoundOutcome::kReleased);
 }
 
-// An ended round whose values are kept answers repeats; whoever was not in it has no value there.
-TEST(InvariantC7, AnEndedRoundIsAMismatchForWhoWasNotInIt) {
+// An ended round whose values are kept answers repeats; a member outside it has no value there.
+TEST(InvariantC7, AnEndedRoundIsAMismatchForAMemberOutsideIt) {
   CoreHarness h;
   std::vector<TestMember> members = h.Form(3);
   EnterRoundCall two = Round(RoundKind::kScatter, "", "a");
@@ -185,7 +185,7 @@ TEST(InvariantC8, AStreamThatTheCoordinatorEndedIsNoLoss) {
   EXPECT_FALSE(h.Parked(barrier));
 }
 
-TEST(InvariantC8, ABrokenConnectionIsALossWithinTheGraceAndARenewedOneIsNone) {
+TEST(InvariantC8, ABrokenConnectionIsALossWithinTheGraceAndARenewedOneIsNot) {
   CoreHarness h;
   std::vector<TestMember> members = h.Form(2);
   const CallId barrier = h.As(members[0], Barrier(), absl::Seconds(60));
@@ -240,7 +240,7 @@ TEST(InvariantC8, AMemberThatWaitsInARoundIsNotTakenForStuck) {
   h.As(members[1], Barrier("step"), absl::Seconds(300));
   EXPECT_FALSE(h.Parked(barrier));
 
-  // Released, it must work again like everybody.
+  // Released, it must work again like all members.
   const CallId next = h.As(members[1], Barrier("step"), absl::Seconds(300));
   for (int second = 0; second < 45; ++second) {
     h.As(members[0], KeepAliveCall{1, "stuck"});

@@ -1,4 +1,4 @@
-// The invariants C1 to C6 of the control plane, each as a story. C7 to C9, of what goes wrong:
+// The invariants C1 to C6 of the control plane, each as a story. C7 to C9, about failures:
 // invariants_fault_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -104,7 +104,7 @@ TEST(InvariantC3, EachNameOfItsOwnStaysBounded) {
   EXPECT_EQ(h.Get<StatsReply>(stats)->round_name_count, 8);
 }
 
-TEST(InvariantC4, AnEndedWaitSaysWhoWasMissingAndForAll) {
+TEST(InvariantC4, AnEndedWaitNamesTheMissingRanksToAll) {
   CoreHarness h;
   std::vector<TestMember> members = h.Form(8);
   const CallId first = h.As(members[5], Barrier("step"), absl::Seconds(10));

@@ -1,5 +1,5 @@
-// Any bytes, as the value of any kind of row. What decodes must encode, and decode to the same
-// again.
+// Any bytes, as the value of any kind of row. A row that decodes must encode, and decode to the
+// same row again.
 //
 //   bazel run --config=fuzz //coordinator/journal:record_codec_fuzz -- -max_total_time=60
 #include <cstddef>

@@ -99,7 +99,7 @@ TEST(RecordCodec, RefusesARankThatIsLateForAnOutcomeThatDoesNotExist) {
             absl::StatusCode::kDataLoss);
 }
 
-// Whatever happens to the bytes: an answer, and one that can be encoded again.
+// Damaged bytes are an error, or decode to a value that can be encoded again.
 TEST(RecordCodec, SurvivesDamagedBytes) {
   std::mt19937 random(20240607);
   for (const RecordValue& value : SampleValues()) {

@@ -82,7 +82,7 @@ class SqliteJournal final : public Journal {
   absl::Status CheckIsJournal(bool* is_new);
   absl::Status ReadRows(int64_t boot, const RowSink& take);
   absl::StatusOr<Record> ReadRow(sqlite3_stmt* row) const;
-  // What meta holds. DATA_LOSS: it has no such key.
+  // Returns a value of the table meta. DATA_LOSS: it has no such key.
   absl::StatusOr<int64_t> ReadMeta(absl::string_view key);
   absl::Status WriteMeta(absl::string_view key, int64_t value);
   // The boot before this one: 1 to kMaxBoot - 1. `format` is the file's.
@@ -106,7 +106,7 @@ class SqliteJournal final : public Journal {
   absl::StatusOr<int64_t> QueryNumber(absl::string_view sql);
   absl::Status Damaged(absl::string_view what) const;
 
-  // What the database's latest error means to a caller of Open.
+  // Returns the database's latest error as an error of Open.
   absl::Status OpenError(absl::string_view what) const;
 
   const std::string path_;

@@ -1,4 +1,5 @@
-// What one durable step costs. The disk's sync dominates: name the disk next to the numbers.
+// Measures the cost of one durable step. The disk's sync dominates: name the disk next to the
+// numbers.
 //
 //   bazel run --config=opt //coordinator/journal:sqlite_journal_benchmark
 //

@@ -1,7 +1,7 @@
-// A child process appends; the parent kills it at a random moment and opens the file. What the
-// child reported as durable must be there, and the batch it died in must be there whole or not at
-// all. Many processes use the same file one after the other, so that the log is recovered, folded
-// and restarted on the way.
+// A child process appends; the parent kills it at a random moment and opens the file. All
+// rows that the child reported as durable must be there, and the batch it died in must be there
+// whole or not at all. Many processes use the same file one after the other, so that the log is
+// recovered, folded and restarted on the way.
 //
 // COHORT_TEST_SEED repeats a run.
 #include <signal.h>

@@ -164,7 +164,7 @@ TEST_F(SqliteJournalOldFormatTest, HasNoChecksum) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("meta.format_version"));
 }
 
-// Takes from a thread what lets root write everywhere.
+// Drops the capabilities with which a thread of root can write everywhere.
 void DropCapabilities() {
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct none[2] = {};

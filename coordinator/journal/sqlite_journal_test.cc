@@ -1,4 +1,4 @@
-// What the journal keeps, and who may open it.
+// The contents of the journal, and the processes that may open it.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

@@ -90,7 +90,7 @@ TEST_F(FramedRpcTest, CallsHaveTheAnswersThatGrpcGives) {
   EXPECT_EQ(by_framed_rpc.values(0).value(), "v");
 
   v1::BarrierRequest unknown_group;
-  unknown_group.mutable_scope()->set_group("nobody");
+  unknown_group.mutable_scope()->set_group("no-such-group");
   grpc::ClientContext second;
   v1::BarrierResponse ignored;
   const grpc::Status status =
@@ -228,7 +228,7 @@ TEST_F(FramedRpcTest, ACancelledCallIsForgotten) {
   EXPECT_EQ(client_->Next()->header.call, 1);
 }
 
-TEST_F(FramedRpcTest, WhoGoesTakesItsCallsAlong) {
+TEST_F(FramedRpcTest, AClosedConnectionEndsItsCalls) {
   client_->Greet();
   for (uint32_t call = 1; call <= 400; ++call) client_->Call(call, kGet, Get("never", 60));
   ASSERT_TRUE(AwaitParked(100, 0));
@@ -236,8 +236,8 @@ TEST_F(FramedRpcTest, WhoGoesTakesItsCallsAlong) {
   EXPECT_TRUE(AwaitNobody());
 }
 
-// What a client does not read waits here only up to a bound; then it is not read from.
-TEST_F(FramedRpcTest, WhoDoesNotReadIsNotReadFrom) {
+// Unread answers wait at the server up to a bound; then the server reads no more requests.
+TEST_F(FramedRpcTest, AClientThatDoesNotReadIsNotReadFrom) {
   client_->Greet();
   client_->Call(1, kPut, Put("large", std::string(200 << 10, 'x')));
   ASSERT_EQ(client_->Next()->code(), absl::StatusCode::kOk);
@@ -338,7 +338,7 @@ TEST_F(UnreadTest, AnswersAboveTheLimitEndTheConnectionAlone) {
   EXPECT_EQ(other.Next()->code(), absl::StatusCode::kOk);
 }
 
-TEST_F(FramedRpcTest, ShutdownAnswersWhoWaits) {
+TEST_F(FramedRpcTest, ShutdownAnswersWaitingCalls) {
   client_->Greet();
   for (uint32_t call = 1; call <= 50; ++call) client_->Call(call, kGet, Get("never", 60));
   ASSERT_TRUE(AwaitParked(50, 0));
@@ -353,7 +353,7 @@ TEST_F(FramedRpcTest, ShutdownAnswersWhoWaits) {
 }
 
 TEST_F(FramedRpcTest, OthersOnThePortAreServedOrSentAway) {
-  // An HTTP client, and one who has only half of our word: neither disturbs.
+  // Neither an HTTP client nor a client with half of the preface disturbs.
   FramedRpcTestClient http(server_->addresses()[0]);
   http.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
   FramedRpcTestClient half(server_->addresses()[0]);

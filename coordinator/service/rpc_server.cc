@@ -188,7 +188,7 @@ void RpcServer::Shutdown(absl::Duration grace) {
     impl_->framed_rpc_server->Stop(std::min(rest, kLastGrace));
   impl_->server->Shutdown(GrpcDeadline(std::min(rest, kLastGrace)));
   impl_->server->Wait();
-  // What the journal has not written yet is still on its way here.
+  // Answers that wait for the journal are still on their way here.
   impl_->dispatcher.AwaitIdle(kLastAnswers);
 }
 

@@ -1,4 +1,4 @@
-// What the server binds, and how it goes away.
+// The addresses that the server binds, and its shutdown.
 #include <unistd.h>
 
 #include <condition_variable>

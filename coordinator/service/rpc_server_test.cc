@@ -375,7 +375,7 @@ TEST_F(RpcServerTest, MalformedAndUnknownAreRefused) {
     EXPECT_THAT(status.error_message(), testing::HasSubstr("scope.group"));
   }
   v1::GetGroupRequest request;
-  request.mutable_scope()->set_group("nobody");
+  request.mutable_scope()->set_group("no-such-group");
   grpc::ClientContext context;
   EXPECT_EQ(groups->GetGroup(&context, request, &response).error_code(),
             grpc::StatusCode::NOT_FOUND);

@@ -1,12 +1,12 @@
-"""Reads the part of a compose file that run_local knows. What else the file asks for is an error, unless only
-containers have it."""
+"""Reads the part of a compose file that run_local knows. Other settings are an error, unless only
+containers have them."""
 
 import os
 import re
 
 import yaml
 
-# These change what a container may do or is made of, not what its program sees.
+# These change the rights or the image of a container, not the environment of its program.
 _ONLY_OF_CONTAINERS = {"build", "cap_drop", "image", "read_only", "restart", "security_opt", "user"}
 _KNOWN = {
     "command",

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Without Docker: whether the compose file and the Dockerfiles name what is there, and the programs take their flags.
+"""Without Docker: whether the files that the compose file and the Dockerfiles name exist, and programs take
+their flags.
 
     compose_file_test.py PROGRAM...       # those that are built; their flags are tried
 """

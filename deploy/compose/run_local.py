@@ -57,7 +57,7 @@ def run(*words):
 
 
 def mount_volume(source, target):
-    """A folder or file at a place that need not be there: what it needs is made in memory."""
+    """Mounts a folder or file at a path that may be missing: its parent folder is then made in memory."""
     if not os.path.exists(target):
         above = os.path.dirname(target)
         while not os.path.isdir(above):
@@ -90,7 +90,7 @@ def become(service, subnet, folder):
 
 
 def become_or_report(service, subnet, folder):
-    """Whoever starts the process learns no more than that it failed."""
+    """Prints the error, because the parent process sees only that the start failed."""
     try:
         become(service, subnet, folder)
     except (Failure, OSError) as error:
@@ -126,7 +126,7 @@ class Cluster:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT if output else None,
-                # Of its own group, so that a Ctrl-C comes to this process alone, which ends all in order.
+                # In a process group of its own, so that Ctrl-C reaches only this script, which ends all in order.
                 start_new_session=True,
                 preexec_fn=lambda: become_or_report(service, self._subnet, self._folder),
             )
@@ -173,7 +173,7 @@ class Cluster:
         return self._processes[name].wait()
 
     def close(self):
-        """Asks all to end, those first for which nobody waits; kills those that do not. Returns what went wrong."""
+        """Asks all to end, first those that no other waits for; kills those that do not end. Returns the errors."""
         wrong = []
         left = dict(self._processes)
         while left:
@@ -245,7 +245,7 @@ def serve(compose, binaries, folder):
 
 
 def enter_namespaces():
-    """What remains is that the next child is the first process in them."""
+    """Enters new namespaces; the next child is the first process in them."""
     user, group = os.getuid(), os.getgid()
     try:
         unshare(_NEW_NETWORK | _NEW_PROCESSES | (_NEW_USER if user != 0 else 0))
@@ -296,7 +296,7 @@ def first_process(compose, binaries, folder):
 
 
 def guard(child):
-    """Waits for the child, and passes on what asks this process to end: once kindly, then not."""
+    """Waits for the child, and ends it when a signal asks this process to end: first by SIGTERM, then by SIGKILL."""
     asked = 0
     while True:
         try:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# run_local.sh with the real programs: the services of docker-compose.yml; what it says when something fails; that it
-# leaves nothing behind, also when it is stopped or killed.
+# run_local.sh with the real programs: the services of docker-compose.yml; its errors; that it leaves nothing behind,
+# also when it is stopped or killed.
 #
 #   run_local_test.sh RUN_LOCAL COORDINATOR WORKER COHORT HEALTH
 set -euo pipefail

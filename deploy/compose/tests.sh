@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the service `tests` runs: a barrier and objects through the coordinator, then the collectives and a
+# The service `tests` runs this script: a barrier and objects through the coordinator, then the collectives and a
 # checkpoint over all workers. Exits with 0 if all of it was right.
 #
 #   COHORT_COORDINATOR=ADDRESS COHORT_FORM=remote COHORT_WORKERS="ADDRESS..." tests.sh

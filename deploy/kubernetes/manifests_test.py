@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Without a cluster: whether the manifests can be read, what they name is there, and the programs take their flags.
+"""Without a cluster: whether the manifests can be read, the files that they name exist, and programs take
+their flags.
 
     manifests_test.py PROGRAM...       # those that are built; their flags are tried
 """
@@ -20,7 +21,7 @@ except ImportError:
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = {os.path.basename(path): os.path.abspath(path) for path in sys.argv[1:]}
-# What an image holds beside its own program.
+# The programs of an image beside its own one.
 ALSO_IN_IMAGES = {"cohort", "cohort-health"}
 
 

@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> wanted;
   bool json = false;
   bool quick = false;
-  CLI::App app("What Cohort promises, measured");
+  CLI::App app("Measures the promises of Cohort");
   app.add_flag("--json", json, "one JSON object per line");
   app.add_flag("--quick", quick, "fewer barriers and parked calls");
   app.add_option("--claim", wanted, "only these: million-barriers, parked-cost, missing, sigterm");

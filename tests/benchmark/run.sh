@@ -10,7 +10,7 @@
 #   tests/benchmark/run.sh collective [--json]   collectives on host memory beside Open MPI and Gloo
 #   tests/benchmark/run.sh collective --members 4 --operation all_reduce --sizes 64K 1M
 #   tests/benchmark/run.sh collective --busy     call by call, beside a background load and another group
-#   tests/benchmark/run.sh patterns [--json]     tensor maps, queues, experts, pipelines beside what is written by hand
+#   tests/benchmark/run.sh patterns [--json]     tensor maps, queues, experts, pipelines beside hand-written code
 #   tests/benchmark/run.sh gpu [--json]          what we add to NCCL's calls; exits 3 without a GPU
 #   tests/benchmark/run.sh gpu --bundle FOLDER   the same from deploy/bundle.sh --gpu-tests FOLDER
 #
@@ -173,7 +173,7 @@ case $section in
     . tests/gpu/find_nccl.sh
     find_nccl
     find_torch
-    # What hangs on a device must not hang the machine.
+    # A hang on a device must not hang the machine.
     TEST_TMPDIR=$scratch NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo} run_driver timeout --kill-after=10 900 "$program" \
       "${torch_flags[@]}" "$@"
     ;;

@@ -129,7 +129,7 @@ class Client {
         case framed_rpc::FrameReader::Next::kMore:
           break;
         default:
-          return Violation("the server sent what is no frame");
+          return Violation("the server sent a malformed frame");
       }
       COHORT_RETURN_IF_ERROR(ReadOrWrite(deadline));
       if (!closed_) continue;

@@ -10,7 +10,7 @@
 #
 # Exits 0 when nothing was found. Otherwise the last lines name the inputs: put one into
 # tests/fuzz/corpus (of the data plane: tests/fuzz/worker/corpus; of messages:
-# tests/fuzz/parallel/corpus) under a name that says what it shows, and corpus_test keeps it fixed.
+# tests/fuzz/parallel/corpus) under a name that tells the fault, and corpus_test keeps it fixed.
 #
 # Findings and what the fuzzer learnt are kept in COHORT_FUZZ_OUTPUT (default: a new folder under
 # /tmp), compiled results in COHORT_BAZEL_CACHE (default: ~/.cache/cohort-bazel).
@@ -53,10 +53,10 @@ fuzz() {
   local path
   path=$bin/$(label "$target" | sed -e 's|^//||' -e 's|:|/|')
   local seeds=tests/fuzz/corpus/$name flags=()
-  local of_coordinator=1 plane
-  for plane in worker parallel; do
-    [[ $path == */tests/fuzz/$plane/* ]] || continue
-    seeds=tests/fuzz/$plane/corpus/$name
+  local of_coordinator=1 folder
+  for folder in worker parallel; do
+    [[ $path == */tests/fuzz/$folder/* ]] || continue
+    seeds=tests/fuzz/$folder/corpus/$name
     of_coordinator=
   done
   mkdir -p "$output/corpus/$name" "$output/findings"

@@ -11,7 +11,7 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-# What hangs on a device must not hang the machine. In seconds; the ranks' processes have limits of
+# A hang on a device must not hang the machine. In seconds; the ranks' processes have limits of
 # their own within.
 readonly LIMIT=240
 readonly RANKS_LIMIT=420
@@ -56,7 +56,7 @@ failed=0
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/cohort-gpu-scratch.XXXXXX")
 trap 'rm -rf "$scratch"; [[ -n ${1:-} ]] || rm -rf "$bundle"' EXIT
 output=$scratch/output
-# Where tests keep what they need.
+# The folder for the files of tests.
 export TEST_TMPDIR=$scratch
 
 succeed() { passed=$((passed + 1)); }
@@ -81,7 +81,7 @@ run_test() {
   fi
 }
 
-# Of one process each, which it can look into.
+# Tests of one process each, which compute-sanitizer can look into.
 readonly IN_PROCESS="runtime_test nccl_gpu_test"
 
 run_sanitizer() {
@@ -98,7 +98,7 @@ run_sanitizer() {
     [[ -x $bundle/libexec/$name ]] || continue
     echo "== $name under compute-sanitizer"
     status=0
-    # Tests make CUDA's functions fail on purpose; what counts is what kernels and copies touch.
+    # Tests make CUDA's functions fail on purpose; only accesses of kernels and copies count.
     LD_LIBRARY_PATH="$bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
       timeout --kill-after=10 "$LIMIT" "$sanitizer" --tool memcheck --report-api-errors no \
       --error-exitcode "$FOUND" "$bundle/libexec/$name" > "$output" 2>&1 || status=$?

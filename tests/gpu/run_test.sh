@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What run.sh says of a bundle, without a GPU: its tests are small scripts here.
+# The output of run.sh for a bundle, without a GPU: its tests are small scripts here.
 # shellcheck disable=SC2016  # what small scripts expand
 set -euo pipefail
 
@@ -20,7 +20,7 @@ put() {
   printf '%s\n' '#!/bin/sh' "$@" > "$path"
   chmod +x "$path"
 }
-# expect STATUS [ARGUMENT...]: how it ends; what it said is in $folder/said.
+# expect STATUS [ARGUMENT...]: runs run.sh and checks its exit status; its output is in $folder/said.
 expect() {
   local expected=$1 status=0
   shift

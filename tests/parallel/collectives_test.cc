@@ -139,7 +139,7 @@ TEST_P(CollectivesTest, InTheOrderOfAStream) {
   }));
 }
 
-TEST_P(CollectivesTest, OfTheGroupOfAMode) {
+TEST_P(CollectivesTest, CollectivesRunInTheGroupOfAMode) {
   MakeGroup(2);
   ExpectOk(OnRanks([&](client::Group& group) -> absl::Status {
     const GroupOfMode groups = [&](ParallelMode mode) -> absl::StatusOr<client::Group*> {

@@ -192,7 +192,7 @@ TEST_P(ErrorsTest, ARankThatIsTaken) {
 
 TEST_P(ErrorsTest, AGroupThatIsNotThere) {
   const auto admin = client::AdminClient::Create(cohort::testing::Connect(coordinator_.address()));
-  EXPECT_EQ(admin->GetGroup("nobody").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(admin->GetGroup("no-such-group").status().code(), absl::StatusCode::kNotFound);
   for (const int size : kSizes) {
     MakeGroup(size);
     const std::string name = rank(0).name();

@@ -38,7 +38,7 @@ class FailCollectiveTest : public ParallelTest {
   }
 };
 
-TEST_P(FailCollectiveTest, OfOneRanksArguments) {
+TEST_P(FailCollectiveTest, InvalidArgumentsOfOneRankFailAllRanks) {
   for (const int size : {2, 4}) {
     MakeGroup(size);
     const int last = size - 1;
@@ -90,7 +90,7 @@ TEST_P(FailCollectiveTest, OfOneRanksArguments) {
   }
 }
 
-TEST_P(FailCollectiveTest, OfAllRanks) {
+TEST_P(FailCollectiveTest, InvalidArgumentsOfAllRanksAreNamed) {
   MakeGroup(3);
   // All ranks give the same wrong root.
   ExpectRefused([&](client::Group& group) { return group.Broadcast(F32(group, {4}), 3); },
@@ -102,7 +102,7 @@ TEST_P(FailCollectiveTest, OfAllRanks) {
        "root 4"});
 }
 
-TEST_P(FailCollectiveTest, InPlaceOfACollective) {
+TEST_P(FailCollectiveTest, ItReplacesACollective) {
   MakeGroup(4);
   ExpectRefused(
       [&](client::Group& group) {

@@ -104,7 +104,7 @@ class MoeBadInputTest : public ParallelTest {
   }
 };
 
-TEST_P(MoeBadInputTest, OfDispatch) {
+TEST_P(MoeBadInputTest, DispatchIsRefusedOnAllRanks) {
   for (const int ranks : {2, 4}) {
     MakeGroup(ranks);
     for (const bool given : {false, true}) {
@@ -149,7 +149,7 @@ TEST_P(MoeBadInputTest, OfDispatch) {
                           [&](client::Group& group, TokenBatch& batch, DispatchOptions&) {
                             batch = {Zeros(group, DataType::kBF16, {3, 8}), {}, {}};
                           },
-                          {Culprit(), "hidden has 3 rows, and by the sizes 4"});
+                          {Culprit(), "hidden has 3 rows, expected by the sizes: 4"});
     ExpectDispatchRefused(
         true,
         [&](client::Group&, TokenBatch&, DispatchOptions& options) { options.sizes->push_back(4); },
@@ -181,7 +181,7 @@ TEST_P(MoeBadInputTest, OfDispatch) {
   }
 }
 
-TEST_P(MoeBadInputTest, OfCombine) {
+TEST_P(MoeBadInputTest, CombineIsRefusedOnAllRanks) {
   for (const int ranks : {2, 4}) {
     MakeGroup(ranks);
     const client::Sizes sizes(static_cast<size_t>(ranks), 2);
@@ -206,7 +206,7 @@ TEST_P(MoeBadInputTest, OfCombine) {
   }
 }
 
-TEST_P(MoeBadInputTest, OfDispatchToExperts) {
+TEST_P(MoeBadInputTest, DispatchToExpertsIsRefusedOnAllRanks) {
   for (const int ranks : {2, 4}) {
     MakeGroup(ranks);
     ExpectExpertsRefused(
@@ -251,7 +251,7 @@ TEST_P(MoeBadInputTest, OfDispatchToExperts) {
         {Culprit(), "extra 0 is f32 [2]"});
     ExpectExpertsRefused([&](client::Group&, ExpertTokens&,
                              ExpertDispatchOptions& options) { options.call.stream = nullptr; },
-                         {Culprit(), "no stream"});
+                         {Culprit(), "cannot run on a stream"});
     // Mistakes that only the other ranks' arguments show.
     ExpectExpertsRefused(
         [&](client::Group& group, ExpertTokens& tokens, ExpertDispatchOptions&) {
@@ -282,7 +282,7 @@ TEST_P(MoeBadInputTest, OfDispatchToExperts) {
   }
 }
 
-TEST_P(MoeBadInputTest, OfCombineFromExperts) {
+TEST_P(MoeBadInputTest, CombineFromExpertsIsRefusedOnAllRanks) {
   for (const int ranks : {2, 4}) {
     MakeGroup(ranks);
     for (const ExpertForm form : {ExpertForm::kRouted, ExpertForm::kGathered}) {
@@ -319,14 +319,14 @@ TEST_P(MoeBadInputTest, OfCombineFromExperts) {
           },
           {Culprit()});
       expect_refused([&](client::Group&, ExpertBatch& batch, Tensor&) { batch.routes = nullptr; },
-                     {Culprit(), "the batch is of no dispatch"});
+                     {Culprit(), "the batch did not come from a dispatch"});
     }
   }
 }
 
 // Row arithmetic does not run on GPUs: each rank returns the error for itself, and the group works
 // on.
-TEST_P(MoeBadInputTest, OfWeighingOnGpus) {
+TEST_P(MoeBadInputTest, WeighingOnGpusIsRefused) {
   if (GetParam() != Form::kDevice) GTEST_SKIP() << "the others have no GPUs";
   MakeGroup(2);
   const auto weigh = [&](client::Group& group, bool by_combine) -> absl::Status {

@@ -110,7 +110,7 @@ TEST_P(QueueTest, EachWritesOneReads) {
   }
 }
 
-TEST_P(QueueTest, OneRanksMistakeIsEveryonesError) {
+TEST_P(QueueTest, OneRanksMistakeIsAnErrorOnAllRanks) {
   MakeGroup(3);
   const auto create = [&](const std::function<void(int, QueueOptions&)>& change) {
     return OnRanks([&](client::Group& group) {

@@ -100,7 +100,7 @@ std::vector<WrongCall> WrongCalls() {
                            tensor.device());
          return AllGather(group, none, {.dim = 0}).status();
        }},
-      {"another rank gives", scatter,
+      {"is not the root", scatter,
        [](client::Group& group, const Tensor& tensor) { return Scatter(group, tensor).status(); }},
       {"the root, rank ",
        [](client::Group& group, const Tensor& tensor) { return Broadcast(group, tensor).status(); },

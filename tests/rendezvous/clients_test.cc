@@ -77,7 +77,7 @@ TEST_F(ClientsTest, StoreKeepsCountsQueuesAndWatches) {
   EXPECT_THAT(changed, ElementsAre("a/1", "a/1 deleted"));
 }
 
-TEST_F(ClientsTest, PeopleSeeGroups) {
+TEST_F(ClientsTest, ToolsListGroups) {
   auto admin = AdminClient::Create(Connect());
   auto stats = admin->Stats();
   ASSERT_TRUE(stats.ok()) << stats.status();
@@ -111,7 +111,7 @@ TEST_F(ClientsTest, PeopleSeeGroups) {
                     .ok());
     EXPECT_EQ(kinds.back(), EventKind::kActive);
   });
-  EXPECT_EQ(admin->GetGroup("nobody").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(admin->GetGroup("no-such-group").status().code(), absl::StatusCode::kNotFound);
 }
 
 }  // namespace

@@ -330,7 +330,7 @@ TEST_F(BadInputTest, GarbageAtTheAttachSocket) {
     EXPECT_TRUE(!message.ok() || message->fds.empty());
     return parsed.text();
   };
-  EXPECT_THAT(answer("hello?"), HasSubstr("no hello"));
+  EXPECT_THAT(answer("hello?"), HasSubstr("expected an AttachHello"));
   v1::AttachHello hello;
   hello.set_magic(v1::ATTACH_PROTOCOL_MAGIC);
   hello.set_version(9);

@@ -228,13 +228,13 @@ TEST_F(EndsTest, ARejoinEndsACallOfAnotherThread) {
 }
 
 TEST_F(EndsTest, AWorkerThatDoesNotAnswerIsNamed) {
-  client::WorkerSessionOptions nowhere;
+  client::WorkerSessionOptions absent;
   // Short, as a socket's path must be.
-  nowhere.address = absl::StrCat("unix:/tmp/cohort-nobody-", getpid());
-  nowhere.connect_timeout = absl::Milliseconds(300);
-  const absl::Status nobody = client::WorkerSession::Connect(nowhere).status();
-  EXPECT_EQ(nobody.code(), absl::StatusCode::kUnavailable) << nobody;
-  EXPECT_THAT(std::string(nobody.message()), HasSubstr(nowhere.address));
+  absent.address = absl::StrCat("unix:/tmp/cohort-absent-", getpid());
+  absent.connect_timeout = absl::Milliseconds(300);
+  const absl::Status unreachable = client::WorkerSession::Connect(absent).status();
+  EXPECT_EQ(unreachable.code(), absl::StatusCode::kUnavailable) << unreachable;
+  EXPECT_THAT(std::string(unreachable.message()), HasSubstr(absent.address));
 
   StartWorker();
   auto session = Connect(0, Transport::kTcp);

@@ -315,7 +315,7 @@ TEST_P(CollectivesTest, Objects) {
 }
 
 // All ranks get the same error, which names the call, and the group works on.
-TEST_P(CollectivesTest, MismatchIsToldInTheGroupsWords) {
+TEST_P(CollectivesTest, AMismatchNamesTheCallOfTheGroup) {
   const std::vector<absl::Status> statuses = OnRanks(groups_, [](Group& group) {
     const Tensor tensor = Tensor::Zeros(DataType::kF32, {group.rank() == 0 ? 4 : 5});
     return group.AllReduce(tensor, tensor, kSum);

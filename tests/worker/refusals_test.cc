@@ -151,7 +151,7 @@ TEST_F(RefusedRequestsTest, InvalidTensorsFailOnAllRanks) {
   ExpectAllRefused(request, Sum, "9 came");
 }
 
-TEST_F(RefusedRequestsTest, ReductionsAndOutputsToo) {
+TEST_F(RefusedRequestsTest, InvalidReductionsAndOutputsFailOnAllRanks) {
   v1::RunCollectiveRequest request = Request(v1::COLLECTIVE_ALL_REDUCE);
   request.set_reduce_op(0);
   ExpectAllRefused(request, Sum, "0 is not the number of a reduction");
@@ -200,7 +200,7 @@ class RefusedTensorsTest : public testing::WorkerTest {
 constexpr char kNoGpus[] =
     "a RemoteGroup moves host memory only; use LocalGroup or AttachedGroup for GPUs";
 
-TEST_F(RefusedTensorsTest, OfAGpuInARemoteGroup) {
+TEST_F(RefusedTensorsTest, GpuTensorsAreRefusedInARemoteGroup) {
   const Tensor of_gpu(nullptr, DataType::kF32, {kMany}, nullptr, Device::Cuda(0));
   const Tensor of_host = Tensor::Zeros(DataType::kF32, {kMany});
   const std::vector<std::function<absl::Status(Group&, const Tensor&)>> calls = {

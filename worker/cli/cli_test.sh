@@ -83,7 +83,7 @@ expect 0 store get color
 [[ $out == red ]] || fail "store get printed '$out'"
 expect 4 store get absent
 expect 3 store get absent --wait 100ms
-# Who waits in the tenant's own store is listed too.
+# A wait in the tenant's own store is listed too.
 cohort store get awaited --wait 20s >"$dir/awaited.out" 2>"$dir/awaited.err" &
 awaited=$!
 until_true sh -c "'$cohort_binary' waits | grep -q \"(tenant's store).*get awaited\""
@@ -132,8 +132,8 @@ contains 'missing' "$(cat "$dir/lone.err")"
 expect 4 group show no-such-group
 contains NOT_FOUND "$err"
 
-# --- What NCCL's threads on this machine know: nobody listens, somebody who speaks as they do, and
-# somebody who does not.
+# --- The report of NCCL's threads on this machine: without a listener, with a server that speaks the
+# protocol, and with one that does not.
 cat >"$dir/ras.py" <<'PYTHON'
 import json, socketserver, sys
 rank = lambda number, launched: {
@@ -185,7 +185,7 @@ expect 3 who-is-missing devices --json
 contains '"nccl":{"version":"2.28.9"' "$out"
 export NCCL_RAS_ADDR=$(cat "$dir/silent.port")
 expect 3 who-is-missing devices
-[[ $out != *NCCL* ]] || fail "NCCL is mentioned where nobody asked: $out"
+[[ $out != *NCCL* ]] || fail "NCCL is mentioned although it did not answer: $out"
 expect 3 who-is-missing devices --nccl-ras
 contains 'NCCL on this host says nothing: DEADLINE_EXCEEDED' "$out"
 expect 2 who-is-missing devices --nccl-ras=somewhere

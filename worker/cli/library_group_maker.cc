@@ -15,7 +15,7 @@ namespace {
 
 using GroupOr = absl::StatusOr<std::unique_ptr<client::Group>>;
 
-// For a copy, which waits for nobody.
+// For a copy, which waits for no rank.
 constexpr absl::Duration kCopy = absl::Minutes(1);
 
 GroupOr MakeLocal(const cli::GroupRequest& request, std::shared_ptr<GpuContext> gpu) {

@@ -121,7 +121,7 @@ contains 'one --worker' "$err"
 expect 5 perf --members 2 --form remote --worker 127.0.0.1:1 --worker 127.0.0.1:2 --timeout 2s
 contains 'the worker at 127.0.0.1:' "$err"
 
-# --- GPUs that are not there: which of the errors it is depends on what this machine has.
+# --- GPUs that are not there: the error depends on the hardware and driver of this machine.
 for members in '' '--members 200'; do
   flags=(perf all_reduce --device cuda:99 --sizes 8 --timeout 10s)
   [[ -n $members ]] || flags+=(--group gpus --rank 0 --world-size 1)
@@ -132,7 +132,7 @@ for members in '' '--members 200'; do
   cat "$dir/gpu.err"
 done
 
-# --- A rank is killed: the command ends soon, names it, and leaves nobody behind.
+# --- A rank is killed: the command ends soon, names it, and leaves no process behind.
 "$cohort_binary" perf all_reduce --members 3 --sizes 4K --iterations 3000000 --timeout 60s \
   >"$dir/killed.out" 2>"$dir/killed.err" &
 killed=$!
@@ -220,23 +220,23 @@ printf x | dd of="$dir/model.safetensors" bs=1 seek=7000000 conv=notrunc 2>/dev/
 pull checker 2 3
 checker=$puller
 expect 1 push "$dir/model.safetensors" --group unkept --world-size 3 --timeout 30s
-contains 'DATA_LOSS: rank 1: what came is not' "$err"
+contains 'DATA_LOSS: rank 1: the received checkpoint differs from' "$err"
 finished "$unkept" 1 unkept
-contains "it differs in tensor 'model.layers.0." "$(cat "$dir/unkept.err")"
+contains "the first difference is in tensor 'model.layers.0." "$(cat "$dir/unkept.err")"
 finished "$checker" 0 checker
 
-# --- Nor does a rank that knows before that it cannot.
-group=nowhere
-pull nowhere 1 3 --output "$dir/nowhere/model.safetensors"
-nowhere=$puller
+# --- Nor does a rank that knows before the transfer that it will fail.
+group=unwritable
+pull unwritable 1 3 --output "$dir/missing/model.safetensors"
+unwritable=$puller
 pull incomparable 2 3 --verify "$dir/cut.safetensors"
 incomparable=$puller
-expect 4 push "$dir/model.safetensors" --group nowhere --world-size 3 --timeout 30s
-contains "NOT_FOUND: rank 1: cannot make $dir/nowhere/model.safetensors" "$err"
-finished "$nowhere" 4 nowhere
+expect 4 push "$dir/model.safetensors" --group unwritable --world-size 3 --timeout 30s
+contains "NOT_FOUND: rank 1: cannot make $dir/missing/model.safetensors" "$err"
+finished "$unwritable" 4 unwritable
 finished "$incomparable" 2 incomparable
 
-# --- Who waits to pull and is told to end removes what it began.
+# --- A pull that is ended while it waits removes its temporary file.
 group=waiting
 pull waiter 1 2 --output "$dir/waited.safetensors"
 waiter=$puller

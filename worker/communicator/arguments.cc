@@ -101,7 +101,7 @@ absl::Status CheckArguments(const FlatCall& call, int rank, int size, const void
   const bool in_place = from == to + InPlaceOffset(call.collective, rank, bytes) &&
                         call.collective != Collective::kAllToAll;
   if (apart || in_place) return absl::OkStatus();
-  return InvalidCall(call, "input and output overlap, and not as \"in place\" means for it");
+  return InvalidCall(call, "input and output overlap, but not in the way of an in-place call");
 }
 
 std::string Describe(const Transfer& transfer) {

@@ -45,7 +45,7 @@ TEST(OptionsTest, Flags) {
 TEST(OptionsTest, RejectsInvalidOptions) {
   for (const auto& [flags, named] : std::vector<std::pair<std::vector<const char*>, std::string>>{
            {{"--listen", "0.0.0.0:7800"}, "--insecure"},
-           {{"--listen", "nowhere"}, "host:port"},
+           {{"--listen", "no-port"}, "host:port"},
            {{"--listen", "unix:relative"}, "full path"},
            {{"--coordinator", ""}, "--coordinator"},
            {{"--metrics-listen", "unix:/m"}, "--metrics-listen"},

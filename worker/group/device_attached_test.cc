@@ -91,7 +91,7 @@ TEST_F(DeviceAttachedTest, ComputesAloneAndBesideRanksWithTheirOwnMembership) {
 }
 
 // The connections include the operation log.
-TEST_F(DeviceAttachedTest, WhatDiffersOnStreamsIsFoundWithoutAnotherCall) {
+TEST_F(DeviceAttachedTest, ADifferenceOnStreamsIsFoundWithoutAnotherCall) {
   Form(Placement::kBoth);
   for (const absl::Status& status : Run([](Group& group) -> absl::Status {
          const auto stream = cuda::Stream::Create(group.rank());
@@ -110,7 +110,7 @@ TEST_F(DeviceAttachedTest, WhatDiffersOnStreamsIsFoundWithoutAnotherCall) {
   }
 }
 
-TEST_F(DeviceAttachedTest, WhoIsStuckInInitIsKnownMeanwhile) {
+TEST_F(DeviceAttachedTest, ARankThatIsStuckInInitIsKnownMeanwhile) {
   nccl_->HoldInit(true);
   std::thread forms([&] { Form(Placement::kBoth, kAttached); });
   client::ConnectionOptions options;
@@ -142,7 +142,7 @@ TEST_F(DeviceAttachedTest, ARankThatCannotFormEndsItForAll) {
   }
 }
 
-TEST_F(DeviceAttachedTest, PlacementsThatDifferAreToldToAllAndWithoutAGpuThereIsNone) {
+TEST_F(DeviceAttachedTest, DifferentPlacementsFailOnAllRanksAndDevicePlacementsNeedAGpu) {
   const std::vector<MadeGroup> made =
       Create({Placement::kBoth, Placement::kHost, Placement::kBoth});
   for (const MadeGroup& rank : made) {

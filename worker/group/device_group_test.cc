@@ -220,7 +220,7 @@ TEST_F(DeviceGroupTest, TheFlightRecordKnowsTheDevice) {
 }
 
 // Enqueued work cannot be taken back: the mismatch ends the group.
-TEST_F(DeviceGroupTest, WhatDiffersOnStreamsIsToldByTheNextCall) {
+TEST_F(DeviceGroupTest, ADifferenceOnStreamsIsReportedByTheNextCall) {
   Form(Placement::kBoth);
   for (const absl::Status& status : Run([](Group& group) -> absl::Status {
          const auto stream = cuda::Stream::Create(group.rank());
@@ -293,7 +293,7 @@ TEST_F(DeviceGroupTest, OnTheHostAloneDeviceTensorsAreRefused) {
   ExpectSums(false);
 }
 
-TEST_F(DeviceGroupTest, PlacesOfACallThatDifferAreToldToAll) {
+TEST_F(DeviceGroupTest, DifferentDevicesOfACallFailOnAllRanks) {
   Form(Placement::kBoth);
   for (const absl::Status& status : Run([](Group& group) -> absl::Status {
          const bool strange = group.rank() == 2;
@@ -310,7 +310,7 @@ TEST_F(DeviceGroupTest, PlacesOfACallThatDifferAreToldToAll) {
   ExpectSums(false);
 }
 
-TEST_F(DeviceGroupTest, PlacementsThatDifferAreToldToAll) {
+TEST_F(DeviceGroupTest, DifferentPlacementsFailOnAllRanks) {
   const std::vector<MadeGroup> made =
       Create({Placement::kBoth, Placement::kHost, Placement::kBoth});
   for (const MadeGroup& rank : made) {

@@ -132,7 +132,7 @@ TEST_F(DeviceHeapTest, TensorsOutliveTheGroupAndItsGenerations) {
   for (const Tensor& tensor : tensors_) std::memset(tensor.data(), 7, kBytes);
 }
 
-TEST_F(DeviceHeapTest, OfDifferentSizesItIsNoWindowAndStillRight) {
+TEST_F(DeviceHeapTest, HeapsOfDifferentSizesAreNoWindowAndStillRight) {
   GiveHeaps({kBytes, 2 * kBytes, 3 * kBytes});
   Form(Placement::kBoth);
   EXPECT_EQ(nccl_->registered(), kMostRanks);
@@ -140,14 +140,14 @@ TEST_F(DeviceHeapTest, OfDifferentSizesItIsNoWindowAndStillRight) {
   ExpectSumOfNew();
 }
 
-TEST_F(DeviceHeapTest, WhereARankHasNoneItIsMemoryAsAnyOther) {
+TEST_F(DeviceHeapTest, WithoutAHeapOnOneRankTensorsAreNotRegistered) {
   GiveHeaps({2 * kBytes, 0, size_t{1} << 50});
   Form(Placement::kBoth);
   EXPECT_EQ(nccl_->registered(), 0);
   for (int i = 0; i < 4; ++i) ExpectSumOfNew();
 }
 
-TEST_F(DeviceHeapTest, WhereNcclCannotRegisterItIsMemoryAsAnyOther) {
+TEST_F(DeviceHeapTest, AHeapThatNcclCannotRegisterStillWorks) {
   GiveHeaps({2 * kBytes, 2 * kBytes, 2 * kBytes});
   nccl_->FailNext("ncclCommWindowRegister", ncclSystemError, 1);
   Form(Placement::kBoth);
@@ -172,7 +172,7 @@ TEST_F(DeviceHeapTest, SomeTensorsOfItAndSomeNotAreADifference) {
   EXPECT_THAT(nccl_->misuses(), IsEmpty());
 }
 
-TEST_F(DeviceHeapTest, ByDefaultThereIsNone) {
+TEST_F(DeviceHeapTest, ByDefaultThereIsNoHeap) {
   Form(Placement::kBoth);
   ExpectSumOfNew();
   EXPECT_THAT(nccl_->functions(), Not(Contains("ncclMemAlloc")));

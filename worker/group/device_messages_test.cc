@@ -41,7 +41,7 @@ client::CallOptions Within(absl::Duration timeout) {
   return options;
 }
 
-TEST_P(DeviceMessagesTest, OneOfTheHostBeforeOneOfTheGpuIsNotTakenForIt) {
+TEST_P(DeviceMessagesTest, AHostMessageBeforeAGpuMessageIsNotTakenForIt) {
   FormPair();
   RunWell([](Group& group) -> absl::Status {
     COHORT_ASSIGN_OR_RETURN(const Tensor device,
@@ -63,7 +63,7 @@ TEST_P(DeviceMessagesTest, OneOfTheHostBeforeOneOfTheGpuIsNotTakenForIt) {
   });
 }
 
-TEST_P(DeviceMessagesTest, OneOfTheHostIsAwaitedWhileOneOfTheGpuIsOffered) {
+TEST_P(DeviceMessagesTest, AHostMessageIsAwaitedWhileAGpuMessageIsOffered) {
   FormPair();
   RunWell([](Group& group) -> absl::Status {
     COHORT_ASSIGN_OR_RETURN(const Tensor device,

@@ -59,7 +59,7 @@ TEST_F(DeviceNumbersTest, LooksForMessagesLeaveNoTrace) {
   });
 }
 
-TEST_F(DeviceNumbersTest, WhatIsRefusedOnAStreamIsNotCounted) {
+TEST_F(DeviceNumbersTest, ARefusedCallOnAStreamIsNotCounted) {
   Form(Placement::kBoth, 2);
   RunWell([](Group& group) -> absl::Status {
     COHORT_ASSIGN_OR_RETURN(const cuda::Stream stream, cuda::Stream::Create(group.rank()));
@@ -81,7 +81,7 @@ TEST_F(DeviceNumbersTest, WhatIsRefusedOnAStreamIsNotCounted) {
   ExpectSameNumbers();
 }
 
-TEST_F(DeviceNumbersTest, WhatIsCapturedIsNotCounted) {
+TEST_F(DeviceNumbersTest, ACapturedCallIsNotCounted) {
   Form(Placement::kBoth);
   const std::vector<absl::Status> statuses = Run([](Group& group) -> absl::Status {
     COHORT_ASSIGN_OR_RETURN(const Tensor four, group.Allocate(DataType::kF32, {4}, group.device()));
@@ -103,7 +103,7 @@ TEST_F(DeviceNumbersTest, WhatIsCapturedIsNotCounted) {
   ExpectSameNumbers();
 }
 
-// A GPU context whose calls do not meet on the host, as with NcclAgreement::kOff.
+// A GPU context whose calls have no host barrier, as with NcclAgreement::kOff.
 class NoHostBarrier final : public GpuContext {
  public:
   explicit NoHostBarrier(std::shared_ptr<GpuContext> gpu) : gpu_(std::move(gpu)) {}
@@ -158,7 +158,7 @@ class NoHostBarrierTest : public DeviceNumbersTest {
   }
 };
 
-TEST_F(NoHostBarrierTest, WithoutAHostBarrierAFailedCollectiveWaitsForNobody) {
+TEST_F(NoHostBarrierTest, WithoutAHostBarrierAFailedCollectiveDoesNotWait) {
   Form(Placement::kBoth, 2);
   {
     Group& group = *groups_[1];

@@ -53,7 +53,7 @@ class DeviceOperationLogTest : public DeviceGroups {
 };
 
 // No rank makes a further call that would wait for the others.
-TEST_F(DeviceOperationLogTest, WhatDiffersOnStreamsIsFoundWithoutAnotherCall) {
+TEST_F(DeviceOperationLogTest, ADifferenceOnStreamsIsFoundWithoutAnotherCall) {
   for (const Placement placement : {Placement::kBoth, Placement::kDevice}) {
     groups_.clear();
     Form(placement, 2);
@@ -72,7 +72,7 @@ TEST_F(DeviceOperationLogTest, WhatDiffersOnStreamsIsFoundWithoutAnotherCall) {
   }
 }
 
-TEST_F(DeviceOperationLogTest, WhoNeverComesToAnOperationOnAStreamIsNamed) {
+TEST_F(DeviceOperationLogTest, ARankThatNeverComesToAnOperationOnAStreamIsNamed) {
   Form(Placement::kBoth);
   const std::vector<absl::Status> statuses = Run([&](Group& group) -> absl::Status {
     if (group.rank() == 1) return absl::OkStatus();
@@ -104,7 +104,7 @@ TEST_F(DeviceOperationLogTest, ARankAloneAndRanksOfSeveralHostsDoWithout) {
     const absl::Status enqueued = EnqueueSum(group, 4, absl::Milliseconds(200));
     return enqueued.ok() ? group.AwaitStreams() : enqueued;
   });
-  EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("not known, without an operation log"));
+  EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("the missing ranks are not known"));
 }
 
 }  // namespace

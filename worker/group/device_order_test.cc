@@ -23,7 +23,7 @@ class DeviceOrderTest : public DeviceGroups {
   std::string name_;
 };
 
-TEST_F(DeviceOrderTest, OfThreadsThatDoNotKnowOfEachOther) {
+TEST_F(DeviceOrderTest, ThreadsWithoutCoordinationIssueInOneOrder) {
   constexpr int kRounds = 1000;
   name_ = "reduces";
   Form(Placement::kBoth);

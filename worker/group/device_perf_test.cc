@@ -102,7 +102,7 @@ TEST_F(DevicePerfTest, AllOperationsAreRightBothWays) {
   EXPECT_GT(copies_, 0);
 }
 
-TEST_F(DevicePerfTest, WhatIsWrongOnTheGpuIsCounted) {
+TEST_F(DevicePerfTest, WrongElementsOnTheGpuAreCounted) {
   const std::vector<Rows> ranks = Measure(
       {perf::MakeCase(Collective::kAllReduce, 64, DataType::kF32, {ReduceOp::kSum}, 0, kRanks)},
       true);
@@ -113,7 +113,7 @@ TEST_F(DevicePerfTest, WhatIsWrongOnTheGpuIsCounted) {
   }
 }
 
-TEST_F(DevicePerfTest, CopiesThatFitNowhereAreRefused) {
+TEST_F(DevicePerfTest, CopiesBetweenDifferentShapesOrDevicesAreRefused) {
   CudaGpuContext gpu(nccl_, 0);
   const auto device = gpu.Allocate(DataType::kF32, {4});
   ASSERT_TRUE(device.ok()) << device.status();

@@ -118,8 +118,8 @@ absl::Status InProcessGroup::RunRecorded(Collective collective, const Tensor& te
   MutexLock lock(&call_mutex_);
   TensorCollectives* const collectives = CollectivesFor(collective, tensor);
   const int64_t ticks = TickClock::Ticks();
-  // Calls without collectives are recorded too: other ranks make them, and all ranks count the same
-  // calls.
+  // A call that this rank cannot run is recorded too: other ranks run it, and all ranks count the
+  // same calls.
   flight_recorder_.Begin(generation_, collective, tensor.type(), bytes, root, ticks,
                          options.stream.has_value());
   const Instant deadline = clock_.JustBefore(ticks) + TimeoutOf(options);
@@ -211,8 +211,8 @@ absl::Status InProcessGroup::OnStream(Collective collective, const Tensor& tenso
                                       absl::FunctionRef<absl::Status(TensorCollectives&)> body) {
   if (collective == Collective::kBarrier) {
     return ArgumentError(
-        "barrier on a stream: a barrier is of the ranks' threads; an all_reduce of one element "
-        "orders streams");
+        "barrier on a stream: a barrier synchronizes the ranks' threads; an all_reduce of one "
+        "element orders streams");
   }
   if (tensor.device().is_host()) {
     return ArgumentError(absl::StrCat(NameOf(collective), " of ", tensor.ToString(),

@@ -89,7 +89,7 @@ void ClientConnection::ConnectNext() {
     }
     close(std::exchange(fd_, -1));
   }
-  Finish(End::kBroken, "nobody listens");
+  Finish(End::kBroken, "no address accepted a connection");
 }
 
 void ClientConnection::OnConnected() {

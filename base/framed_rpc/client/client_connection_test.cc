@@ -337,13 +337,13 @@ TEST_F(ClientConnectionTest, SilenceIsNoGreeting) {
 
 TEST_F(ClientConnectionTest, TriesTheAddressesInOrder) {
   // A port that was free a moment ago.
-  SocketAddress nobody = host_.address();
+  SocketAddress closed_port = host_.address();
   const int other = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  reinterpret_cast<sockaddr_in*>(&nobody.storage)->sin_port = 0;
-  ASSERT_EQ(bind(other, reinterpret_cast<sockaddr*>(&nobody.storage), nobody.size), 0);
+  reinterpret_cast<sockaddr_in*>(&closed_port.storage)->sin_port = 0;
+  ASSERT_EQ(bind(other, reinterpret_cast<sockaddr*>(&closed_port.storage), closed_port.size), 0);
   socklen_t size = sizeof(sockaddr_storage);
-  ASSERT_EQ(getsockname(other, reinterpret_cast<sockaddr*>(&nobody.storage), &size), 0);
-  Connect({nobody, host_.address()});  // bound, but not listening
+  ASSERT_EQ(getsockname(other, reinterpret_cast<sockaddr*>(&closed_port.storage), &size), 0);
+  Connect({closed_port, host_.address()});  // bound, but not listening
   Accept()->Greet();
   EXPECT_TRUE(ready_.WaitForNotificationWithTimeout(kLong));
   close(other);

@@ -206,7 +206,7 @@ void AwaitSent(Slot& slot) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   slot.mutex.Lock();
 }
 
-// What a look at received bytes leads to.
+// The result of a look at received bytes.
 struct Seen {
   size_t count = 0;       // so many of them are for gRPC
   size_t next_piece = 0;  // 0: no more now

@@ -95,7 +95,7 @@ TEST_F(Http2GuardTest, AHeaderBlockHasALimitOfBytesAndOfFrames) {
   EXPECT_THAT(error_, HasSubstr("max_header_frames (32)"));
 }
 
-TEST_F(Http2GuardTest, ABlockIsNeitherInterruptedNorContinuedWithoutOne) {
+TEST_F(Http2GuardTest, AHeaderBlockIsNotInterruptedAndAContinuationNeedsOne) {
   EXPECT_FALSE(Receive(Frame(9, kEndHeaders, 1, "")).ok());
   guard_ = Http2Guard(limits_);
   ASSERT_TRUE(Receive(kHttp2Preface).ok());

@@ -42,7 +42,7 @@ class IncomingBytes {
       : name_(std::move(name)), limit_(limit), whole_(std::move(whole)) {}
 
   // Set these before any connection charges. `on_change` runs for each change of the sum, on the
-  // thread that changes it. `reclaim` gives back what connections charged that are closed by now;
+  // thread that changes it. `reclaim` gives back the charges of closed connections;
   // it runs before an error is returned.
   std::function<void(int64_t more)> on_change;
   std::function<void()> reclaim;

@@ -86,7 +86,7 @@ class ListenerTest : public ::testing::Test {
   }
 };
 
-TEST_F(ListenerTest, TellsByThePrefaceAndClosesTheRest) {
+TEST_F(ListenerTest, RoutesByThePrefaceAndClosesOtherConnections) {
   Start({});
   const UniqueFd framed = Connect(framed_rpc::kPreface);
   const UniqueFd http2 = Connect(kHttp2Preface);
@@ -130,7 +130,7 @@ TEST_F(ListenerTest, AtTheLimitTheOldestWithoutARequestMakesRoom) {
   for (int i = 0; i < 5; ++i) more.push_back(Connect(kHttp2Preface));
   EXPECT_TRUE(Await(http2_, 5));
   for (const UniqueFd& fd : silent) EXPECT_TRUE(Closed(fd));
-  // Those who spoke HTTP/2's preface and no more are next, the connection of framed RPC stays.
+  // Connections that sent only HTTP/2's preface are next; the connection of framed RPC stays.
   const UniqueFd last = Connect(kHttp2Preface);
   EXPECT_TRUE(Await(http2_, 6));
   EXPECT_TRUE(Closed(more[0]));
@@ -160,7 +160,7 @@ TEST_F(ListenerTest, ConnectionsWithRequestsAreKeptAndTheNewcomerIsRefused) {
   EXPECT_TRUE(Await(framed_, 2));
 }
 
-TEST_F(ListenerTest, WhatGrpcReadsIsCountedAndTheConnectionIsClosed) {
+TEST_F(ListenerTest, BytesThatGrpcReadsAreCountedAndTheConnectionIsClosed) {
   Start({});
   const UniqueFd client = Connect(kHttp2Preface);
   ASSERT_TRUE(Await(http2_, 1));

@@ -18,8 +18,8 @@
 
 namespace cohort::cli {
 
-// Each method is the static function of the same meaning in client/rendezvous
-// and client/collective.
+// Each method is the static function of the same meaning in client/rendezvous and
+// client/collective.
 class Clients {
  public:
   virtual ~Clients() = default;

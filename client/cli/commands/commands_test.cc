@@ -102,7 +102,7 @@ TEST(GroupCommand, ShowsHowItsRanksReachEachOther) {
   EXPECT_THAT(tool({"group", "show", "trainer"}).out, Not(HasSubstr("paths")));
 }
 
-TEST(WorkerCommand, ShowsWhoLivesThere) {
+TEST(WorkerCommand, ShowsTheRanksOfAWorker) {
   ToolRun tool;
   tool.fake.worker.version = "1.2.3";
   tool.fake.worker.pid = 17;
@@ -185,7 +185,7 @@ TEST(GroupCommand, WatchPrintsALineForEachEventUntilTheGroupCloses) {
             "\n");
 }
 
-TEST(GroupCommand, WatchBeginsNowUnlessToldOtherwise) {
+TEST(GroupCommand, WatchBeginsNowByDefault) {
   ToolRun tool;
   tool.fake.groups = {BrokenGroup()};
   EXPECT_EQ(tool({"group", "watch", "trainer"}).code, 0);
@@ -201,7 +201,7 @@ TEST(GroupCommand, WatchGoesOnWhenTheCoordinatorHasForgottenTheEvents) {
   const ToolResult result = tool({"group", "watch", "trainer"});
   EXPECT_EQ(result.code, 0);
   EXPECT_EQ(result.err,
-            "cohort: what happened after revision 20 is not known (the coordinator restarted, or "
+            "cohort: events after revision 20 are not known (the coordinator restarted, or "
             "keeps it no longer); "
             "watching on from revision 17, generation 3, broken\n");
   EXPECT_THAT(tool.fake.calls, ElementsAre("GetGroup(trainer)", "WatchGroup(trainer, 17, inf)",
@@ -262,7 +262,7 @@ TEST(WhoIsMissingCommand, NamesRanksMembersAndSinceWhen) {
   report.world_size = 8;
   EXPECT_EQ(tool({"who-is-missing", "trainer"}).out,
             "group trainer, generation 3, active, 8 ranks\n"
-            "nobody is missing: no wait is open\n");
+            "no rank is missing: no wait is open\n");
 
   client::MissingMember member;
   member.rank = 3;
@@ -371,7 +371,7 @@ TEST(WhoIsMissingCommand, NamesRanksThatAreMissingInOperationsOnTensors) {
   EXPECT_THAT(result.out, HasSubstr("  the ranks disagree: rank 1 called broadcast\n"));
 }
 
-TEST(WhoIsMissingCommand, DoesNotSayNobodyOfMembersThatSayNothing) {
+TEST(WhoIsMissingCommand, DoesNotClaimCompletenessForSilentMembers) {
   ToolRun tool;
   client::WhoIsMissingReport& report = tool.fake.who_is_missing;
   report.group = "trainer";
@@ -380,19 +380,19 @@ TEST(WhoIsMissingCommand, DoesNotSayNobodyOfMembersThatSayNothing) {
   report.unanswered = {{1, 1}};
   ToolResult result = tool({"who-is-missing", "trainer"});
   EXPECT_EQ(result.code, 5) << "it may hang, or be stopped";
-  EXPECT_THAT(result.out, Not(HasSubstr("nobody is missing")));
+  EXPECT_THAT(result.out, Not(HasSubstr("no rank is missing")));
   EXPECT_THAT(result.out, HasSubstr("not known: what rank 1 is doing now: asked, no answer\n"));
   report.unanswered = {};
   report.unknown = {{0, 2}};
   result = tool({"who-is-missing", "trainer"});
   EXPECT_EQ(result.code, 0) << "clients of other libraries report nothing, ever";
-  EXPECT_THAT(result.out, Not(HasSubstr("nobody is missing")));
+  EXPECT_THAT(result.out, Not(HasSubstr("no rank is missing")));
   EXPECT_THAT(result.out,
               HasSubstr("not known: what ranks 0-2 are doing with tensors: never reported\n"));
   report.unknown = {};
   report.covers_tensors = false;
   result = tool({"who-is-missing", "trainer"});
-  EXPECT_THAT(result.out, Not(HasSubstr("nobody is missing")));
+  EXPECT_THAT(result.out, Not(HasSubstr("no rank is missing")));
   EXPECT_THAT(result.out, HasSubstr("not known: operations on tensors"));
 }
 
@@ -405,15 +405,16 @@ TEST(WhoIsMissingCommand, SaysWhatNcclKnows) {
   report.world_size = 8;
   const std::string group =
       "group trainer, generation 3, active, 8 ranks\n"
-      "nobody is missing: no wait is open\n";
-  EXPECT_EQ(tool({"who-is-missing", "trainer"}).out, group) << "nobody asked";
+      "no rank is missing: no wait is open\n";
+  EXPECT_EQ(tool({"who-is-missing", "trainer"}).out, group) << "NCCL was not asked for";
   EXPECT_EQ(tool.nccl.timeout, absl::Seconds(3));
   ToolResult result = tool({"who-is-missing", "--nccl-ras", "trainer"});
   EXPECT_EQ(result.code, 0);
-  EXPECT_EQ(result.out, group + "\nNCCL on this host says nothing: UNAVAILABLE: nobody listens\n");
+  EXPECT_EQ(result.out,
+            group + "\nNCCL on this host says nothing: UNAVAILABLE: connection refused\n");
   EXPECT_EQ(tool.nccl.address, "");
   EXPECT_THAT(tool({"who-is-missing", "trainer", "--nccl-ras", "--json"}).out,
-              HasSubstr(R"("settling":false,"nccl":{"error":"UNAVAILABLE: nobody listens"}})"));
+              HasSubstr(R"("settling":false,"nccl":{"error":"UNAVAILABLE: connection refused"}})"));
 
   NcclRasSummary summary;
   summary.version = "2.28.9";
@@ -442,7 +443,7 @@ TEST(WhoIsMissingCommand, SaysWhatNcclKnows) {
   EXPECT_EQ(tool({"who-is-missing", "trainer", "--nccl-ras=there"}).code, 2);
 }
 
-TEST(WhoIsMissingCommand, DoesNotSayNobodyBeforeTheCoordinatorCanKnow) {
+TEST(WhoIsMissingCommand, DoesNotClaimCompletenessBeforeTheCoordinatorKnows) {
   ToolRun tool;
   client::WhoIsMissingReport& report = tool.fake.who_is_missing;
   report.group = "trainer";
@@ -487,7 +488,7 @@ TEST(WaitsCommand, ShowsParkedCalls) {
   EXPECT_THAT(tool.fake.calls, ElementsAre("DumpWaits()", "DumpWaits(g)"));
 }
 
-TEST(BarrierCommand, SaysWhoIsAwaitedAndThatAllMet) {
+TEST(BarrierCommand, ShowsTheMissingRanksAndThenTheRound) {
   ToolRun tool;
   tool.fake.waiting.expected_count = 2;
   tool.fake.waiting.arrived_count = 1;
@@ -718,7 +719,7 @@ TEST(StoreCommand, WatchGoesOnWhenTheCoordinatorHasForgottenTheChanges) {
   tool.fake.pages = {first, second};
   tool.fake.next = {absl::OkStatus(), absl::OutOfRangeError("not kept")};
   EXPECT_EQ(tool({"store", "watch", "k"}).err,
-            "cohort: what changed after revision 7 is not known (the coordinator restarted, or "
+            "cohort: changes after revision 7 are not known (the coordinator restarted, or "
             "keeps it no longer); "
             "watching on from revision 70\n");
   EXPECT_EQ(tool.fake.calls.back(), "Watch(, k, 70, inf)");

@@ -194,7 +194,7 @@ absl::StatusOr<ExitCode> Watch(Context& context, const Flags& flags) {
     }
     COHORT_ASSIGN_OR_RETURN(group, await_group());
     printer.Remark(absl::StrCat(
-        "cohort: what happened after revision ", seen, " is not known (",
+        "cohort: events after revision ", seen, " are not known (",
         gone ? "the group was gone" : "the coordinator restarted, or keeps it no longer",
         "); watching on from revision ", group->revision, ", generation ", group->generation, ", ",
         client::GroupStateName(group->state)));
@@ -229,7 +229,7 @@ absl::StatusOr<ExitCode> Close(Context& context, const Flags& flags) {
 }  // namespace
 
 void AddGroupCommand(CLI::App& parent, Context& context) {
-  CLI::App& noun = *AddNoun(parent, "group", "Groups: who is in, and what became of them");
+  CLI::App& noun = *AddNoun(parent, "group", "Groups: their members, states and causes of failure");
   const auto flags = std::make_shared<Flags>();
 
   AddCommand(noun, context, "list", "All groups of the tenant",

@@ -243,13 +243,13 @@ void AddObjectCommand(CLI::App& parent, Context& context) {
       "cohort object broadcast demo --rank 1 --world-size 3 --root 0 > weights.idx",
       [&context, flags] { return Broadcast(context, *flags); }, "5m");
   CLI::App* gather = AddCommand(
-      noun, context, "gather", "Join, give everyone's object to the root, leave",
+      noun, context, "gather", "Join, give the objects of all ranks to the root, leave",
       "hostname | cohort object gather demo --rank 1 --world-size 2 --root 0\n"
       "hostname | cohort object gather demo --rank 0 --world-size 2 --root 0 "
       "--output-dir hosts",
       [&context, flags] { return Gather(context, *flags); }, "5m");
   CLI::App* all_gather = AddCommand(
-      noun, context, "all-gather", "Join, give everyone's object to everyone, leave",
+      noun, context, "all-gather", "Join, give the objects of all ranks to all ranks, leave",
       "hostname | cohort object all-gather demo --rank 0 --world-size 2 --json",
       [&context, flags] { return AllGather(context, *flags); }, "5m");
 

@@ -292,8 +292,8 @@ absl::StatusOr<ExitCode> Watch(Context& context, const Flags& flags) {
     COHORT_ASSIGN_OR_RETURN(now, probe());
     seen = now.revision;
     printer.Remark(absl::StrCat(
-        "cohort: what changed after revision ", from,
-        " is not known (the coordinator restarted, or keeps it no longer); watching on from "
+        "cohort: changes after revision ", from,
+        " are not known (the coordinator restarted, or keeps it no longer); watching on from "
         "revision ",
         seen));
   }
@@ -383,10 +383,10 @@ void AddStoreCommand(CLI::App& parent, Context& context) {
   add_value(append);
 
   CLI::App* push = add("push", "Put a value at the end of a queue",
-                       "cohort store push prompts 'what is a cohort?'", Push);
+                       "cohort store push prompts 'explain NCCL'", Push);
   add_key(push, "QUEUE", "the queue")->required();
   add_value(push);
-  AddDuration(*push, "--expire", flags->expire, "drop the value if nobody takes it in this time");
+  AddDuration(*push, "--expire", flags->expire, "drop the value if no client pops it in this time");
 
   CLI::App* pop = add("pop", "Take the value at the head of a queue; exits with 8 if it is empty",
                       "cohort store pop prompts --wait 1m", Pop, "30s, and what --wait says");

@@ -97,7 +97,7 @@ std::string FormatReport(const client::WhoIsMissingReport& report,
     absl::StrAppend(&text, FormatStart(stats), "; ask again in ",
                     ShortDuration(kSettling - stats.uptime), "\n");
   } else if (report.waits.empty() && report.inits.empty() && report.tensor_waits.empty()) {
-    absl::StrAppend(&text, KnowsAll(report) ? "nobody is missing: no wait is open\n"
+    absl::StrAppend(&text, KnowsAll(report) ? "no rank is missing: no wait is open\n"
                                             : "no wait is known to be open\n");
   }
   for (const client::OpenWait& wait : report.waits) {
@@ -213,7 +213,7 @@ void AddWhoIsMissingCommand(CLI::App& parent, Context& context) {
   const auto ras = std::make_shared<std::string>();
   CLI::App* const command = AddCommand(
       parent, context, "who-is-missing",
-      "Every open wait of a group and who keeps it open: waits at the coordinator, and operations "
+      "Every open wait of a group and its missing ranks: waits at the coordinator, and operations "
       "on tensors, for which it asks the members now. Exits with 3 when there is one, and with 5 "
       "when none is known but a member does not answer, or the coordinator has just started",
       "cohort who-is-missing trainer-weights\n"
@@ -222,18 +222,20 @@ void AddWhoIsMissingCommand(CLI::App& parent, Context& context) {
   command->add_option("GROUP", *group, "name of the group")->required();
   if (context.environment().nccl == nullptr) return;
   command->add_flag(absl::StrCat("--nccl-ras{", kHere, "}"), *ras,
-                    "also what NCCL's own threads know, or why they say nothing, such as "
+                    "also the report of NCCL's own threads, or why it is missing, such as "
                     "--nccl-ras=localhost:28028; without an address $NCCL_RAS_ADDR, or else that. "
-                    "Without the flag they are asked, too, and shown if they answer");
+                    "Without the flag the report is shown if NCCL answers");
 }
 
 void AddWaitsCommand(CLI::App& parent, Context& context) {
   const auto group = std::make_shared<std::string>();
-  AddCommand(parent, context, "waits", "All parked calls: who waits in what, since when, on whom",
+  AddCommand(parent, context, "waits",
+             "All parked calls: the caller, the wait, its age, and the missing ranks",
              "cohort waits\n"
              "cohort waits trainer-weights --json",
              [&context, group] { return Waits(context, *group); })
-      ->add_option("GROUP", *group, "name of the group (default: all of the tenant, and its store)");
+      ->add_option("GROUP", *group,
+                   "name of the group (default: all of the tenant, and its store)");
 }
 
 }  // namespace cohort::cli

@@ -117,7 +117,7 @@ absl::StatusOr<ExitCode> Trace(Context& context, const Flags& flags) {
 
 void AddWorkerCommand(CLI::App& parent, Context& context) {
   CLI::App& noun =
-      *AddNoun(parent, "worker", "Worker daemons: whose ranks live there, and what they do");
+      *AddNoun(parent, "worker", "Worker daemons: their ranks, and the calls of these ranks");
   const auto flags = std::make_shared<Flags>();
   AddCommand(noun, context, "show", "A worker, and the ranks that live in it",
              "cohort worker show unix:/run/cohort/worker.sock\n"

@@ -1,4 +1,4 @@
-// cohort worker: what lives in a worker daemon, and what its ranks did last.
+// `cohort worker`: the ranks of a worker daemon, and their last calls.
 #ifndef COHORT_CLIENT_CLI_COMMANDS_WORKER_COMMAND_H_
 #define COHORT_CLIENT_CLI_COMMANDS_WORKER_COMMAND_H_
 

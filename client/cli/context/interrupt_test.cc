@@ -34,7 +34,7 @@ class InterruptDeathTest : public testing::Test {
   }
 };
 
-TEST_F(InterruptDeathTest, DoesWhatWasSetAndExits) {
+TEST_F(InterruptDeathTest, RunsItsHandlerAndExits) {
   const auto body = [] {
     Interrupt interrupt;
     interrupt.Set([] { Say("left the group"); });

@@ -124,7 +124,7 @@ TEST(WaitingLine, SaysInAFileOnlyWhatChanged) {
                                    "missing rank 3\n"));
 }
 
-TEST(WaitingLine, BlamesNobodyWhileTheCoordinatorIsAway) {
+TEST(WaitingLine, BlamesNoRankWhileTheCoordinatorIsAway) {
   std::ostringstream err;
   Printer printer(err, err, {});
   WaitingLine line(printer, "barrier step");

@@ -379,7 +379,7 @@ void AddPerfCommand(CLI::App& parent, Context& context) {
       ->check(WholeNumber(1));
   command
       ->add_option("--check", measure.checks,
-                   "calls whose results are compared with what they must be (default: 1)")
+                   "calls whose results are compared with the expected values (default: 1)")
       ->check(WholeNumber(0));
 }
 

@@ -30,7 +30,7 @@ TEST(PerfTableTest, ColumnsStandBelowTheirTitles) {
   EXPECT_EQ(titles[1].find("time (us)") + 9, line.find("100.0") + 5);
 }
 
-TEST(PerfTableTest, WhatIsNotThereIsADash) {
+TEST(PerfTableTest, MissingValuesAreDashes) {
   perf::Row row = AllReduceRow();
   row.run = perf::MakeCase(Collective::kBroadcast, 8, DataType::kU8, {}, 1, 4);
   row.out_of_place.reset();

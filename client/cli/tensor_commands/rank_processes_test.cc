@@ -29,7 +29,7 @@ TEST(RankProcessesTest, AllMayEndWell) {
   EXPECT_FALSE((*ranks)->Wait().has_value());
 }
 
-TEST(RankProcessesTest, WhoFailsIsNamedWithItsLastWords) {
+TEST(RankProcessesTest, AFailedRankIsNamedWithItsLastWords) {
   auto ranks =
       RankProcesses::Start(Arguments{Rank("exit", "6"), Rank("exit", "6"), Rank("complain", "3")});
   ASSERT_TRUE(ranks.ok()) << ranks.status();
@@ -40,7 +40,7 @@ TEST(RankProcessesTest, WhoFailsIsNamedWithItsLastWords) {
   EXPECT_EQ(failure->words, "it hurts");
 }
 
-TEST(RankProcessesTest, WhoWasKilledIsToBlameBeforeWhoExited) {
+TEST(RankProcessesTest, AKilledRankIsBlamedBeforeOneThatExited) {
   auto ranks = RankProcesses::Start(Arguments{Rank("exit", "3"), Rank("kill"), Rank("exit", "6")});
   ASSERT_TRUE(ranks.ok()) << ranks.status();
   const auto failure = (*ranks)->Wait();
@@ -59,7 +59,7 @@ TEST(RankProcessesTest, StopEndsThem) {
   EXPECT_LT(Clock::Steady().Now() - begin, absl::Seconds(10));
 }
 
-TEST(RankProcessesTest, WhoDoesNotListenIsKilled) {
+TEST(RankProcessesTest, ARankThatIgnoresTheSignalIsKilled) {
   auto ranks = RankProcesses::Start(Arguments{Rank("ignore"), Rank("ignore")});
   ASSERT_TRUE(ranks.ok()) << ranks.status();
   ranks->reset();

@@ -24,7 +24,7 @@ std::vector<std::string> Perf(const std::vector<std::string>& more) {
   return arguments;
 }
 
-TEST(PerfCommand, AsksForTheRankItWasTold) {
+TEST(PerfCommand, AsksForTheRankOfItsFlags) {
   ToolRun tool;
   const ToolResult result =
       tool({"perf",          "all_reduce", "--group",  "g",   "--rank",    "1",
@@ -110,7 +110,7 @@ TEST(PerfCommand, WithoutChecksNothingIsSaidToBeRight) {
   EXPECT_THAT(tool(Perf({"all_reduce", "--check", "0"})).out, HasSubstr("# nothing was checked\n"));
 }
 
-TEST(PerfCommand, WhatCannotBeMeasuredAsksForNoGroup) {
+TEST(PerfCommand, ARequestThatCannotBeMeasuredMakesNoGroup) {
   for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{
            {"sing"},
            {"--sizes", "8,x"},
@@ -142,7 +142,7 @@ TEST(PerfCommand, ErrorsOfTheGroupHaveTheirCodes) {
 }
 
 // A rank that joined late is not missing in the operations that follow.
-TEST(PerfCommand, NobodyIsBlamedForHavingJoinedLate) {
+TEST(PerfCommand, ARankThatJoinedLateIsNotBlamed) {
   ToolRun tool;
   tool.groups.waiting_to_join.emplace().missing = {{1, 1}};
   tool.groups.call_error = absl::DeadlineExceededError("all_reduce timed out");
@@ -172,7 +172,7 @@ TEST(PushCommand, PrintsASummary) {
               HasSubstr("\"tensor_count\":1"));
 }
 
-TEST(PushCommand, DamageIsToldOnceTheGroupHasFormed) {
+TEST(PushCommand, DamageIsReportedOnceTheGroupHasFormed) {
   ToolRun tool;
   const std::string path = NewCheckpoint("damaged", "0123456789");
   std::ofstream(path, std::ios::app) << "more";
@@ -182,7 +182,7 @@ TEST(PushCommand, DamageIsToldOnceTheGroupHasFormed) {
   EXPECT_THAT(tool.groups.requests, SizeIs(1));
 }
 
-TEST(PushCommand, AFileThatCannotBeOpenedIsToldBeforeTheGroupForms) {
+TEST(PushCommand, AFileThatCannotBeOpenedIsReportedBeforeTheGroupForms) {
   ToolRun tool;
   const std::string path = testing::TempDir() + "/no_such_checkpoint";
   const ToolResult result = tool({"push", path, "--group", "g", "--world-size", "2"});
@@ -191,7 +191,7 @@ TEST(PushCommand, AFileThatCannotBeOpenedIsToldBeforeTheGroupForms) {
   EXPECT_THAT(tool.groups.requests, IsEmpty());
 }
 
-TEST(PullCommand, NobodyPullsFromItself) {
+TEST(PullCommand, ARankCannotPullFromItself) {
   ToolRun tool;
   EXPECT_EQ(tool({"pull", "--group", "g", "--rank", "0", "--world-size", "2"}).code, 2);
   EXPECT_EQ(tool({"pull", "--group", "g", "--rank", "1", "--world-size", "2", "--root", "2"}).code,

@@ -35,9 +35,10 @@ void AddGroupFlags(CLI::App& command, GroupFlags& flags) {
   command.add_option("--world-size", flags.world_size, "how many ranks the group has")
       ->check(WholeNumber(1));
   command
-      .add_option("--form", flags.form,
-                  "who is the rank: local, this process; attached, a worker on this machine whose "
-                  "memory this process uses; remote, a worker that this process calls")
+      .add_option(
+          "--form", flags.form,
+          "where the rank lives: local, this process; attached, a worker on this machine whose "
+          "memory this process uses; remote, a worker that this process calls")
       ->check(CLI::IsMember({"local", "attached", "remote"}));
   command
       .add_option("--worker", flags.workers,

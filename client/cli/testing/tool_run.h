@@ -22,7 +22,7 @@
 
 namespace cohort::cli {
 
-// Time passes when somebody sleeps.
+// Time passes when a thread sleeps.
 class SleepClock : public Clock {
  public:
   Instant Now() const override { return now_; }
@@ -74,7 +74,7 @@ class LoneGroups : public GroupMaker {
 class FakeNccl : public NcclRasClient {
  public:
   // The answer.
-  absl::StatusOr<NcclRasSummary> answer = absl::UnavailableError("nobody listens");
+  absl::StatusOr<NcclRasSummary> answer = absl::UnavailableError("connection refused");
   // The address that was asked, and the timeout.
   std::string address;
   absl::Duration timeout;

@@ -55,13 +55,14 @@ void AddTraceCommand(CLI::App& parent, Context& context) {
   CLI::App* const command = AddCommand(
       parent, context, "trace",
       "The last calls of all ranks of a group, as one trace for chrome://tracing or Perfetto: "
-      "the clocks of their hosts aligned, the same call linked on all of them. Says in which calls "
-      "the ranks waited longest, and for whom; exits with 3 when a rank's record is missing, or a "
+      "the clocks of their hosts aligned, the same call linked on all of them. Names the calls in "
+      "which ranks waited longest, and the late ranks; exits with 3 when a rank's record is "
+      "missing, or a "
       "rank has not come to a call",
       "cohort trace weights --output trace.json\n"
-      "cohort trace weights --records here.json             # on a host whose worker none can "
-      "reach\n"
-      "cohort trace weights --file here.json -o trace.json  # with what was saved there",
+      "cohort trace weights --records here.json             # where other hosts cannot reach the "
+      "worker\n"
+      "cohort trace weights --file here.json -o trace.json  # with the records of that host",
       [&context, flags] { return Trace(context, *flags); });
   command->add_option("GROUP", flags->request.group, "name of the group")->required();
   command->add_option("-o,--output", flags->output, "the trace (default: only the summary)");

@@ -169,7 +169,7 @@ TEST(TraceCommand, FilesStandForRanksThatCannotBeAsked) {
   EXPECT_EQ(tool({"trace", "weights"}).code, 4);
 }
 
-TEST(TraceCommand, FilesThatAreNoneAreNamed) {
+TEST(TraceCommand, InvalidFilesAreNamed) {
   ToolRun tool;
   tool.fake.groups = {Group({MemberOf(0, "far", {})})};
   const std::string path = TempPath("bad.json");

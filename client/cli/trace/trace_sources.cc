@@ -87,8 +87,9 @@ class Finder {
     }
     if (request_.workers.empty() && request_.files.empty()) return group.status();
     // Records of a dead group, or without the coordinator, are worth as much.
-    context_.printer().Remark(absl::StrCat("cohort: the coordinator does not say who is in group ",
-                                           request_.group, ": ", group.status().message()));
+    context_.printer().Remark(
+        absl::StrCat("cohort: the coordinator does not list the members of group ", request_.group,
+                     ": ", group.status().message()));
     deadline_ = context_.environment().clock->Now() + context_.TimeoutOr(kTimeout);
     return absl::OkStatus();
   }

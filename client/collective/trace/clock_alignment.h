@@ -20,7 +20,7 @@
 
 namespace cohort::client {
 
-// What a clock showed, in nanoseconds.
+// The reading of a clock, in nanoseconds.
 struct Moment {
   int clock = 0;
   int64_t at = 0;
@@ -49,7 +49,7 @@ struct ClockAlignment {
   // as if they were. 0: they do not.
   double contradiction = 0;
 
-  // What the first clock showed when `moment.clock` showed that.
+  // The reading of the first clock when `moment.clock` showed this moment.
   int64_t OnFirst(Moment moment) const;
 };
 

@@ -166,7 +166,7 @@ TEST(GroupTraceTest, ClocksOfSeveralMachinesAreAligned) {
     const GroupTrace raw = PutTogether(shown, false);
     EXPECT_EQ(raw.clocks[1].estimate.ahead, 0);
     EXPECT_EQ(raw.ranks[2].record.calls[0].started, shown[2].calls[0].started);
-    EXPECT_FALSE(raw.calls[0].certain) << "nobody knows how wrong they are";
+    EXPECT_FALSE(raw.calls[0].certain) << "the offsets of the clocks are unknown";
   }
 }
 

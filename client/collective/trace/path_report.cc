@@ -7,9 +7,9 @@
 
 namespace cohort::client {
 
-std::string EncodePathReport(const PathReport& note) {
+std::string EncodePathReport(const PathReport& report) {
   const nlohmann::json json = {
-      {"generation", note.generation}, {"hosts", note.hosts}, {"why_not", note.why_not}};
+      {"generation", report.generation}, {"hosts", report.hosts}, {"why_not", report.why_not}};
   // Texts of other ranks may not be UTF-8.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -18,20 +18,20 @@ std::optional<PathReport> DecodePathReport(absl::string_view bytes) {
   const auto json = nlohmann::json::parse(bytes.begin(), bytes.end(), nullptr, false);
   if (!json.is_object()) return std::nullopt;
   try {
-    PathReport note;
-    json.at("generation").get_to(note.generation);
-    json.at("hosts").get_to(note.hosts);
-    json.at("why_not").get_to(note.why_not);
-    return note;
+    PathReport report;
+    json.at("generation").get_to(report.generation);
+    json.at("hosts").get_to(report.hosts);
+    json.at("why_not").get_to(report.why_not);
+    return report;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }
 }
 
-std::string FormatPathReport(const PathReport& note) {
+std::string FormatPathReport(const PathReport& report) {
   std::vector<std::string> sharing;
   size_t ranks = 0;
-  for (const std::vector<int>& host : note.hosts) {
+  for (const std::vector<int>& host : report.hosts) {
     ranks += host.size();
     if (host.size() < 2) continue;
     RankSet set;
@@ -41,7 +41,7 @@ std::string FormatPathReport(const PathReport& note) {
   if (ranks < 2) return "one rank alone";
   if (sharing.empty()) return "TCP between all ranks";
   const std::string memory = absl::StrCat("shared memory: ", absl::StrJoin(sharing, "; "));
-  return note.hosts.size() == 1 ? memory : absl::StrCat(memory, ". TCP between all others");
+  return report.hosts.size() == 1 ? memory : absl::StrCat(memory, ". TCP between all others");
 }
 
 }  // namespace cohort::client

@@ -19,7 +19,7 @@ using GroupOfMode = std::function<absl::StatusOr<client::Group*>(ParallelMode)>;
 // Like the functions of the same names, on the group that `groups` has for the mode. Roots are
 // ranks in that group. Errors besides: those of `groups`, which only this rank gets.
 //
-// Source: all_gather, reduce_scatter, all_reduce, broadcast, reduce. What async_op was for:
+// Source: all_gather, reduce_scatter, all_reduce, broadcast, reduce. In place of async_op:
 //
 //   Pending<Tensor>::Start(calls, [=](client::Group& g) { return AllReduce(g, tensor); });
 

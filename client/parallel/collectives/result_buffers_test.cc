@@ -8,7 +8,7 @@
 namespace cohort::parallel {
 namespace {
 
-class BuffersTest : public ::testing::Test {
+class ResultBuffersTest : public ::testing::Test {
  protected:
   Buffers Prepare(const std::vector<TensorSpec>& specs) {
     absl::StatusOr<Buffers> buffers = Buffers::Prepare(group_, specs);
@@ -26,7 +26,7 @@ class BuffersTest : public ::testing::Test {
   client::LoneGroup group_;
 };
 
-TEST_F(BuffersTest, MemoryInUseIsNotReused) {
+TEST_F(ResultBuffersTest, MemoryInUseIsNotReused) {
   const TensorSpec spec = {DataType::kF32, {4, 4}};
   const Buffers buffers = Prepare({spec});
   Tensor first = Take(buffers, spec);
@@ -46,7 +46,7 @@ TEST_F(BuffersTest, MemoryInUseIsNotReused) {
   EXPECT_EQ(Take(buffers, spec).data(), data);
 }
 
-TEST_F(BuffersTest, TheSmallestThatIsLargeEnough) {
+TEST_F(ResultBuffersTest, TheSmallestThatIsLargeEnough) {
   const Buffers buffers = Prepare({{DataType::kU8, {100}}, {DataType::kU8, {10}}});
   const Tensor small = Take(buffers, {DataType::kU8, {9}});
   const Tensor large = Take(buffers, {DataType::kU8, {9}});
@@ -58,7 +58,7 @@ TEST_F(BuffersTest, TheSmallestThatIsLargeEnough) {
   EXPECT_EQ(buffers.counts().missed, 1);
 }
 
-TEST_F(BuffersTest, TensorsOutliveTheBuffers) {
+TEST_F(ResultBuffersTest, TensorsOutliveTheBuffers) {
   Tensor tensor;
   {
     const Buffers buffers = Prepare({{DataType::kU8, {64}}});
@@ -67,14 +67,14 @@ TEST_F(BuffersTest, TensorsOutliveTheBuffers) {
   *static_cast<char*>(tensor.data()) = 1;
 }
 
-TEST_F(BuffersTest, TensorsWithoutElements) {
+TEST_F(ResultBuffersTest, TensorsWithoutElements) {
   const Buffers buffers = Prepare({{DataType::kU8, {0}}});
   const Tensor tensor = Take(buffers, {DataType::kF32, {0, 3}});
   EXPECT_EQ(tensor.count(), 0);
   EXPECT_EQ(buffers.counts().in_use, 0);
 }
 
-TEST_F(BuffersTest, RejectsSizesThatOverflow) {
+TEST_F(ResultBuffersTest, RejectsSizesThatOverflow) {
   const TensorSpec huge = {DataType::kF32, {int64_t{1} << 32, int64_t{1} << 32}};
   const absl::StatusOr<Buffers> none = Buffers::Prepare(group_, {huge});
   EXPECT_EQ(none.status().code(), absl::StatusCode::kInvalidArgument) << none.status();

@@ -63,7 +63,7 @@ class Call {
     }
     int64_t sum = 0;
     for (const int64_t size : sizes) {
-      if (size < 0) return Wrong(absl::StrCat(text(), " are negative in part"));
+      if (size < 0) return Wrong(absl::StrCat(text(), " have a negative one"));
       if (__builtin_add_overflow(sum, size, &sum)) return TooLarge();
     }
     return sum;

@@ -30,7 +30,7 @@ void ExpectWrong(const absl::StatusOr<TensorSpec>& result,
   EXPECT_THAT(std::string(result.status().message()), says);
 }
 
-TEST(ResultsTest, EqualParts) {
+TEST(ResultShapesTest, EqualParts) {
   const TensorSpec input = Of({2, 8, 3});
   ExpectShape(AllReduceResult(input, kSum), {2, 8, 3});
   ExpectShape(ReduceResult(input, kSecondOfFour, 3, kSum), {2, 8, 3});
@@ -43,7 +43,7 @@ TEST(ResultsTest, EqualParts) {
   ExpectShape(AllToAllResult(Of({8, 5}), kSecondOfFour), {8, 5});
 }
 
-TEST(ResultsTest, RaggedParts) {
+TEST(ResultShapesTest, RaggedParts) {
   const Sizes sizes = {3, 0, 1, 2};
   ExpectShape(AllGatherVResult(Of({2, 0}), kSecondOfFour, 1, sizes), {2, 6});
   ExpectShape(GatherVResult(Of({0, 7}), kSecondOfFour, 0, sizes, 3), {6, 7});
@@ -51,7 +51,7 @@ TEST(ResultsTest, RaggedParts) {
   ExpectShape(AllToAllVResult(Of({6, 2}), kSecondOfFour, sizes, {1, 1, 0, 0}), {2, 2});
 }
 
-TEST(ResultsTest, EmptyTensorsAndOneRank) {
+TEST(ResultShapesTest, EmptyTensorsAndOneRank) {
   ExpectShape(AllGatherResult(Of({0, 3}), kSecondOfFour, 0), {0, 3});
   ExpectShape(ReduceScatterResult(Of({0, 3}), kSecondOfFour, 0, kSum), {0, 3});
   ExpectShape(AllReduceResult(Of({}), kSum), {});
@@ -59,14 +59,14 @@ TEST(ResultsTest, EmptyTensorsAndOneRank) {
   ExpectShape(AllGatherVResult(Of({2, 3}), {0, 1}, 0, {2}), {2, 3});
 }
 
-TEST(ResultsTest, KeepsTypeAndDevice) {
+TEST(ResultShapesTest, KeepsTypeAndDevice) {
   const absl::StatusOr<TensorSpec> result =
       AllGatherResult({DataType::kC64, {2}, Device::Cuda(1)}, kSecondOfFour, 0);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->ToString(), "c64 [8] on cuda:1");
 }
 
-TEST(ResultsTest, NoSuchDimension) {
+TEST(ResultShapesTest, NoSuchDimension) {
   for (const int dim : {2, -3, 17}) {
     ExpectWrong(AllGatherResult(Of({2, 4}), kSecondOfFour, dim),
                 AllOf(HasSubstr("all_gather of f32 [2, 4]"), HasSubstr("no dimension")));
@@ -76,14 +76,14 @@ TEST(ResultsTest, NoSuchDimension) {
   ExpectWrong(AllToAllResult(Of({}), kSecondOfFour), HasSubstr("of a single element"));
 }
 
-TEST(ResultsTest, Remainders) {
+TEST(ResultShapesTest, Remainders) {
   ExpectWrong(ReduceScatterResult(Of({2, 6}), kSecondOfFour, 1, kSum),
               HasSubstr("the extent of dimension 1, 6, is not a multiple of the 4 ranks"));
   ExpectWrong(ScatterResult(Of({5}), kSecondOfFour, 0, 1), HasSubstr("5, is not a multiple"));
   ExpectWrong(AllToAllResult(Of({7, 4}), kSecondOfFour), HasSubstr("7, is not a multiple"));
 }
 
-TEST(ResultsTest, NoSuchRoot) {
+TEST(ResultShapesTest, NoSuchRoot) {
   for (const int root : {-1, 4}) {
     ExpectWrong(ReduceResult(Of({2}), kSecondOfFour, root, kSum), HasSubstr("is not in 0..3"));
     ExpectWrong(BroadcastResult(Of({2}), kSecondOfFour, root), HasSubstr("is not in 0..3"));
@@ -94,7 +94,7 @@ TEST(ResultsTest, NoSuchRoot) {
   }
 }
 
-TEST(ResultsTest, WrongSizes) {
+TEST(ResultShapesTest, WrongSizes) {
   ExpectWrong(AllGatherVResult(Of({2}), kSecondOfFour, 0, {2, 2, 2}),
               HasSubstr("sizes [2, 2, 2] are 3 for 4 ranks"));
   // Equal sizes are checked, too.
@@ -109,14 +109,14 @@ TEST(ResultsTest, WrongSizes) {
               HasSubstr("output sizes [0] are 1 for 4 ranks"));
 }
 
-TEST(ResultsTest, RejectsTypesThatCannotBeReduced) {
+TEST(ResultShapesTest, RejectsTypesThatCannotBeReduced) {
   ExpectWrong(AllReduceResult(Of({2}, DataType::kC64), kSum), HasSubstr("all_reduce of c64 [2]"));
   ExpectWrong(ReduceScatterResult(Of({4}), kSecondOfFour, 0, {ReduceOp::kBitAnd}),
               HasSubstr("bit_and"));
   ExpectWrong(AllReduceResult(Of({2}), {static_cast<ReduceOp>(99)}), HasSubstr("no reduction 99"));
 }
 
-TEST(ResultsTest, MoreThanCanBeCounted) {
+TEST(ResultShapesTest, MoreThanCanBeCounted) {
   constexpr int64_t kHuge = std::numeric_limits<int64_t>::max() / 8;
   ExpectWrong(AllGatherResult(Of({kHuge}), kSecondOfFour, 0), HasSubstr("can be counted"));
   ExpectWrong(AllGatherVResult(Of({8, 0}), kSecondOfFour, 0, {8, kHuge * 7, kHuge * 7, 0}),

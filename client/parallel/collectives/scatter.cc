@@ -16,8 +16,9 @@ namespace {
 
 absl::Status CheckIsRoot(const client::Group& group, const ScatterOptions& options) {
   if (group.rank() == options.root) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("scatter from root ", options.root,
-                                                 ": another rank gives what is to be scattered"));
+  return absl::InvalidArgumentError(absl::StrCat("scatter from root ", options.root, ": rank ",
+                                                 group.rank(),
+                                                 " is not the root and must pass no tensors"));
 }
 
 // Concatenates all parts in one tensor of the group.

@@ -168,7 +168,7 @@ int Grid::size(Axis axis) const {
 absl::StatusOr<Coordinates> Grid::At(int rank) const {
   const int64_t place = int64_t{rank} - first_rank_;
   if (place < 0 || place >= world_size_) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " is none of ", first_rank_, "..",
+    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " is not in ", first_rank_, "..",
                                                    int64_t{first_rank_} + world_size_ - 1));
   }
   Coordinates coordinates;

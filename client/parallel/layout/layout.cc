@@ -51,7 +51,7 @@ absl::Status Layout::Add(GroupFamily family) {
     for (const int rank : list) {
       if (rank < first_rank() || rank - first_rank() >= world_size()) {
         return absl::InvalidArgumentError(
-            absl::StrCat("rank ", rank, " of a group of kind ", NameOf(family.kind), " is none of ",
+            absl::StrCat("rank ", rank, " of a group of kind ", NameOf(family.kind), " is not in ",
                          first_rank(), "..", first_rank() + world_size() - 1));
       }
       const auto place = static_cast<size_t>(rank - first_rank());

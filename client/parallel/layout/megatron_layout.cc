@@ -48,8 +48,8 @@ absl::Status AddStages(Role role, const std::optional<std::vector<int>>& asked,
   for (const int stage : stages) {
     if (stage < 0 || stage >= pipeline) {
       return absl::InvalidArgumentError(absl::StrCat("stage ", stage, " with groups of kind ",
-                                                     NameOf(role), " is none of the ", pipeline,
-                                                     " of the pipeline"));
+                                                     NameOf(role), " is not one of the ", pipeline,
+                                                     " stages of the pipeline"));
     }
     if (std::find(places.begin(), places.end(), stage) != places.end()) {
       return absl::InvalidArgumentError(

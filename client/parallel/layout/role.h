@@ -1,4 +1,4 @@
-// What a group is for. An enum: no part of a name ever decides what a group does.
+// The purpose of a group. An enum, so that no part of a name decides the purpose.
 #ifndef COHORT_CLIENT_PARALLEL_LAYOUT_ROLE_H_
 #define COHORT_CLIENT_PARALLEL_LAYOUT_ROLE_H_
 

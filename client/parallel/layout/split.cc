@@ -46,7 +46,7 @@ absl::StatusOr<std::vector<LayerRange>> SplitLayers(int layers, int stages,
   if (counts.size() != static_cast<size_t>(stages) || negative || sum != layers) {
     return absl::InvalidArgumentError(
         absl::StrCat("the partition ", absl::StrJoin(counts, ","), " (", counts.size(), " stages, ",
-                     sum, " layers) is none of ", layers, " layers over ", stages, " stages"));
+                     sum, " layers) does not split ", layers, " layers over ", stages, " stages"));
   }
   return RangesOf(counts);
 }

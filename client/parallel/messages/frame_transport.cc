@@ -241,9 +241,9 @@ absl::StatusOr<Wire::Came> Wire::GetObject(absl::Span<const int> peers, int64_t 
     if (!frame.ok()) return Of(came.peer, frame.status());
     const int64_t size = EncodedBytes(*frame);
     if (size != static_cast<int64_t>(object->size()) || size > max_bytes) {
-      return absl::InvalidArgumentError(absl::StrCat("from rank ", came.peer,
-                                                     ": a malformed message: ", object->size(),
-                                                     " bytes that should be ", size));
+      return absl::InvalidArgumentError(
+          absl::StrCat("from rank ", came.peer, ": a malformed message: ", object->size(),
+                       " bytes, expected ", size, ", at most ", max_bytes));
     }
     came.frame = *std::move(frame);
     came.frame.bytes = *std::move(object);

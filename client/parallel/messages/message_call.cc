@@ -149,8 +149,9 @@ absl::Status MessageCall::CheckKept() const {
     return absl::OkStatus();
   }
   return absl::ResourceExhaustedError(absl::StrCat(
-      "rank ", group_.rank(), " keeps ", state_.kept_messages, " messages of ", state_.kept_bytes,
-      " bytes that it has not asked for, and no more: it has to receive them first"));
+      "rank ", group_.rank(), " keeps ", state_.kept_messages, " unreceived messages of ",
+      state_.kept_bytes, " bytes, at most ", limits.max_kept_messages, " messages and ",
+      limits.max_kept_bytes, " bytes: it must receive them first"));
 }
 
 int64_t MessageCall::MostOfAnObject() const {
@@ -290,7 +291,7 @@ absl::Status MessageCall::OnFrame(Wire::Came came) {
 
 absl::Status MessageCall::OutOfSequence(const Wire::Came& came) const {
   return absl::InvalidArgumentError(
-      absl::StrCat("rank ", came.peer, " answers what nobody asked: kind ",
+      absl::StrCat("rank ", came.peer, " sent an answer without a request: kind ",
                    static_cast<int>(came.frame.kind), " of message ", came.frame.number));
 }
 

@@ -235,9 +235,9 @@ absl::Status MessageCall::CheckRoom(const Arrival& arrival) const {
                                                      limits.max_message_bytes));
   }
   if (!arrival.claimed && bytes > limits.max_kept_bytes - state_.kept_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "rank ", group_.rank(), " waits for something else, and keeps at most ",
-        limits.max_kept_bytes, " bytes that it has not asked for: ", bytes, " are too many"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("rank ", group_.rank(), " waits for another message, and keeps at most ",
+                     limits.max_kept_bytes, " bytes of unreceived messages: this one has ", bytes));
   }
   return absl::OkStatus();
 }
@@ -258,8 +258,8 @@ absl::StatusOr<std::vector<Tensor>> MessageCall::Accepted(const Accept& accept,
           absl::StrCat(ToString(meta), " was sent, and ", place.ToString(), " is to be received"));
     }
     if (MayOverlap(place)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          place.ToString(), " is to be received: its elements lie on top of each other"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(place.ToString(), " is to be received: its elements overlap in memory"));
     }
     if (place.count() > 0 && place.data() == nullptr) {
       return absl::InvalidArgumentError(

@@ -53,14 +53,14 @@ bool IsFrameKind(uint8_t kind) {
 
 // Takes the description of one tensor off the beginning of `bytes`.
 absl::StatusOr<Elements> TakeMeta(absl::string_view* bytes, TensorMeta* meta) {
-  if (bytes->size() < kMetaBytes) return Malformed("it ends within a tensor");
+  if (bytes->size() < kMetaBytes) return Malformed("it ends within the description of a tensor");
   const auto type = Get<uint8_t>(*bytes, 0);
   const auto on_device = Get<uint8_t>(*bytes, 1);
   const auto elements = Get<uint8_t>(*bytes, 2);
   const auto dims = Get<uint8_t>(*bytes, 3);
-  if (!IsDataType(type)) return Malformed(absl::StrCat(type, " is no type"));
+  if (!IsDataType(type)) return Malformed(absl::StrCat("unknown data type ", type));
   if (on_device > 1 || elements > static_cast<uint8_t>(Elements::kBehind)) {
-    return Malformed("a tensor that is nowhere");
+    return Malformed("a tensor with an unknown device or position of its elements");
   }
   bytes->remove_prefix(kMetaBytes);
   if (bytes->size() < dims * sizeof(int64_t)) return Malformed("it ends within a shape");
@@ -72,19 +72,19 @@ absl::StatusOr<Elements> TakeMeta(absl::string_view* bytes, TensorMeta* meta) {
   for (size_t i = 0; i < dims; ++i) {
     const auto extent = Get<int64_t>(*bytes, i * sizeof(int64_t));
     meta->shape[i] = extent;
-    if (extent < 0) return Malformed("a negative extent");
+    if (extent < 0) return Malformed(absl::StrCat("a tensor with the negative extent ", extent));
     if (extent == 0) empty = true;
     // An empty tensor counts like one with 1 in place of 0: code that skips the 0 must not
     // overflow.
     if (__builtin_mul_overflow(size, std::max<int64_t>(extent, 1), &size)) {
-      return Malformed("a tensor of more bytes than memory has addresses");
+      return Malformed("a tensor whose size in bytes overflows");
     }
   }
   bytes->remove_prefix(dims * sizeof(int64_t));
   // Empty tensors need no bytes; those on a GPU come later.
   const auto place = static_cast<Elements>(elements);
   if (empty ? place != Elements::kWithin : place != Elements::kLater && on_device == 1) {
-    return Malformed("a tensor that is where it cannot be");
+    return Malformed("a tensor whose elements have a position that its device or size excludes");
   }
   return place;
 }
@@ -112,14 +112,16 @@ std::string EncodeFrame(Frame frame) {
 
 absl::StatusOr<Frame> DecodeFrameHeader(absl::string_view bytes) {
   if (bytes.size() < kHeader) return Malformed("it is too short");
-  if (Get<uint32_t>(bytes, 0) != kMagic) return Malformed("it does not begin as messages do");
+  if (Get<uint32_t>(bytes, 0) != kMagic) {
+    return Malformed("it does not begin with the magic number");
+  }
   if (const auto version = Get<uint8_t>(bytes, 4); version != kVersion) {
     return absl::InvalidArgumentError(
         absl::StrCat("a message of version ", version, ", which should be ", kVersion));
   }
   const auto kind = Get<uint8_t>(bytes, 6);
   const auto later = Get<uint8_t>(bytes, 7);
-  if (!IsFrameKind(kind)) return Malformed(absl::StrCat("kind ", kind));
+  if (!IsFrameKind(kind)) return Malformed(absl::StrCat("unknown kind ", kind));
   Frame frame;
   frame.kind = static_cast<FrameKind>(kind);
   frame.body_later = later == 1;
@@ -130,17 +132,19 @@ absl::StatusOr<Frame> DecodeFrameHeader(absl::string_view bytes) {
   frame.note_bytes = Get<uint64_t>(bytes, 32);
   frame.large_bytes = Get<uint64_t>(bytes, 40);
   if (later > 1 || (frame.body_later && frame.kind != FrameKind::kMessage)) {
-    return Malformed("a body that comes at no time");
+    return Malformed("the flag of a late body is invalid for this kind of frame");
   }
-  if (frame.channel < 0) return Malformed(absl::StrCat("channel ", frame.channel));
+  if (frame.channel < 0) return Malformed(absl::StrCat("negative channel ", frame.channel));
   if (frame.note_bytes > frame.body_bytes ||
       frame.tensors > (frame.body_bytes - frame.note_bytes) / kMetaBytes) {
-    return Malformed("a body too short for what is in it");
+    return Malformed(absl::StrCat("a body of ", frame.body_bytes,
+                                  " bytes is too short for a note of ", frame.note_bytes,
+                                  " bytes and ", frame.tensors, " tensors"));
   }
   uint64_t all = 0;
   if (__builtin_add_overflow(frame.body_bytes, frame.large_bytes, &all) ||
       __builtin_add_overflow(all, uint64_t{kFrameHeaderBytes}, &all) || all > uint64_t{kMost}) {
-    return Malformed("more bytes than memory has addresses");
+    return Malformed("its size in bytes overflows");
   }
   return frame;
 }
@@ -216,7 +220,10 @@ std::string EncodeBody(absl::string_view note, absl::Span<const Tensor> tensors,
 }
 
 absl::StatusOr<Body> DecodeBody(const Frame& header, absl::string_view body) {
-  if (body.size() != header.body_bytes) return Malformed("a body of another length");
+  if (body.size() != header.body_bytes) {
+    return Malformed(
+        absl::StrCat("a body of ", body.size(), " bytes, expected ", header.body_bytes));
+  }
   constexpr int64_t kWithin = 0;
   Body decoded;
   const size_t room = std::min<size_t>(header.tensors, kReserved);
@@ -234,12 +241,17 @@ absl::StatusOr<Body> DecodeBody(const Frame& header, absl::string_view body) {
     if (elements == Elements::kWithin) continue;
     uint64_t& bytes = elements == Elements::kBehind ? behind : large;
     if (__builtin_add_overflow(bytes, static_cast<uint64_t>(meta.bytes()), &bytes)) {
-      return Malformed("more bytes than memory has addresses");
+      return Malformed("the size of its tensors in bytes overflows");
     }
   }
-  if (large != header.large_bytes) return Malformed("tensors of another length");
+  if (large != header.large_bytes) {
+    return Malformed(
+        absl::StrCat("large tensors of ", large, " bytes, expected ", header.large_bytes));
+  }
   if (behind > kMostBehind || (behind > 0 && (large > 0 || header.body_later))) {
-    return Malformed("tensors behind what they cannot be behind");
+    return Malformed(absl::StrCat(behind, " bytes of tensors follow the frame: at most ",
+                                  kMostBehind,
+                                  " may, and none beside large tensors or a late body"));
   }
   decoded.behind_bytes = static_cast<int64_t>(behind);
   if (rest.size() < header.note_bytes) return Malformed("it ends within its note");
@@ -254,7 +266,7 @@ absl::StatusOr<Body> DecodeBody(const Frame& header, absl::string_view body) {
     decoded.places[i] = at;
     at += bytes;
   }
-  if (at != end) return Malformed("more than what is in it");
+  if (at != end) return Malformed(absl::StrCat(end - at, " unused bytes at the end of the body"));
   return decoded;
 }
 

@@ -83,7 +83,7 @@ absl::Status CheckOwnRows(const client::Group& group, int64_t rows, const client
   const int64_t own = sizes[static_cast<size_t>(group.rank())];
   if (rows == own) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("hidden has ", rows, " rows, and by the sizes ", own));
+      absl::StrCat("hidden has ", rows, " rows, expected by the sizes: ", own));
 }
 
 absl::StatusOr<client::Sizes> GivenSizes(const client::Group& group, const TokenBatch& batch,
@@ -137,7 +137,7 @@ absl::StatusOr<Tensor> Combine(client::Group& group, const Tensor& hidden, const
     const int64_t rows = std::accumulate(by_rank.begin(), by_rank.end(), int64_t{0});
     if (hidden.shape()[0] != rows) {
       return absl::InvalidArgumentError(
-          absl::StrCat("hidden has ", hidden.shape()[0], " rows, and by the sizes ", rows));
+          absl::StrCat("hidden has ", hidden.shape()[0], " rows, expected by the sizes: ", rows));
     }
     Shape shape = hidden.shape();
     shape[0] = by_rank[static_cast<size_t>(group.rank())];

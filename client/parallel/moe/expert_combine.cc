@@ -22,8 +22,10 @@ absl::Status Bad(const std::string& why) { return absl::InvalidArgumentError(why
 
 absl::Status CheckOutputs(const client::Group& group, const ExpertBatch& batch,
                           const Tensor& outputs, const ExpertCombineOptions& options) {
-  if (options.call.stream.has_value()) return Bad("experts' outputs have no stream");
-  if (batch.routes == nullptr) return Bad("the batch is of no dispatch");
+  if (options.call.stream.has_value()) {
+    return Bad("combining experts' outputs cannot run on a stream");
+  }
+  if (batch.routes == nullptr) return Bad("the batch did not come from a dispatch");
   if (static_cast<int>(batch.routes->tokens.size()) != group.size() ||
       batch.routes->rank != group.rank()) {
     return Bad(absl::StrCat("the batch is of rank ", batch.routes->rank, " of ",

@@ -38,7 +38,7 @@ absl::Status Bad(const std::string& why) { return absl::InvalidArgumentError(why
 absl::Status CheckTokens(const client::Group& group, const ExpertTokens& tokens,
                          const ExpertPlacement& placement, const client::CallOptions& call) {
   if (call.stream.has_value()) {
-    return Bad("experts' tokens have no stream: ranks wait for each other's counts");
+    return Bad("dispatching to experts cannot run on a stream: ranks wait for each other's counts");
   }
   if (placement.ranks() != group.size()) {
     return Bad(absl::StrCat("experts are placed on ", placement.ranks(),

@@ -34,10 +34,9 @@ absl::Status CompareNumbers(client::Group& tensor_group, const SliceReceiver& in
       return forward ? both >> kBits : both & kMostNumber;
     };
     return absl::AbortedError(absl::StrCat(
-        "group ", tensor_group.name(), ": of the slices that go ", forward ? "forward" : "backward",
-        ", rank 0 has number ", number(all[0]), ", and rank ", rank, " number ", number(all[rank]),
-        ": they are not of one micro-batch. What is sent is in step again in a new generation of "
-        "both groups"));
+        "group ", tensor_group.name(), ": the slices that go ", forward ? "forward" : "backward",
+        " belong to different micro-batches: rank 0 has number ", number(all[0]), ", and rank ",
+        rank, " has number ", number(all[rank]), "; start a new generation of both groups"));
   }
   return absl::OkStatus();
 }
@@ -93,10 +92,10 @@ std::optional<int> Pipeline::PeerOf(Side side, const PipelineCall& call, bool wr
   return next ? 0 : stages() - 1;
 }
 
-absl::Status Pipeline::NobodyThere(Side side, absl::string_view what) const {
+absl::Status Pipeline::NoNeighbour(Side side, absl::string_view what) const {
   return absl::FailedPreconditionError(
       absl::StrCat("stage ", stage(), " of ", stages(), " of group ", messages_.group().name(),
-                   " has no ", side == Side::kNext ? "next" : "previous", " one ", what));
+                   " has no ", side == Side::kNext ? "next" : "previous", " stage ", what));
 }
 
 uint32_t Pipeline::NextNumber(int peer, bool forward) {
@@ -257,7 +256,7 @@ absl::Status Pipeline::SendBackward(const Tensors& gradient, const PipelineCall&
 absl::StatusOr<std::optional<Tensors>> Pipeline::SendForwardRecvBackward(
     const ForwardBackward& what, const PipelineCall& call) {
   if (!PeerOf(Side::kNext, call, false).has_value()) {
-    if (what.output.has_value()) return NobodyThere(Side::kNext, "to send its output to");
+    if (what.output.has_value()) return NoNeighbour(Side::kNext, "to send its output to");
     return std::nullopt;
   }
   Transfers transfers;
@@ -270,7 +269,7 @@ absl::StatusOr<std::optional<Tensors>> Pipeline::SendBackwardRecvForward(
     const BackwardForward& what, const PipelineCall& call) {
   if (!PeerOf(Side::kPrevious, call, false).has_value()) {
     if (what.input_gradient.has_value()) {
-      return NobodyThere(Side::kPrevious, "to send its gradient to");
+      return NoNeighbour(Side::kPrevious, "to send its gradient to");
     }
     return std::nullopt;
   }
@@ -304,12 +303,12 @@ absl::StatusOr<Pipeline::Received> Pipeline::SendForwardBackwardRecvForwardBackw
     const Both& what, const PipelineCall& call) {
   const bool next = PeerOf(Side::kNext, call, options_.wrap).has_value();
   const bool previous = PeerOf(Side::kPrevious, call, options_.wrap).has_value();
-  if (what.output.has_value() && !next) return NobodyThere(Side::kNext, "to send its output to");
+  if (what.output.has_value() && !next) return NoNeighbour(Side::kNext, "to send its output to");
   if (what.input_gradient.has_value() && !previous) {
-    return NobodyThere(Side::kPrevious, "to send its gradient to");
+    return NoNeighbour(Side::kPrevious, "to send its gradient to");
   }
-  if (what.recv_prev && !previous) return NobodyThere(Side::kPrevious, "to receive from");
-  if (what.recv_next && !next) return NobodyThere(Side::kNext, "to receive from");
+  if (what.recv_prev && !previous) return NoNeighbour(Side::kPrevious, "to receive from");
+  if (what.recv_next && !next) return NoNeighbour(Side::kNext, "to receive from");
   Transfers transfers;
   transfers.output = AddressOf(what.output);
   transfers.input_gradient = AddressOf(what.input_gradient);
@@ -322,7 +321,7 @@ absl::StatusOr<bool> Pipeline::SendTensorMeta(const Tensors& tensors, bool need_
                                               const PipelineCall& call) {
   if (!need_meta) return false;
   const std::optional<int> next = PeerOf(Side::kNext, call, options_.wrap);
-  if (!next.has_value()) return NobodyThere(Side::kNext, "to tell what it will get");
+  if (!next.has_value()) return NoNeighbour(Side::kNext, "to send descriptions of tensors to");
   COHORT_RETURN_IF_ERROR(
       messages_.Send(*next, MetaChannel(), {EncodeMetas(tensors), {}}, call.options));
   return false;
@@ -332,7 +331,9 @@ absl::StatusOr<std::vector<TensorMeta>> Pipeline::RecvTensorMeta(
     const std::optional<std::vector<TensorMeta>>& known, const PipelineCall& call) {
   if (known.has_value()) return *known;
   const std::optional<int> previous = PeerOf(Side::kPrevious, call, options_.wrap);
-  if (!previous.has_value()) return NobodyThere(Side::kPrevious, "to tell what it will send");
+  if (!previous.has_value()) {
+    return NoNeighbour(Side::kPrevious, "to receive descriptions of tensors from");
+  }
   COHORT_ASSIGN_OR_RETURN(const Message message,
                           messages_.Receive(*previous, MetaChannel(), call.options));
   return DecodeMetas(message.note);

@@ -24,7 +24,7 @@ namespace cohort::parallel {
 // One or several tensors that one stage sends another in one transfer.
 using Tensors = std::vector<Tensor>;
 
-// What a receiver requires of one tensor; an absent field allows anything.
+// The requirements of a receiver for one tensor; an absent field allows anything.
 struct Expected {
   std::optional<DataType> type;
   std::optional<Shape> shape;
@@ -223,7 +223,7 @@ class Pipeline {
   int ChannelOf(bool forward) const { return options_.channel + (forward ? 0 : 1); }
   int MetaChannel() const { return options_.channel + 2; }
   // FAILED_PRECONDITION: there is no stage on that side.
-  absl::Status NobodyThere(Side side, absl::string_view what) const;
+  absl::Status NoNeighbour(Side side, absl::string_view what) const;
   // `copies` gets the copies that it made of tensors whose slices are not contiguous.
   MessageSend SendOf(const Tensors& tensors, int peer, bool forward, const PipelineCall& call,
                      const Deadline& deadline, Tensors& copies);

@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kExcerpt = 40;  // of a note in an error
 
 absl::Status Malformed(absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("slices that are none: ", what));
+  return absl::InvalidArgumentError(absl::StrCat("malformed description of slices: ", what));
 }
 
 // "4:3,8": four slices of [3, 8]; "1:": whole.

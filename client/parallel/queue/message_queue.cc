@@ -121,7 +121,7 @@ class QueueBootstrap {
     for (size_t rank = 0; rank < objects.size(); ++rank) {
       if (!offers_[rank].ParseFromString(objects[rank])) {
         return absl::InvalidArgumentError(
-            absl::StrCat("rank ", rank, " does something else than making a queue"));
+            absl::StrCat("rank ", rank, " calls something else than the creation of a queue"));
       }
     }
     for (size_t rank = 0; rank < offers_.size(); ++rank) {

@@ -114,7 +114,7 @@ class Broadcast {
 
   // All steps that can fail on the root alone, before it tells the other ranks.
   absl::StatusOr<Parcel> Prepare(const TensorMap* map) const {
-    if (map == nullptr) return absl::InvalidArgumentError("there is none");
+    if (map == nullptr) return absl::InvalidArgumentError("the root gave no map");
     const auto whole = [this](WayTo way, const Tensor& tensor) -> absl::StatusOr<int> {
       COHORT_RETURN_IF_ERROR(CheckMoves(group_, way, tensor));
       return 1;
@@ -124,7 +124,9 @@ class Broadcast {
     if (group_.size() == 1) return parcel;
     parcel.packing = Packing::Of(encoded.entries.size(), encoded.tensor_entries, !by_tensor_);
     if (parcel.packing.front_bytes() >> Word::kBytesBits != 0) {
-      return absl::ResourceExhaustedError("its small tensors alone are more than what travels");
+      return absl::ResourceExhaustedError(
+          absl::StrCat("its small tensors need ", parcel.packing.front_bytes(), " bytes, at most ",
+                       (int64_t{1} << Word::kBytesBits) - 1, " can be sent"));
     }
     COHORT_ASSIGN_OR_RETURN(parcel.front, AllocateSmall(group_, parcel.packing.front_bytes()));
     WriteEntries(encoded.entries, parcel.front);
@@ -178,7 +180,7 @@ class Broadcast {
     parcel.packing = Packing::Of(entries.size(), decoded.tensors(), !by_tensor_);
     if (parcel.packing.front_bytes() != front.bytes()) {
       return absl::InvalidArgumentError(absl::StrCat("its front came with ", front.bytes(),
-                                                     " bytes, and its entries say ",
+                                                     " bytes, expected ",
                                                      parcel.packing.front_bytes()));
     }
     parcel.front = front;
@@ -206,7 +208,7 @@ class Broadcast {
     for (size_t rank = 0; rank < words.size(); ++rank) {
       const Word word = Word::Decode(words[rank]);
       if (word.mark != Word::kMark) {
-        return Differ(absl::StrCat("rank ", rank, " does something else"));
+        return Differ(absl::StrCat("rank ", rank, " calls something else"));
       }
       if (word.root < 0 || word.root >= group_.size()) {
         return Differ(absl::StrCat("rank ", rank, " says that the root is ", word.root,
@@ -247,8 +249,8 @@ class Broadcast {
     if (!own.ok()) return Named(own);
     const auto unready = std::find(ready.begin(), ready.end(), 0);
     if (unready == ready.end()) return own;
-    return Named(absl::InvalidArgumentError(
-        absl::StrCat("rank ", unready - ready.begin(), " cannot take it, and says why")));
+    return Named(absl::InvalidArgumentError(absl::StrCat(
+        "rank ", unready - ready.begin(), " cannot take it; its own error has the reason")));
   }
 
   absl::Status BroadcastBehind(const Parcel& parcel) const {

@@ -155,8 +155,8 @@ TEST(EntriesTest, SenderAndReceiverHaveTheSameLimit) {
 }
 
 TEST(EntriesTest, SaysWhichTensorCannotGo) {
-  const Tensor nowhere(nullptr, DataType::kF32, {2});
-  ExpectRefused(EncodeMap({{"a", List{1, nowhere}}}).status(),
+  const Tensor without_memory(nullptr, DataType::kF32, {2});
+  ExpectRefused(EncodeMap({{"a", List{1, without_memory}}}).status(),
                 "entry 'a'/'1' f32 [2] has no memory");
   const Tensor six = Tensor::Zeros(DataType::kF32, {6});
   ExpectRefused(EncodeMap({{"six", six}}, [](WayTo, const Tensor&) { return 4; }).status(),

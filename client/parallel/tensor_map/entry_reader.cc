@@ -108,7 +108,7 @@ class EntryReader {
         return true;
       }
     }
-    return Invalid(absl::StrCat("have a value of kind ", kind, ", which nobody knows"));
+    return Invalid(absl::StrCat("have a value of unknown kind ", kind));
   }
 
   bool ReadEnd() {

@@ -109,9 +109,9 @@ absl::StatusOr<Tensor> PartOf(client::Group& group, const Tensor& tensor, int pa
 absl::Status CheckAlike(client::Group& group, const std::vector<Tensor>& tensors,
                         const client::CallOptions& options) {
   const auto differ = [&group](int64_t rank, absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("what goes in parts is not alike in group ",
+    return absl::InvalidArgumentError(absl::StrCat("the tensors to send in parts differ in group ",
                                                    group.name(), ": ranks 0 and ", rank,
-                                                   " have other ", what));
+                                                   " have different ", what));
   };
   std::string kinds;
   for (const Tensor& tensor : tensors)
@@ -149,9 +149,9 @@ absl::Status AllHaveParts(client::Group& group, const absl::Status& own,
   COHORT_RETURN_IF_ERROR(told.status());
   const auto failed = std::find(told->begin(), told->end(), 0);
   if (failed != told->end()) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", failed - told->begin(), " of group ",
-                                                   group.name(),
-                                                   " did not receive its part, and says why"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", failed - told->begin(), " of group ", group.name(),
+                     " did not receive its part; its own error has the reason"));
   }
   const int64_t other = FirstOther(*told);
   if (other < 0) return absl::OkStatus();

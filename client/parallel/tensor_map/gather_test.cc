@@ -71,13 +71,13 @@ TEST(GatherTest, WithoutOtherRanksTensorsTravelWhole) {
 TEST(GatherTest, OverridesAreOfTensorsThatAreThere) {
   const TensorMap map = {{"t", Count({2})}, {"list", List{1, TensorMap{{"t", Count({2})}}}}};
   MapGatherOptions options;
-  options.overrides = {{{"t"}, true}, {{"list", "1", "t"}, true}, {{"nowhere"}, false}};
+  options.overrides = {{{"t"}, true}, {{"list", "1", "t"}, true}, {{"missing"}, false}};
   EXPECT_TRUE(CheckOverrides(options, map).ok());
   const auto expect_refused = [&](const Path& path, absl::string_view why) {
     options.overrides = {{path, true}};
     ExpectRefused(CheckOverrides(options, map), why);
   };
-  expect_refused({"nowhere"}, "is not there");
+  expect_refused({"missing"}, "is not there");
   expect_refused({"list", "0"}, "is a whole number");
   expect_refused({"list", "2"}, "is not there");
   expect_refused({"list", "01"}, "is not there");

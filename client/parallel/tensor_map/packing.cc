@@ -69,7 +69,7 @@ std::string EncodeError(const absl::Status& why) {
 
 absl::Status DecodeError(absl::string_view error) {
   if (error.size() < kCodeBytes || error[0] == 0) {
-    return absl::InvalidArgumentError("what came is no map");
+    return absl::InvalidArgumentError("malformed tensor map");
   }
   return absl::Status(static_cast<absl::StatusCode>(error[0]), error.substr(kCodeBytes));
 }
@@ -85,7 +85,7 @@ absl::StatusOr<absl::string_view> EntriesIn(const Tensor& front) {
     }
   }
   if (bytes.size() < kHeadBytes || size > bytes.size() - kHeadBytes) {
-    return absl::InvalidArgumentError("what came is no map");
+    return absl::InvalidArgumentError("malformed tensor map");
   }
   return bytes.substr(kHeadBytes, size);
 }

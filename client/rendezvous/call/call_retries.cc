@@ -64,7 +64,7 @@ absl::Status CallRetries::Refused(const grpc::Status& status) const {
       absl::StrContains(status.error_message(), "Received http2 header with status");
   if (!foreign) return FromGrpcStatus(status);
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                      absl::StrCat("what answers at ", address_,
+                      absl::StrCat("the server at ", address_,
                                    " is no Cohort coordinator, or one that does not know ",
                                    limits_.what, status.error_message().empty() ? "" : ": ",
                                    status.error_message().substr(0, 512)));

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(CancellationTest, TellsEachListenerOnceAndKeepsTheFirstReason) {
+TEST(CancellationTest, NotifiesEachListenerOnceAndKeepsTheFirstReason) {
   Cancellation cancellation;
   EXPECT_TRUE(cancellation.reason().ok());
   std::vector<std::string> reasons;

@@ -81,7 +81,7 @@ TEST_F(MonitoredCallTest, SaysNothingOfACallThatWaitsForOthers) {
   EXPECT_THAT(reports_, IsEmpty());
 }
 
-TEST_F(MonitoredCallTest, BlamesNobodyWhileTheCoordinatorIsAway) {
+TEST_F(MonitoredCallTest, BlamesNoRankWhileTheCoordinatorIsAway) {
   const auto group = Join(WithOnAway([this] {
     fake_.Hold("Barrier", false);
     fake_.Start();
@@ -101,7 +101,7 @@ TEST_F(MonitoredCallTest, BlamesNobodyWhileTheCoordinatorIsAway) {
 
 // Otherwise the thread that brought the answer might drop the connection last, while the process
 // ends.
-TEST_F(MonitoredCallTest, NobodyElseHoldsTheConnectionOnceACallHasReturned) {
+TEST_F(MonitoredCallTest, ACallThatHasReturnedDoesNotHoldTheConnection) {
   const auto connection = *Connection::Create(WithOnAway([] {}).connection);
   const auto admin = AdminClient::Create(connection, kLong);
   const long holders = connection.use_count();

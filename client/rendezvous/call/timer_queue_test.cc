@@ -66,7 +66,7 @@ TEST(TimerQueue, ATaskThatIsDueFirstIsNotKeptByOneThatIsFar) {
   }
 }
 
-TEST(TimerQueue, RunsEachTaskThatNobodyCancelled) {
+TEST(TimerQueue, RunsEachTaskThatWasNotCancelled) {
   constexpr int kThreads = 4;
   constexpr int kTasks = 500;
   std::atomic<int> ran{0};

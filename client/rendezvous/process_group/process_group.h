@@ -32,7 +32,7 @@
 //   UNAVAILABLE         The coordinator was away for the whole timeout, or is draining.
 //   INVALID_ARGUMENT    A rank, name or size is out of bounds; nothing was sent to others.
 //   RESOURCE_EXHAUSTED  A limit, named in the text.
-//   FAILED_PRECONDITION The members disagree (both sides are named), or this membership was left.
+//   FAILED_PRECONDITION The members disagree (both sides are named), or this member has left.
 #ifndef COHORT_CLIENT_RENDEZVOUS_PROCESS_GROUP_PROCESS_GROUP_H_
 #define COHORT_CLIENT_RENDEZVOUS_PROCESS_GROUP_PROCESS_GROUP_H_
 
@@ -273,8 +273,8 @@ class ProcessGroup {
   // first.
   virtual absl::Status ReportError(absl::string_view detail, bool fatal,
                                    const std::vector<RankRange>& suspected = {}) = 0;
-  // After ABORTED: joins the next generation and blocks until that is complete, at
-  // most `timeout` (zero: join_timeout). Rank and world size may change; counters of rounds begin
+  // After ABORTED: joins the next generation and blocks until that is complete, at most
+  // `timeout` (zero: join_timeout). Rank and world size may change; counters of rounds begin
   // anew.
   virtual absl::Status Rejoin(absl::Duration timeout = absl::ZeroDuration()) = 0;
   // Proposes the next view; blocks until all members that stay have acknowledged it. After success

@@ -27,7 +27,7 @@ struct RoundPlan {
   CallSpec spec;
 };
 
-// What a RoundResult means: OK, or the error that its outcome stands for. Fills `report` unless
+// Returns OK, or the error that the outcome of `result` stands for. Fills `report` unless
 // null.
 absl::Status ReadRoundResult(const v1::RoundResult& result, absl::string_view group,
                              const RoundPlan& plan, RoundReport* report);

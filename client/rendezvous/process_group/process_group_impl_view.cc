@@ -179,8 +179,8 @@ absl::Status ProcessGroupImpl::Leave(absl::string_view reason) {
   absl::Status status = session_->Call(method::kLeave, request, &response, spec);
   // A member that lost its membership before has nothing left to leave either.
   if (status.ok() || absl::IsAborted(status) || absl::IsNotFound(status)) {
-    session_->End(absl::FailedPreconditionError(
-        absl::StrCat("group ", group(), ": this membership was left")));
+    session_->End(
+        absl::FailedPreconditionError(absl::StrCat("group ", group(), ": this member has left")));
   }
   return status;
 }

@@ -99,7 +99,7 @@ TEST_F(ProcessGroupTest, DoesNotRetryErrors) {
   EXPECT_THAT(fake_.Seen("Barrier"), SizeIs(1));
 }
 
-TEST_F(ProcessGroupTest, SaysThatSomebodyElseAnswers) {
+TEST_F(ProcessGroupTest, SaysThatTheServerIsNoCoordinator) {
   fake_.FailNext("Join", {grpc::Status(grpc::StatusCode::UNIMPLEMENTED,
                                        "Received http2 header with status: 404"),
                           grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
@@ -129,7 +129,7 @@ TEST_F(ProcessGroupTest, ReceiptsRideUntilTheyArrived) {
   EXPECT_THAT(ReceiptsOf(seen[2]), IsEmpty());
 }
 
-TEST_F(ProcessGroupTest, AcknowledgesByItselfWhenNobodyCalls) {
+TEST_F(ProcessGroupTest, AcknowledgesWithoutAnotherCall) {
   const auto group = Join();
   fake_.set_receipt(9);
   ASSERT_TRUE(group->AllGather("x").ok());
@@ -159,7 +159,7 @@ TEST_F(ProcessGroupTest, TakesPartInTheSameRoundAfterAnError) {
   EXPECT_EQ(fake_.Seen("Barrier")[1].number, 1);
 }
 
-TEST_F(ProcessGroupTest, SaysWhoWasMissing) {
+TEST_F(ProcessGroupTest, NamesTheMissingMembers) {
   const auto group = Join();
   v1::RoundResult result;
   result.set_outcome(v1::ROUND_OUTCOME_TIMED_OUT);
@@ -200,7 +200,7 @@ v1::RoundResult LateResult(int64_t number, int64_t next) {
   return result;
 }
 
-TEST_F(ProcessGroupTest, ALateMemberIsToldWhatItMissedAndWhereTheOthersAre) {
+TEST_F(ProcessGroupTest, ALateMemberLearnsTheMissedRoundAndTheNumberOfTheOthers) {
   const auto group = Join();
   fake_.EndRounds({LateResult(1, 4)});
   RoundReport report;
@@ -252,7 +252,7 @@ TEST_F(ProcessGroupTest, GoesOnAfterARoundWhoseValueIsGone) {
   EXPECT_EQ(fake_.Seen("Barrier")[1].number, 2);
 }
 
-TEST_F(ProcessGroupTest, TellsMismatchAndCancellationApart) {
+TEST_F(ProcessGroupTest, DistinguishesAMismatchFromACancellation) {
   const auto group = Join();
   v1::RoundResult mismatch;
   mismatch.set_outcome(v1::ROUND_OUTCOME_MISMATCH);

@@ -143,7 +143,7 @@ const char* EventKindName(EventKind kind) {
 }
 
 std::string ToString(const MissingReport& report) {
-  if (report.expected_count == 0) return "who is missing is not known";
+  if (report.expected_count == 0) return "the missing ranks are not known";
   const int missing_count = std::max(report.expected_count - report.arrived_count, 0);
   std::string text = absl::StrCat(missing_count, " of ", report.expected_count, " missing");
   if (!report.missing.empty()) {

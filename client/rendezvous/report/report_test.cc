@@ -26,8 +26,8 @@ TEST(MissingReport, IsOneLineWithNames) {
             "taken; ...)");
 }
 
-TEST(MissingReport, OfNobodyKnownClaimsNothing) {
-  EXPECT_EQ(ToString(MissingReport()), "who is missing is not known");
+TEST(MissingReport, AnEmptyReportClaimsNothing) {
+  EXPECT_EQ(ToString(MissingReport()), "the missing ranks are not known");
 }
 
 TEST(MissingReport, StaysBelowOneKilobyte) {

@@ -210,7 +210,7 @@ void GroupSession::Destroy(absl::string_view reason) {
       notified->WaitWithTimeout(kGoodbye);
     }
   }
-  End(absl::FailedPreconditionError(absl::StrCat("group ", group_, ": this membership was left")));
+  End(absl::FailedPreconditionError(absl::StrCat("group ", group_, ": this member has left")));
   calls_.CancelAll();
 
   // A running on_event may use objects that its owner is about to destroy. If on_event itself

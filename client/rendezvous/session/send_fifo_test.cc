@@ -54,7 +54,7 @@ TEST_F(SendFifoTest, OtherKeysAreFree) {
   EXPECT_FALSE(fifo.Await(kKey, In(absl::ZeroDuration())));
 }
 
-TEST_F(SendFifoTest, WhoGaveUpIsPassedOver) {
+TEST_F(SendFifoTest, ASendThatGaveUpIsSkipped) {
   SendFifo fifo;
   std::vector<int> started;
   fifo.Take(kKey, [&] { started.push_back(0); });

@@ -1,4 +1,4 @@
-// What tests of the client against a scripted coordinator share.
+// The base of tests of the client against a scripted coordinator.
 #ifndef COHORT_CLIENT_RENDEZVOUS_TESTING_PROCESS_GROUP_TEST_BASE_H_
 #define COHORT_CLIENT_RENDEZVOUS_TESTING_PROCESS_GROUP_TEST_BASE_H_
 

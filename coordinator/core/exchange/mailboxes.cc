@@ -100,7 +100,7 @@ void Mailboxes::AwaitConsumed(Step& step, CallId id, absl::Duration wait, int64_
   if (object.sender_call != 0) {
     const CallId earlier = object.sender_call;
     Unpark(earlier);
-    step.Fail(earlier, absl::CancelledError("a repeat of this call took its place"));
+    step.Fail(earlier, absl::CancelledError("a repeat of this call replaced it"));
   }
   object.sender_call = id;
   sending_[id] = sequence;
@@ -161,7 +161,7 @@ void Mailboxes::Receive(Step& step, CallId id, const Member& receiver, const Id1
   for (auto it = box.receivers.begin(); !operation_id.empty() && it != box.receivers.end(); ++it) {
     if (it->operation != operation_id) continue;
     Unpark(it->id);
-    step.Fail(it->id, absl::CancelledError("a repeat of this call took its place"));
+    step.Fail(it->id, absl::CancelledError("a repeat of this call replaced it"));
     box.receivers.erase(it);
     break;
   }

@@ -65,7 +65,7 @@ absl::Status Mailboxes::HoldSend(Step& step, const Member& sender, HeldSend send
   }
   if (same != ordered.held.end()) {
     const HeldSend older = Unhold(step, it, order);
-    step.Fail(older.id, absl::CancelledError("a repeat of this call took its place"));
+    step.Fail(older.id, absl::CancelledError("a repeat of this call replaced it"));
     it = ordered_.try_emplace(key).first;
   }
   send.since = step.now();

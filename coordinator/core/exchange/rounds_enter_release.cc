@@ -197,7 +197,7 @@ void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
     if (waiter.rank != rank) continue;
     // A repeat: the first call's caller is gone, or does not wait for its answer any more.
     Unpark(waiter.id);
-    step.Fail(waiter.id, absl::CancelledError("a repeat of this call took its place"));
+    step.Fail(waiter.id, absl::CancelledError("a repeat of this call replaced it"));
     waiter = round.waiters.back();
     round.waiters.pop_back();
     break;

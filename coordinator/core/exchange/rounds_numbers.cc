@@ -80,7 +80,7 @@ void Rounds::KeepEnd(const std::shared_ptr<const RoundEnd>& end) {
 std::string Rounds::LateReason(const RoundEnd& end, int rank) {
   if (end.outcome != RoundOutcome::kTimedOut) return end.reason;
   return absl::StrCat("it timed out before rank ", rank, " came",
-                      end.missing.expected_count > 0 ? "" : "; who was missing is not kept");
+                      end.missing.expected_count > 0 ? "" : "; the missing ranks are not kept");
 }
 
 std::shared_ptr<const RoundEnd> Rounds::EndOf(const Name& name, int64_t number, int rank) const {
@@ -117,7 +117,7 @@ std::shared_ptr<const RoundEnd> Rounds::EndOf(const Name& name, int64_t number, 
   } else if (end->outcome == RoundOutcome::kTimedOut && end->missing.expected_count == 0 &&
              end->reason.empty()) {
     // An answer without a report and a reason would mean that no rank was missing.
-    end->reason = "it timed out; who was missing is not kept";
+    end->reason = "it timed out; the missing ranks are not kept";
   }
   return end;
 }

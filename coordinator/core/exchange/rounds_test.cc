@@ -228,7 +228,7 @@ TEST(RoundNumbers, GoOnAfterAValueThatExpired) {
 }
 
 // The memory for a rank that never calls does not grow with the rounds that it misses.
-TEST(RoundNumbers, OfARankThatNeverComesStayBounded) {
+TEST(RoundNumbers, TheNumbersOfARankThatNeverComesStayBounded) {
   CoreHarness h;
   std::vector<TestMember> members = h.Form(3);
   EnterRoundCall pair = Barrier("pair");

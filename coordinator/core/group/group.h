@@ -3,14 +3,14 @@
 // Rounds, Mailboxes, UniqueIds and Store do not need each other and are classes of their own. The
 // methods of Group are in several files:
 //   group.cc            admission of calls; the store; parked calls of the group itself
-//   group_exchange.cc    rounds, objects, unique ids
-//   group_who_is_missing.cc  missing ranks, open waits
+//   group_exchange.cc   rounds, objects, unique ids
 //   group_events.cc     events for watchers
 //   group_join.cc       how members join and get ranks
 //   group_complete.cc   when a generation is complete
 //   group_leases.cc   leases, streams, losses, leaving: how a generation breaks
 //   group_view.cc       proposals: how the next generation begins without a break
 //   group_records.cc    journal rows
+//   group_who_is_missing.cc  missing ranks, open waits
 #ifndef COHORT_COORDINATOR_CORE_GROUP_GROUP_H_
 #define COHORT_COORDINATOR_CORE_GROUP_GROUP_H_
 

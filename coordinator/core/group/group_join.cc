@@ -109,7 +109,7 @@ absl::Status Group::ReplaceSpec(Step& step, const JoinCall& body, int allies) {
       shard_.waits.Done(id);
       member->join_call = 0;
       if (member->name == body.member) {
-        step.Fail(id, absl::CancelledError("a repeat of this call took its place"));
+        step.Fail(id, absl::CancelledError("a repeat of this call replaced it"));
       } else {
         step.Fail(id, refused, context_.Explain("join", Cause{}));
       }
@@ -304,7 +304,7 @@ void Group::ParkJoin(Step& step, Call& call, Member& member, bool with_members) 
     const CallId older = member.join_call;
     joins_.erase(older);
     shard_.waits.Done(older);
-    step.Fail(older, absl::CancelledError("a repeat of this call took its place"));
+    step.Fail(older, absl::CancelledError("a repeat of this call replaced it"));
   }
   shard_.timers.Cancel(linger_timer_);
   shard_.timers.Cancel(member.disconnect_timer);

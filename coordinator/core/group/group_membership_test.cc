@@ -136,7 +136,7 @@ TEST(Leave, EndsOnlyTheWaitsThatNeedTheLeaver) {
   EXPECT_EQ(h.Round(needs_two)->outcome, RoundOutcome::kReleased);
 }
 
-TEST(Leave, OfTheLastMemberClosesTheGroupAndTheNameGoesOnCounting) {
+TEST(Leave, TheLeaveOfTheLastMemberClosesTheGroupAndTheNameGoesOnCounting) {
   CoreHarness h;
   std::vector<TestMember> members = h.Form(2);
   h.As(members[0], LeaveCall{});
@@ -213,7 +213,7 @@ TEST(View, RejectionAndSilenceAreNamed) {
   EXPECT_EQ(h.Find(removed)->context->cause.kind, CauseKind::kViewChanged);
 }
 
-TEST(View, TheSilentAreNotDroppedWhenNobodyWouldStay) {
+TEST(View, SilentMembersStayIfNoMemberWouldRemain) {
   CoreHarness h;
   std::vector<TestMember> members = h.Form(2);
   const CallId propose = h.As(members[0], ProposeViewCall{{{0, 0}}, {}, true}, absl::Seconds(10));
@@ -400,7 +400,7 @@ TEST(UniqueIds, AreFencedByGenerationAndFreedWhenFetched) {
   h.As(members[1], KeepAliveCall{}, absl::Seconds(1), {}, {h.Get<FetchIdsReply>(waits)->receipt});
   EXPECT_EQ(h.StatusOf(h.As(members[1], FetchIdsCall{"world"})).code(),
             absl::StatusCode::kDataLoss);
-  // Everyone restarts twice, quickly: no id of an older generation is ever seen.
+  // All members restart twice, quickly: no id of an older generation is ever seen.
   for (int generation = 2; generation <= 3; ++generation) {
     for (TestMember& member : members) member.incarnation += 1000, member.session = Id128{};
     h.Reform(members, CoreHarness::Fixed(2));

@@ -36,7 +36,7 @@ void Group::Answer(Step& step, Call& call, ProposeViewCall& body) {
       if (open.proposer_call != 0) {
         shard_.waits.Done(open.proposer_call);
         open.calls.erase(open.proposer_call);
-        step.Fail(open.proposer_call, absl::CancelledError("a repeat of this call took its place"));
+        step.Fail(open.proposer_call, absl::CancelledError("a repeat of this call replaced it"));
       }
       open.proposer_call = call.id;
       open.calls[call.id] = member->name;

@@ -82,7 +82,7 @@ TEST_F(OperationReuseTest, RefusesNoRepeatWhoseTimesDiffer) {
   EXPECT_EQ(h_.Get<SendReply>(Make(send))->sequence, h_.Get<SendReply>(first)->sequence);
 }
 
-TEST_F(OperationReuseTest, OfAReceiveFromAnotherMailbox) {
+TEST_F(OperationReuseTest, AReceiveFromAnotherMailboxIsRejected) {
   h_.As(members_[1], Send(0, "x", "a"));
   ++operation_;
   const CallId first = Make(Receive(1, "a"));
@@ -93,7 +93,7 @@ TEST_F(OperationReuseTest, OfAReceiveFromAnotherMailbox) {
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("tag \"a\""), HasSubstr("tag \"b\"")));
 }
 
-TEST_F(OperationReuseTest, OfAViewProposal) {
+TEST_F(OperationReuseTest, AnotherViewProposalIsRejected) {
   ++operation_;
   const CallId first = Make(ProposeViewCall{{{1, 1}}, {}, false});
   EXPECT_EQ(h_.Get<ViewReply>(first)->outcome, ViewReply::Outcome::kCommitted);

@@ -45,7 +45,7 @@ void Roster::Recharge(Member& member) {
   constexpr int64_t kChangingTexts = 2 * 144;
   const int64_t texts = CostOf(member.host) + CostOf(member.addresses) + CostOf(member.labels);
   if (member.charge.bytes() == 0) member.charge = Charge(tally_, MemoryKind::kMembers);
-  // Its MemberInfo is kept for those who ask for all members.
+  // Its MemberInfo is kept for calls that ask for all members.
   member.charge.Set(NodeCost<std::pair<std::string, std::unique_ptr<Member>>>() +
                     BlockCost(sizeof(Member)) + SlotCost<std::pair<Id128, Member*>>() +
                     SlotCost<std::pair<int, Member*>>() + BlockCost(sizeof(MemberInfo)) +

@@ -123,12 +123,12 @@ TEST_F(TensorWaitsTest, ARankThatDoesNotAnswerIsNamedWithWhatItSaidLast) {
     h_.As(members[rank], In(Operation(8, absl::Seconds(4))));
   }
   reply = Ask(/*ask=*/false);
-  ASSERT_EQ(reply.tensor_waits.size(), 1u) << "what it said of #7 is of an earlier moment";
+  ASSERT_EQ(reply.tensor_waits.size(), 1u) << "its report on #7 is from an earlier moment";
   EXPECT_EQ(reply.tensor_waits[0].operation, "all_reduce #8");
   EXPECT_THAT(reply.tensor_waits[0].missing.missing, ElementsAre(RankRange{2, 2}));
 }
 
-TEST_F(TensorWaitsTest, ARankStuckInsideIsTheOneForWhomTheOthersSleep) {
+TEST_F(TensorWaitsTest, ARankStuckInsideACallIsTheOneThatOthersWaitFor) {
   const std::vector<TestMember> members = FormAsked(3);
   Ask();
   h_.As(members[0], In(Operation(7, absl::Seconds(3)), {{2, 2}}));
@@ -142,7 +142,7 @@ TEST_F(TensorWaitsTest, ARankStuckInsideIsTheOneForWhomTheOthersSleep) {
   EXPECT_EQ(reply.ranks[0].rank, 2);
 }
 
-TEST_F(TensorWaitsTest, WhatMovesIsNoWait) {
+TEST_F(TensorWaitsTest, RanksThatMakeProgressDoNotWait) {
   const std::vector<TestMember> members = FormAsked(3);
   Ask();
   h_.As(members[0], In(Operation(101, absl::Milliseconds(1))));
@@ -195,7 +195,7 @@ TEST_F(TensorWaitsTest, BothEndsOfALongTransferAreNoWaitUntilItTakesTooLong) {
   EXPECT_EQ(say(absl::Seconds(10), {}), 2u);
 }
 
-TEST_F(TensorWaitsTest, SaysOfWhomNothingIsKnown) {
+TEST_F(TensorWaitsTest, NamesRanksThatNeverReported) {
   const std::vector<TestMember> members = h_.Form(3);
   Watch(members[0]);
   h_.As(members[1], KeepAliveCall{});  // of a library that does not report

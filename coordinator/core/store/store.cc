@@ -173,7 +173,7 @@ void Store::TimeOut(Step& step, CallId id) {
   auto it = parked_.find(id);
   if (it == parked_.end()) return;
   const Parked parked = Unpark(it);
-  // A watch has seen everything until here (S4), but not what expires in this step.
+  // A watch has seen everything until here (S4), but not the expirations of this step.
   const int64_t seen = revision();
   const EntryScope scope(*this, step);
   if (const auto* get = std::get_if<ParkedGet>(&parked.what)) {

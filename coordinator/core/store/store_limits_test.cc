@@ -174,7 +174,7 @@ TEST(Store, RestoresWhatItWrote) {
   EXPECT_EQ(after.Try(WatchKeysCall{"", last}).code(), absl::StatusCode::kOutOfRange);
 }
 
-TEST(Store, IsIdleWhenNothingIsKeptAndNobodyCouldAsk) {
+TEST(Store, IsIdleWhenItKeepsNoDataAndNoHistory) {
   StoreTest store;
   EXPECT_TRUE(store.store().idle());
   store.Put("a", "1");

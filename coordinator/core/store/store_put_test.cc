@@ -107,7 +107,7 @@ TEST(StorePut, WritesAllKeysWithConsecutiveRevisions) {
   EXPECT_EQ(store.RowCount(RecordKind::kKey), 3u);
 }
 
-TEST(StorePut, WritesNoneWhereOneConditionDoesNotHold) {
+TEST(StorePut, WritesNoKeyIfOneConditionDoesNotHold) {
   StoreTest store;
   store.Put("b", "there");
   PutCall put = PutAll({{"a", "1"}, {"b", "2"}, {"c", "3"}});
@@ -189,7 +189,7 @@ TEST(StorePut, AnOperationIdWithOtherKeysOrConditionsIsRefused) {
   }
 }
 
-TEST(StorePut, LimitsCountAllKeysTogetherAndARefusalWritesNone) {
+TEST(StorePut, LimitsCountAllKeysTogetherAndAnErrorWritesNoKey) {
   const std::string value(400, 'v');
   struct Case {
     const char* limit;

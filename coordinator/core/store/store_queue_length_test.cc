@@ -146,7 +146,7 @@ TEST(StoreQueueLength, EitherAKeyOrAQueueOfTheNameEndsAWait) {
   }
 }
 
-TEST(StoreQueueLength, AWaitForEitherNamesWhatIsNeither) {
+TEST(StoreQueueLength, AWaitForKeysOrQueuesNamesTheMissingNames) {
   StoreTest store;
   store.Put("key", "v");
   store.Push("queue", "v");

@@ -104,7 +104,7 @@ void Store::Acknowledge(Step& step, int64_t receipt) {
   auto handed = handed_out_.find(receipt);
   if (handed == handed_out_.end()) return;
   const EntryScope scope(*this, step);
-  // Unless the item expired at the begin of this call.
+  // Unless the item expired at the beginning of this call.
   handed = handed_out_.find(receipt);
   if (handed == handed_out_.end()) return;
   completed_pops_.Add(handed->second.operation, shard_.limits.max_operations_kept);

@@ -1,4 +1,4 @@
-// What waits, and what expires. What watches: store_watch_test.cc.
+// Waits and expiry of keys and queues. Watches: store_watch_test.cc.
 #include <memory>
 #include <string>
 #include <utility>

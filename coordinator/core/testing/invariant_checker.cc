@@ -81,7 +81,7 @@ void InvariantChecker::OnStep(const StepView& view) {
     if (send == nullptr || !reply->status.ok() || !send->consumed) continue;
     if (handed_out_.count({call->caller.key.group, send->sequence}) == 0) {
       Fail(absl::StrCat("R7: object ", send->sequence, " of ", call->caller.key.group,
-                        " is called consumed, but nobody was given it"));
+                        " counts as consumed, but no member received it"));
     }
   }
   CheckIncarnations(view);

@@ -101,7 +101,7 @@ void InvariantChecker::CheckGroup(const GroupInfo& info) {
   if (info.state == GroupState::kActive) {
     for (int rank = 0; rank < info.world_size; ++rank) {
       if (ranks.count(rank) == 0) {
-        Fail(absl::StrCat("R2: rank ", rank, " of active group ", info.name, " is nobody's"));
+        Fail(absl::StrCat("R2: rank ", rank, " of active group ", info.name, " has no member"));
       }
     }
     for (const MemberInfo& member : info.members) {

@@ -121,7 +121,7 @@ class Clients {
         open_.erase(it);
       }
     } else if (open.in_flight == 0) {
-      // Whatever was answered is lost.
+      // All answers are lost.
       if (Pick(2) == 0 && !open.deliveries.empty()) {
         harness_.Cancel(open.deliveries.back());
         open.deliveries.clear();

@@ -206,7 +206,7 @@ void SimulatedWorld::Input(const Call* call, F input) {
   ScheduleTick();
 
   if (!options_.durable) {
-    if (!effects.records.empty()) Fail("records were made that nobody wants");
+    if (!effects.records.empty()) Fail("records were made without a durable journal");
     Release(std::move(answers));
   } else if (!effects.records.empty() || (!answers.empty() && !withheld_.empty())) {
     journal_.Append(std::move(effects.records));
@@ -306,7 +306,7 @@ void SimulatedWorld::Crash(absl::Duration down) {
   if (tracing())
     Trace(
         absl::StrCat("the coordinator dies; ", journal_.pending_steps(), " steps are not durable"));
-  // The batch under way may have reached the disk; its answers did not reach anybody.
+  // The batch under way may have reached the disk; its answers did not reach any member.
   if (committing_ != 0 && random_.Chance(0.5)) journal_.Commit(committing_);
   journal_.DropPending();
   committing_ = 0;

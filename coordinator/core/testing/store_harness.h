@@ -1,5 +1,5 @@
-// A store with everything around it, driven by hand: tests say what time it is and read what came
-// of each input.
+// A store with its surroundings, driven by hand: tests set the time and read the results of each
+// input.
 #ifndef COHORT_COORDINATOR_CORE_TESTING_STORE_HARNESS_H_
 #define COHORT_COORDINATOR_CORE_TESTING_STORE_HARNESS_H_
 

@@ -16,7 +16,7 @@
 namespace cohort::coordinator {
 namespace {
 
-// What an error says about its cause stays far below the 8 KB that gRPC has for all metadata.
+// The details of an error stay far below the 8 KB that gRPC has for all metadata.
 constexpr size_t kMaxDetailBytes = 512;
 
 // Not in the middle of a character: a message with broken UTF-8 cannot be parsed.

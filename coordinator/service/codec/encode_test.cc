@@ -93,7 +93,7 @@ TEST_F(EncodeTest, ValuesAreSerialisedOnceForAll) {
 }
 
 // Serialised once, it is charged once, until the last member's answer has been sent.
-TEST_F(EncodeTest, WhatAnswersShareIsChargedUntilTheLastIsGone) {
+TEST_F(EncodeTest, SharedBytesOfAnswersAreChargedUntilTheLastIsGone) {
   const auto account = std::make_shared<MemoryAccount>();
   context_.account = &account;
   context_.max_bytes_held = 10000;
@@ -127,7 +127,7 @@ TEST_F(EncodeTest, WhatAnswersShareIsChargedUntilTheLastIsGone) {
   EXPECT_EQ(account->held(), 0);
 }
 
-TEST_F(EncodeTest, WhatAnswersShareIsRefusedOverMaxBytesHeld) {
+TEST_F(EncodeTest, SharedBytesOfAnswersAreRefusedOverMaxBytesHeld) {
   const auto account = std::make_shared<MemoryAccount>();
   context_.account = &account;
   context_.max_bytes_held = 10000;
@@ -172,7 +172,7 @@ TEST_F(EncodeTest, LargeValuesBecomeOneBlobUntilAllHaveIt) {
   EXPECT_EQ(blobs_.size_bytes(), 0);
 }
 
-TEST_F(EncodeTest, ABlobOfOneMemberIsNobodyElses) {
+TEST_F(EncodeTest, ABlobOfOneMemberIsNotForOthers) {
   ReceiveReply reply;
   reply.payload = Payload(std::string(1001, 'x'), nullptr);
   reply.receipt = 5;
@@ -192,7 +192,7 @@ TEST_F(EncodeTest, ABlobOfOneMemberIsNobodyElses) {
 }
 
 // Found by fuzzing: a blob that was not fetched stayed for good if no large value followed.
-TEST_F(EncodeTest, WhatIsNotFetchedIsFreedByAnyLaterCall) {
+TEST_F(EncodeTest, AnUnfetchedBlobIsFreedByAnyLaterCall) {
   blobs_.Issue(context_.now, key_, context_.session, 1, {Payload("large", nullptr)}, 0, 100);
   blobs_.FreeOld(context_.now + OutgoingBlobs::kKept - absl::Nanoseconds(1));
   EXPECT_EQ(blobs_.size_bytes(), 5);

@@ -149,8 +149,8 @@ absl::Status DecodeRanges(absl::string_view field,
     COHORT_RETURN_IF_ERROR(CheckRank(field, range.first(), context));
     COHORT_RETURN_IF_ERROR(CheckRank(field, range.last(), context));
     if (range.first() > range.last()) {
-      return InvalidField(
-          field, absl::StrCat("range ", range.first(), "-", range.last(), " is upside down"));
+      return InvalidField(field, absl::StrCat("range ", range.first(), "-", range.last(),
+                                              " ends before it begins"));
     }
     ranges->push_back(RankRange{range.first(), range.last()});
   }

@@ -32,7 +32,7 @@ constexpr char kEscaped[] = "a\\x0a\\x1b[2J\\xe2\\x80\\xae";
 enum class Kind {
   kName,  // of few characters: refused
   kText,  // shown to others: made printable
-  kData,  // comes back byte by byte: whoever shows it makes it printable
+  kData,  // comes back byte by byte: its readers make it printable
 };
 
 const std::map<std::string, Kind>& Fields() {
@@ -252,7 +252,7 @@ TEST(TextFieldsTest, AreRefusedMadePrintableOrData) {
       SCOPED_TRACE(one.descriptor->name() + ": " + name);
       ++seen[name];
       const auto found = Fields().find(name);
-      ASSERT_TRUE(found != Fields().end()) << "say in Fields() what becomes of this text";
+      ASSERT_TRUE(found != Fields().end()) << "name the treatment of this text in Fields()";
       const std::unique_ptr<Message> copy(request->New());
       copy->CopyFrom(*request);
       Call call;

@@ -24,7 +24,8 @@ constexpr size_t kRequestBlockBytes = 2048;
 template <typename Request>
 absl::Status DecodeFrom(google::protobuf::io::ZeroCopyInputStream* stream,
                         const DecodeContext& context, Call* call) {
-  // Most requests fit in here: their parts cost no allocations. What the call keeps is moved out.
+  // Most requests fit in here: their parts cost no allocations. The call moves out the parts that
+  // it keeps.
   alignas(std::max_align_t) char block[kRequestBlockBytes];
   google::protobuf::Arena arena(block, sizeof(block));
   Request& request = *google::protobuf::Arena::CreateMessage<Request>(&arena);

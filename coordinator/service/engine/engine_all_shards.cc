@@ -1,4 +1,4 @@
-// What concerns all shards of the engine.
+// The calls that concern all shards of the engine.
 #include <algorithm>
 #include <utility>
 

@@ -25,7 +25,7 @@ constexpr auto kTimeout = std::chrono::seconds(20);
 // A journal that is as slow or as broken as a test wants.
 class FakeJournal final : public Journal {
  public:
-  // What the test holds on to while the engine owns the journal.
+  // The part that the test keeps while the engine owns the journal.
   struct Control {
     std::mutex mutex;
     std::condition_variable changed;
@@ -225,7 +225,7 @@ TEST(EngineTest, StepsThatQueueAreWrittenTogether) {
   EXPECT_EQ(control->appends_done, 2);
 }
 
-TEST(EngineTest, WhatWaitsForTheJournalIsCharged) {
+TEST(EngineTest, CallsThatWaitForTheJournalAreCharged) {
   auto control = std::make_shared<FakeJournal::Control>();
   control->Block(true);
   auto engine = StartEngine(std::make_unique<FakeJournal>(control));

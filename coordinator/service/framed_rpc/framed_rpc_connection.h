@@ -74,7 +74,7 @@ class FramedRpcConnection final : public EventLoop::Handler,
   bool HandleFrame(const framed_rpc::Frame& frame, const absl::Status& error);
   absl::Status TooLarge(const framed_rpc::Frame& frame) const;
   // Returns room for `size` more bytes. If an allocation fails, it refuses the frame and returns
-  // room for what follows the frame. Null: the connection is to be closed.
+  // room for the bytes after the frame. Null: the connection is to be closed.
   char* RoomFor(size_t size);
   // Charges the memory of `input_`. Over the limit, it refuses the frame at the front. Returns
   // false if the connection is to be closed.

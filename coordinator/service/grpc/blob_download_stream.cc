@@ -68,7 +68,7 @@ void BlobDownloadStream::Begin(grpc::CallbackServerContext* context,
 void BlobDownloadStream::OnReply(Reply&& reply, DeliveryContext& context) {
   auto* const found = std::get_if<GetBlobReply>(&reply.body);
   if (!reply.status.ok() || found == nullptr) {
-    return Complete(reply.status.ok() ? absl::InternalError("a blob was answered by something else")
+    return Complete(reply.status.ok() ? absl::InternalError("the answer to a download is no blob")
                                       : EncodeStatus(reply, context.now));
   }
   auto content = std::make_shared<BlobContent>();

@@ -108,7 +108,7 @@ TEST(InProcessTest, EveryMethodSurvivesNothingAndNoise) {
     const Method method = static_cast<Method>(i);
     EXPECT_EQ(FindMethod(std::string(GetMethod(method).service) + "/" + GetMethod(method).name),
               method);
-    // Whatever the answer: there is one.
+    // Any answer will do.
     coordinator.Handle(method, "").status().IgnoreError();
     EXPECT_FALSE(coordinator.Handle(method, "\xff\xff\xff\xff").ok()) << GetMethod(method).name;
   }
@@ -143,7 +143,7 @@ TEST(InProcessTest, LimitsCanBeReadAndSet) {
   EXPECT_FALSE(coordinator.Handle(Method::kLimits, request.SerializeAsString()).ok());
 }
 
-TEST(InProcessTest, LimitsCannotBeSetToWhatMemoryCannotBear) {
+TEST(InProcessTest, LimitsCannotExceedTheMemory) {
   InProcessCoordinator coordinator;
   for (const char* name : {"max_members", "max_inline_bytes", "max_value_bytes"}) {
     v1::LimitsRequest request;

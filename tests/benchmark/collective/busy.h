@@ -28,7 +28,7 @@ std::string NameOf(Beside beside);
 struct BusyOptions {
   std::string load;    // the program busy_load
   double share = 0.3;  // that it takes of one processor
-  uint32_t seed = 1;   // of its time slices
+  uint32_t seed = 1;   // of the lengths of its time slices
   FieldOptions field;  // of the other group
   int rounds = 5;
   // The time of one entrant in one round, for each background.

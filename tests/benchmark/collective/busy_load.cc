@@ -1,5 +1,5 @@
 // Takes a share of one processor until it is killed, like a neighbour on the same machine. It works
-// and sleeps in time slices whose lengths come from a seed, and touches little memory.
+// and sleeps in periods whose lengths come from a seed, and touches little memory.
 //
 //   busy_load --share 0.3 --seed 1
 #include <time.h>
@@ -24,8 +24,8 @@ std::chrono::nanoseconds ProcessorTime() {
 
 [[noreturn]] void Run(double share, uint32_t seed) {
   std::mt19937 random(seed);
-  // A time slice of work and the sleep behind it, in milliseconds: from below a time slice to
-  // several.
+  // One period of work and of the sleep after it, in milliseconds: from less than one time slice of
+  // the kernel to several.
   std::uniform_real_distribution<double> slice(1, 20);
   while (true) {
     const std::chrono::duration<double, std::milli> length(slice(random));

@@ -59,9 +59,10 @@ void AddFlags(CLI::App& app, Flags& flags) {
                "call by call, each implementation's best way beside nothing, beside a process that "
                "takes a share of one processor, and beside another group of two ranks; small sizes "
                "and all_reduce and broadcast unless said otherwise");
-  app.add_option("--load", flags.beside.share, "with --busy: what that process takes")
+  app.add_option("--load", flags.beside.share, "with --busy: the share that the process takes")
       ->check(CLI::Range(0.01, 1.0));
-  app.add_option("--seed", flags.beside.seed, "with --busy: of its time slices");
+  app.add_option("--seed", flags.beside.seed,
+                 "with --busy: seed of the lengths of its time slices");
   app.add_option("--members", flags.field.members, "how many ranks")->check(CLI::Range(2, 64));
   app.add_option("--sizes", flags.sizes, "in bytes; 64K and 1M are understood")
       ->transform(CLI::AsSizeValue(false))
@@ -82,7 +83,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--worker", flags.field.worker, "the path of cohort-worker")->required();
   app.add_option("--scratch", flags.field.scratch, "a folder for logs and sockets")->required();
   app.add_option("--memory-scratch", flags.field.memory_scratch,
-                 "a folder in memory for what Open MPI shares");
+                 "a folder in memory for the shared files of Open MPI");
 }
 
 int CoreCount() {

@@ -14,9 +14,8 @@
 namespace cohort::benchmark {
 
 struct ContestOptions {
-  absl::Duration burst =
-      absl::Milliseconds(25);  // how long one time slice of one entrant takes, about
-  int64_t min_iterations = 3;  // in each time slice, however long that takes
+  absl::Duration burst = absl::Milliseconds(25);  // about the time of one burst of one entrant
+  int64_t min_iterations = 3;                     // in each burst, however long that takes
   int rounds = 9;
   int min_rounds = 3;
   // An entrant that has run this long drops out once it has `min_rounds`.

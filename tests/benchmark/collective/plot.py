@@ -14,7 +14,7 @@ LEFT, TOP, RIGHT, BOTTOM = 52, 34, 12, 34
 COLUMNS = 3
 LEGEND_HEIGHT = 34
 
-# What each line is called, and how it is drawn: the implementation and its memory.
+# The name and style of each line, by implementation and memory.
 LINES = [
     (("cohort", "registered"), "Cohort, registered memory", "#0b5fa5", "2.4", ""),
     (("cohort", "plain"), "Cohort, plain memory", "#5aa9e6", "1.8", ""),
@@ -33,7 +33,7 @@ def size_text(size):
 
 
 def read(path):
-    """Of each operation and line: bandwidth by size."""
+    """Returns the bandwidth by size, for each operation and line."""
     points, members = {}, 0
     with open(path, encoding="utf-8") as file:
         for text in file:

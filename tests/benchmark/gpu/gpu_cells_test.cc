@@ -65,7 +65,7 @@ std::vector<std::unique_ptr<DeviceContender>> Two(std::vector<std::string>* log,
   return contenders;
 }
 
-TEST(GpuCellsTest, RoundsAreInTurn) {
+TEST(GpuCellsTest, ContendersAlternateInEachRound) {
   std::vector<std::string> log;
   GpuMeasureOptions options = Quick();
   options.rounds = 2;

@@ -34,7 +34,7 @@ class Rank:
         taken.zero_()
         self.given, self.taken = given, taken
         self.call = {
-            # There is none that leaves its input: the bytes are copied in place of nothing.
+            # PyTorch has no form with a separate output, so the bytes are copied first.
             "all_reduce": lambda: dist.all_reduce(taken.copy_(given)),
             "all_gather": lambda: dist.all_gather_into_tensor(taken, given),
             "reduce_scatter": lambda: dist.reduce_scatter_tensor(taken, given),
@@ -60,7 +60,7 @@ class Rank:
 
     def verify(self):
         if not torch.equal(self.given, self.taken):
-            raise ValueError("the result is not what it was made of")
+            raise ValueError("the result differs from the input")
         return []
 
 
@@ -72,7 +72,7 @@ def main():
         try:
             answer = getattr(rank, command)(*words)
             print("ok", *answer, flush=True)
-        except Exception as error:  # told to whoever asked
+        except Exception as error:  # reported to the driver
             print("failed", str(error).replace("\n", " "), flush=True)
     dist.destroy_process_group()
 

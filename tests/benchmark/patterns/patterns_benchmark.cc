@@ -123,7 +123,7 @@ absl::Status Drive(const Flags& flags, const std::string& program) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("What patterns cost beside what people write by hand.");
+  CLI::App app("Measures patterns beside hand-written code.");
   app.add_option("--coordinator", flags.coordinator, "The coordinator's program")->required();
   app.add_option("--scratch", flags.scratch, "A folder for logs");
   app.add_option("--memory-scratch", flags.memory_scratch, "A folder in memory");

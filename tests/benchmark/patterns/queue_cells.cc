@@ -52,7 +52,9 @@ absl::StatusOr<Queue> CreateStream(client::Group& group) {
     options.listen = "127.0.0.1:0";
     COHORT_ASSIGN_OR_RETURN(own, parallel::MessageQueue::CreateExternal("stream", options));
     v1::QueueHandle parsed;
-    if (!parsed.ParseFromString(own->handle())) return absl::InternalError("a handle that is none");
+    if (!parsed.ParseFromString(own->handle())) {
+      return absl::InternalError("a malformed queue handle");
+    }
     parsed.clear_local();
     handle = parsed.SerializeAsString();
   }

@@ -1,10 +1,10 @@
 """The stateless process group of vLLM, as an algorithm, over PyTorch's TCPStore.
 
-Written from a description of what it does on the wire, key by key:
+Written from a description of its keys:
   broadcast   the source writes a key made of its rank and a counter; the others read it, blocking.
   all_gather  one broadcast from each rank, in order of rank.
-  barrier     rank 0 makes a random id and broadcasts it; everyone writes an arrival key; everyone
-              reads the arrival keys of all ranks one after the other; everyone writes a departure
+  barrier     rank 0 makes a random id and broadcasts it; every rank writes an arrival key; every rank
+              reads the arrival keys of all ranks one after the other; every rank writes a departure
               key; rank 0 reads the departure keys of all and deletes arrivals and departures.
   send        the sender writes a key made of the pair and a counter; the receiver reads it.
 Rank 0's process hosts the store, as there. Values are bytes, without the pickling of the original:

@@ -85,7 +85,7 @@ class CalendarTest : public ::testing::Test {
   std::unique_ptr<Stubs> stubs_;
 };
 
-TEST_F(CalendarTest, AWaitThatBeginsAfterwardsLastsAsLong) {
+TEST_F(CalendarTest, AWaitAfterACalendarStepLastsAsLong) {
   // Abseil reads the calendar about every 2 s and computes the time in between: at some of these
   // steps it lags.
   constexpr int kRounds = 6;
@@ -99,7 +99,7 @@ TEST_F(CalendarTest, AWaitThatBeginsAfterwardsLastsAsLong) {
   }
 }
 
-TEST_F(CalendarTest, AWaitThatIsParkedGoesOn) {
+TEST_F(CalendarTest, AParkedWaitOutlivesACalendarStep) {
   for (const absl::Duration step : kSteps) {
     SCOPED_TRACE(absl::FormatDuration(step));
     v1::GetRequest request;

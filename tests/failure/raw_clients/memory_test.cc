@@ -79,7 +79,7 @@ class MemoryTest : public ::testing::Test {
   std::unique_ptr<Stubs> stubs_;
 };
 
-TEST_F(MemoryTest, GroupsCostLittleBeforeAnybodyJoins) {
+TEST_F(MemoryTest, GroupsCostLittleBeforeMembersJoin) {
   constexpr int kGroups = 3000;
   ASSERT_NO_FATAL_FAILURE(Start({}));
   ASSERT_TRUE(CreateGroup("first", 16384).ok());
@@ -186,8 +186,7 @@ TEST_F(MemoryTest, UnreadStreamsAreCounted) {
     const grpc::Status put = Put("key", std::string(1000000, 'x'));
     ASSERT_TRUE(put.ok()) << put.error_message();
   }
-  const int64_t grown =
-      Report(absl::StrCat(kStreams, " watch streams that nobody reads"), before);
+  const int64_t grown = Report(absl::StrCat(kStreams, " unread watch streams"), before);
   std::cout << "output charged: " << Held("output") / 1024 << " KiB" << std::endl;
   // All streams hold the same few values.
   EXPECT_LT(grown, 64 * kMiB);

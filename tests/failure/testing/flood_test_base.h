@@ -5,7 +5,8 @@
 // longer: for an idle machine and an optimised build.
 //
 //   bazel test --config=opt --test_output=all --test_env=COHORT_FLOOD_MAX_DELAY=100ms
-//     //tests/failure/raw_clients:http2_flood_test //tests/failure:framed_rpc_flood_test
+//     //tests/failure/raw_clients:http2_flood_test
+//     //tests/failure/raw_clients:framed_rpc_flood_test
 #ifndef COHORT_TESTS_FAILURE_TESTING_FLOOD_TEST_BASE_H_
 #define COHORT_TESTS_FAILURE_TESTING_FLOOD_TEST_BASE_H_
 

@@ -71,7 +71,7 @@ absl::Status CheckFrame(absl::string_view input, bool* accepted) {
   if (frame->body_bytes > body.size()) return absl::OkStatus();  // the rest has not come yet
   body = body.substr(0, static_cast<size_t>(frame->body_bytes));
 
-  if (DecodeStatus(body).ok()) return Broken("a failure that is none");
+  if (DecodeStatus(body).ok()) return Broken("a status frame that decodes as OK");
   Frame again = *frame;
   if (!again.body_later) again.bytes = absl::StrCat(std::string(kHeader, '\0'), body);
   const std::string encoded = EncodeFrame(std::move(again));

@@ -334,7 +334,7 @@ class Runner {
     COHORT_RETURN_IF_ERROR(Check(Method::kDrain, kCallers,
                                  coordinator_->Handle(Method::kDrain, resume.SerializeAsString())));
     const int64_t waiters = coordinator_->engine().Stats().total.waiter_count;
-    if (waiters != 0) return Violation("calls are parked for nobody", absl::StrCat(waiters));
+    if (waiters != 0) return Violation("calls are parked without a client", absl::StrCat(waiters));
     for (const std::string& tenant : tenants_) COHORT_RETURN_IF_ERROR(CloseGroups(tenant));
     // Values that were too large for an answer wait for their readers, also of a closed group.
     clock_.Advance(OutgoingBlobs::kKept);

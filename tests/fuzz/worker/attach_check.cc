@@ -126,7 +126,7 @@ class AttachingClient {
     const absl::StatusOr<TensorMemory> memory = session_->tensors().Find(tensor);
     if (!memory.ok() || fds.size() != 1) return absl::InternalError("a tensor of nothing");
     if ((fcntl(fds[0].get(), F_GET_SEALS) & F_SEAL_SHRINK) == 0) {
-      return absl::InternalError("memory that somebody can take away");
+      return absl::InternalError("memory that is not sealed against shrinking");
     }
     // All of the memory can be written.
     for (int64_t at = 0; at < memory->bytes; at += 512) memory->data[at] = 1;

@@ -113,7 +113,7 @@ absl::Status CheckCall(absl::string_view input, bool* done) {
     case absl::StatusCode::kResourceExhausted:
       return absl::OkStatus();
     default:
-      return absl::InternalError(absl::StrCat("an error that is none: ", status.ToString()));
+      return absl::InternalError(absl::StrCat("an unexpected status: ", status.ToString()));
   }
 }
 

@@ -89,7 +89,7 @@ absl::Status Check(absl::string_view input, bool* taken) {
     default:
       break;
   }
-  return absl::InternalError(absl::StrCat("an error that is none of ours: ", status.ToString()));
+  return absl::InternalError(absl::StrCat("an unexpected status: ", status.ToString()));
 }
 
 std::string Sample(const v1::ConnectionsMessage& message, const std::vector<FdKind>& kinds) {

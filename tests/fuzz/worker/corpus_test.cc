@@ -39,7 +39,7 @@ TEST(CorpusTest, AttachingClientsGetAnswersAndLeaveNothing) {
   EXPECT_GT(counts.refused, 0);
 }
 
-TEST(CorpusTest, WhatIsHandedOverIsTakenOrRefused) {
+TEST(CorpusTest, SentConnectionsAreTakenOrRefused) {
   int taken_in_all = 0;
   for (const std::string& input : Inputs(SampleConnections(), "connections")) {
     bool taken = false;

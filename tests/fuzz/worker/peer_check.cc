@@ -130,7 +130,7 @@ class Call {
       const bool known = status.ok() || absl::IsInvalidArgument(status) ||
                          absl::IsDeadlineExceeded(status) || absl::IsAborted(status);
       if (!known || !CanTravel(status.message()) || (!status.ok() && status.message().empty())) {
-        return absl::InternalError(absl::StrCat("an error that is none: ", status.ToString()));
+        return absl::InternalError(absl::StrCat("an unexpected status: ", status.ToString()));
       }
     }
     return absl::OkStatus();

@@ -63,7 +63,7 @@ absl::Status CheckError(const absl::Status& status, absl::string_view about) {
                      absl::IsCancelled(status) || absl::IsAborted(status) ||
                      absl::IsInvalidArgument(status) || absl::IsPermissionDenied(status);
   if (known && CanTravel(status.message())) return absl::OkStatus();
-  return Violation(absl::StrCat(about, ": an error that is none: ", status.ToString()));
+  return Violation(absl::StrCat(about, ": an unexpected status: ", status.ToString()));
 }
 
 v1::QueueHandle Handle() {

@@ -182,7 +182,7 @@ TEST_P(MessageLimitsTest, ARankThatOnlySendsFailsAtTheLimit) {
         continue;
       }
       if (!absl::IsResourceExhausted(status)) return status;
-      EXPECT_THAT(std::string(status.message()), HasSubstr("has to receive them first"));
+      EXPECT_THAT(std::string(status.message()), HasSubstr("must receive them first"));
       ++refused;
       COHORT_RETURN_IF_ERROR(receive());
     }
@@ -268,10 +268,10 @@ TEST_P(MessageLimitsTest, PlacesOfAFailedCallAreTheCallersAgain) {
       const auto refuse =
           [](const std::string&,
              const std::vector<TensorMeta>&) -> absl::StatusOr<std::vector<Tensor>> {
-        return absl::InvalidArgumentError("nobody wants it");
+        return absl::InvalidArgumentError("the receiver rejects it");
       };
       const absl::Status failed = of(group).Exchange({}, {{0, 0, accept}, {0, 1, refuse}}).status();
-      EXPECT_THAT(std::string(failed.message()), HasSubstr("nobody wants it"));
+      EXPECT_THAT(std::string(failed.message()), HasSubstr("the receiver rejects it"));
       // The caller uses the memory for other data.
       std::fill_n(static_cast<int32_t*>(place.data()), place.count(), -3);
       place = Tensor();

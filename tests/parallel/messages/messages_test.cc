@@ -138,7 +138,7 @@ TEST_P(MessagesTest, AnyLayoutsOfBothSides) {
       const auto allocate = [&](DataType of_type, const Shape& of_shape) {
         return Upload(group, Tensor::Zeros(of_type, of_shape));
       };
-      // On a GPU made for tests a layout can be made of what lies there.
+      // On a fake GPU, a view can have any layout of the allocated memory.
       const Tensor base = allocate(type, {shape[0], shape[2], shape[1] * 2});
       COHORT_ASSIGN_OR_RETURN(const Tensor half, base.Narrow(2, 0, shape[1]));
       const Tensor strided = half.Permute({0, 2, 1});
@@ -204,7 +204,7 @@ TEST_P(MessagesTest, ChannelsInAnyOrder) {
   }));
 }
 
-TEST_P(MessagesTest, HeadOn) {
+TEST_P(MessagesTest, BothRanksSendFirst) {
   MakeMessages(2);
   for (const int64_t count : {int64_t{4}, kLarge}) {
     const std::vector<std::pair<DataType, Shape>> what = {{DataType::kF32, {count}},
@@ -355,8 +355,8 @@ TEST_P(MessagesTest, ErrorsNameTensorsThatCannotBeSent) {
   const std::vector<absl::Status> statuses = OnRanks([&](Group& group) -> absl::Status {
     if (group.rank() > 1) return absl::OkStatus();
     if (group.rank() == 0) {
-      const Tensor nowhere(nullptr, DataType::kF32, {4});
-      return of(group).Send(1, 0, {"", {nowhere}});
+      const Tensor without_memory(nullptr, DataType::kF32, {4});
+      return of(group).Send(1, 0, {"", {without_memory}});
     }
     return of(group).Receive(0, 0).status();
   });

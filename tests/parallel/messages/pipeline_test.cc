@@ -263,7 +263,7 @@ TEST_P(PipelineTest, NothingIsDroppedAtTheEnds) {
       EXPECT_EQ(*stage.SendBackwardRecvForward(backward), std::nullopt);
       backward.input_gradient = some;
       refused(stage.SendBackwardRecvForward(backward).status(), "stage 0 of 3");
-      refused(stage.SendForwardRecvForward({}).status(), "no previous one to receive from");
+      refused(stage.SendForwardRecvForward({}).status(), "no previous stage to receive from");
       both.input_gradient = some;
       refused(stage.SendForwardBackwardRecvForwardBackward(both).status(), "no previous one");
       refused(stage.RecvTensorMeta().status(), "no previous one");
@@ -273,7 +273,7 @@ TEST_P(PipelineTest, NothingIsDroppedAtTheEnds) {
       EXPECT_EQ(*stage.SendForwardRecvBackward(forward), std::nullopt);
       forward.output = some;
       refused(stage.SendForwardRecvBackward(forward).status(), "stage 2 of 3");
-      refused(stage.SendBackwardRecvBackward({}).status(), "no next one to receive from");
+      refused(stage.SendBackwardRecvBackward({}).status(), "no next stage to receive from");
       both.output = some;
       refused(stage.SendForwardBackwardRecvForwardBackward(both).status(), "no next one");
       refused(stage.SendTensorMeta(some).status(), "no next one");

@@ -180,9 +180,10 @@ TEST_P(BroadcastMapTest, MapsThatCannotGo) {
         return BroadcastTensorMap(group, group.rank() == root ? map : nullptr, {root}).status();
       });
     };
-    refused(absl::StatusCode::kInvalidArgument, "there is none", nullptr);
-    const TensorMap nowhere = {{"a", List{1, Tensor(nullptr, DataType::kF32, {2})}}};
-    refused(absl::StatusCode::kInvalidArgument, "entry 'a'/'1' f32 [2] has no memory", &nowhere);
+    refused(absl::StatusCode::kInvalidArgument, "the root gave no map", nullptr);
+    const TensorMap without_memory = {{"a", List{1, Tensor(nullptr, DataType::kF32, {2})}}};
+    refused(absl::StatusCode::kInvalidArgument, "entry 'a'/'1' f32 [2] has no memory",
+            &without_memory);
     const TensorMap elsewhere = {
         {"a", Tensor(this, DataType::kU8, {2}, nullptr, Device::Cuda(99))}};
     refused(absl::StatusCode::kInvalidArgument, "entry 'a' is u8 [2] on cuda:99", &elsewhere);

@@ -283,7 +283,7 @@ TEST_P(GatherMapTest, ACheckFindsDifferences) {
     return options;
   };
   for (const absl::Status& status : Pass(Activations, all, All)) {
-    ExpectError(status, absl::StatusCode::kInvalidArgument, "what goes in parts is not alike");
+    ExpectError(status, absl::StatusCode::kInvalidArgument, "the tensors to send in parts differ");
   }
   // A tensor without memory cannot even be checked.
   const auto bad = [](client::Group& group) {

@@ -87,7 +87,7 @@ TEST(EagerBroadcastTest, TheRootGoesOnAndNothingIsLost) {
   }
 }
 
-TEST(EagerBroadcastTest, TheRootWaitsForWhoIsTooFarBehindAndNamesIt) {
+TEST(EagerBroadcastTest, TheRootWaitsForARankThatIsTooFarBehindAndNamesIt) {
   auto ranks = MakeRanks(2);
   int32_t value = 7;
   absl::Status status;
@@ -117,7 +117,7 @@ TEST(EagerBroadcastTest, TheRootWakesARankThatSleeps) {
   EXPECT_EQ(space->sleep_words(1).event.load(), 1u);
 }
 
-TEST(EagerBroadcastTest, WhoReadsNamesTheRootThatDoesNotCome) {
+TEST(EagerBroadcastTest, AReaderNamesTheRootThatDoesNotCome) {
   auto ranks = MakeRanks(3);
   int32_t value = 7;
   const absl::Status status = BroadcastOne(*ranks[1], value, 2, In(kShort));
@@ -125,7 +125,7 @@ TEST(EagerBroadcastTest, WhoReadsNamesTheRootThatDoesNotCome) {
   EXPECT_TRUE(absl::StrContains(status.message(), "rank 2 did not come")) << status;
 }
 
-TEST(EagerBroadcastTest, WhoCalledSomethingElseHearsAtOnceAndTheRootWithItsNextCall) {
+TEST(EagerBroadcastTest, ARankThatCalledSomethingElseFailsAtOnceAndTheRootInItsNextCall) {
   auto ranks = MakeRanks(2);
   OnAll(ranks, [](HostCommunicator& rank) {
     int32_t value = 1;
@@ -176,7 +176,7 @@ TEST(EagerBroadcastTest, ALargeCallThatFindsAFollowerLeavesBuffersInStep) {
 
 // The call that finds the mismatch catches up with the broadcast before it, and must not take its
 // own for another one.
-TEST(EagerBroadcastTest, AMismatchBehindABroadcastIsToldOnce) {
+TEST(EagerBroadcastTest, AMismatchAfterABroadcastIsReportedOnce) {
   auto ranks = MakeRanks(2);
   OnAll(ranks, [](HostCommunicator& rank) {
     int32_t value = 1;
@@ -191,7 +191,7 @@ TEST(EagerBroadcastTest, AMismatchBehindABroadcastIsToldOnce) {
   });
 }
 
-TEST(EagerBroadcastTest, OfTwoRootsBothHear) {
+TEST(EagerBroadcastTest, TwoDifferentRootsBothGetTheError) {
   auto ranks = MakeRanks(2);
   OnAll(ranks, [](HostCommunicator& rank) {
     int32_t value = 1;
@@ -204,7 +204,7 @@ TEST(EagerBroadcastTest, OfTwoRootsBothHear) {
   });
 }
 
-TEST(EagerBroadcastTest, WhoWasToldIsNotToldAgain) {
+TEST(EagerBroadcastTest, ARankGetsAMismatchOnlyOnce) {
   auto ranks = MakeRanks(3);
   OnAll(ranks, [](HostCommunicator& rank) {
     int32_t values[2] = {1, 2};

@@ -321,7 +321,7 @@ bool HostMailbox::Take(const Transfer& transfer, const FragmentLine& line, const
   const int64_t room = channel_ == MessageChannel::kControl ? 0 : space_.fragment_bytes();
   const bool fits = inside || (offset >= 0 && offset <= room - piece);
   if (!fits || piece > whole - progress.bytes || (piece == 0 && whole > 0)) {
-    Poison(transfer.peer, "sends what is no piece of its message");
+    Poison(transfer.peer, "sends a fragment that does not fit its message");
     return false;
   }
   if (!progress.mismatched && piece > 0) {

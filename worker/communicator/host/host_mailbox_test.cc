@@ -69,8 +69,8 @@ TEST_F(HostMailboxTest, APeerIsWokenWhenWhatItSentIsTaken) {
   EXPECT_EQ(WakesOf(2), 0u);
 }
 
-// What another process has written, which may be anything.
-TEST_F(HostMailboxTest, AControlMessageHasNoMoreThanItsLine) {
+// Another process may write anything.
+TEST_F(HostMailboxTest, AControlMessageFitsInItsLine) {
   for (const int64_t count : {int64_t{16}, int64_t{100000}}) {
     const HostSharedMemory space = *HostSharedMemory::Create(2);
     const RankHeaps heaps(2);
@@ -85,7 +85,7 @@ TEST_F(HostMailboxTest, AControlMessageHasNoMoreThanItsLine) {
     char message[16];
     const Transfer receive = Transfer::Receive(1, message, sizeof(message), DataType::kU8);
     const absl::Status status = mailbox.Exchange(absl::MakeConstSpan(&receive, 1), Soon());
-    EXPECT_EQ(status, absl::AbortedError("rank 1 sends what is no piece of its message"));
+    EXPECT_EQ(status, absl::AbortedError("rank 1 sends a fragment that does not fit its message"));
   }
 }
 
@@ -129,7 +129,7 @@ TEST_F(HostMailboxTest, AMessageThatStopsHalfwayEndsTheCommunicator) {
                                      "come"));
 }
 
-TEST_F(HostMailboxTest, ALookIsOneLook) {
+TEST_F(HostMailboxTest, AWaitWithoutTimeLooksOnce) {
   const int peers[] = {1, 2};
   for (const size_t count : {size_t{1}, size_t{2}}) {
     for (const Instant deadline : {absl::InfinitePast(), Clock::Steady().Now()}) {

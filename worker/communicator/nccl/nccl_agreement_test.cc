@@ -74,7 +74,7 @@ TEST_P(NcclAgreementTest, ByTheOperationLogADifferenceOnStreamsIsFoundWhileItHan
   // The last to enqueue may be told at once.
   Run([&](NcclCommunicator& group) { return Enqueue(group, CountOf(group)); });
   for (int r = 0; r < size(); ++r) {
-    EXPECT_TRUE(Eventually([&] { return IsIdle(r); })) << "nobody calls anything";
+    EXPECT_TRUE(Eventually([&] { return IsIdle(r); })) << "no rank calls anything";
   }
   // The rank that finds the difference compares itself with one other.
   ExpectAllEnded(absl::StatusCode::kInvalidArgument,
@@ -151,7 +151,7 @@ TEST_P(NcclAgreementTest, OperationsThatBlockHaveABarrierAndWorkOn) {
   }
 }
 
-TEST_P(NcclAgreementTest, OffThereIsNoBarrierAndAllWorks) {
+TEST_P(NcclAgreementTest, WithTheModeOffThereIsNoBarrierAndAllWorks) {
   FormAndConnect(GetParam(), NcclAgreement::kOff, true);
   const int n = GetParam();
   RunWell([&](NcclCommunicator& group) {
@@ -179,7 +179,7 @@ TEST_P(NcclAgreementTest, OffThereIsNoBarrierAndAllWorks) {
   }
 }
 
-TEST_P(NcclAgreementTest, TheOperationLogNamesWhoHasNotCome) {
+TEST_P(NcclAgreementTest, TheOperationLogNamesMissingRanks) {
   FormAndConnect(GetParam(), NcclAgreement::kAsync, true);
   RunWell([&](NcclCommunicator& group) {
     const bool comes = group.rank() < size() - 1;
@@ -200,14 +200,14 @@ TEST_P(NcclAgreementTest, ByTheOperationLogOneThatGivesUpFreesTheStreamsOfAll) {
     return Enqueue(group, 1, group.rank() == 0 ? absl::Milliseconds(50) : absl::Seconds(60));
   });
   for (int r = 0; r < size(); ++r) {
-    EXPECT_TRUE(Eventually([&] { return IsIdle(r); })) << "nobody calls anything";
+    EXPECT_TRUE(Eventually([&] { return IsIdle(r); })) << "no rank calls anything";
   }
   ExpectAllEnded(absl::StatusCode::kAborted, HasSubstr("rank 0 gave up: all_reduce of 1 f32"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, NcclAgreementTest, ::testing::Values(2, 3, 5));
 
-TEST_F(NcclAgreementTest, TheOperationLogTellsWhoHasNotBegunFromWhoIsInIt) {
+TEST_F(NcclAgreementTest, TheOperationLogDistinguishesRanksThatHaveNotBegun) {
   FormAndConnect(3, NcclAgreement::kAsync, true);
   cuda::StreamGate own, other;
   ASSERT_EQ(own.Close(stream(0)), cudaSuccess);

@@ -83,7 +83,7 @@ absl::Status NcclCommunicator::AgreeOnInit(Instant deadline) {
   const std::string modes[] = {"kOff", "kAsync", "kStrict"};
   const auto name = [&](int32_t given) {
     const auto mode = static_cast<size_t>(given / 2);
-    return absl::StrCat(mode < 3 ? modes[mode] : "what nobody knows", ", ",
+    return absl::StrCat(mode < 3 ? modes[mode] : "an unknown mode", ", ",
                         given % 2 == 0 ? "no operation log" : "an operation log");
   };
   struct Given {

@@ -34,16 +34,14 @@ namespace cohort::worker {
 // How ranks find out that they called different operations. NCCL does not tell: its devices hang,
 // or take one operation for another.
 enum class NcclAgreement {
-  // They do not. A difference, or a rank that does not come, is found when time runs out.
+  // They do not. A difference, or a missing rank, is found when the timeout ends.
   kOff,
-  // Operations that block begin with a barrier on the host. Operations on streams go ahead. The
-  // operation log compares them a few milliseconds later, and the next operation with a host
-  // barrier compares them,
-  // too. A difference then cannot be taken back, and ends the group.
+  // Operations that block begin with a barrier on the host; operations on streams do not. The
+  // operation log compares them a few milliseconds later, and so does the next operation with a
+  // host barrier. A difference then cannot be undone, and ends the group.
   kAsync,
   // All operations have a host barrier: a difference is found before anything is enqueued, and the
-  // group stays
-  // usable.
+  // group stays usable.
   kStrict,
 };
 

@@ -1,4 +1,4 @@
-// What goes wrong on devices, and that ranks are told, in time.
+// Failures on devices, which all ranks learn in time.
 #include "worker/communicator/nccl/nccl_communicator.h"
 
 #include <functional>
@@ -94,7 +94,7 @@ TEST_F(NcclCommunicatorTest, AnErrorOnOneDeviceEndsAllAndNamesTheRank) {
 }
 
 // NCCL sees the closed connection of a process that died before the host says whose it was.
-TEST_F(NcclCommunicatorTest, WhoIsGoneIsNamedThoughNcclFailedFirst) {
+TEST_F(NcclCommunicatorTest, ALostRankIsNamedThoughNcclFailedFirst) {
   Form();
   ExpectWorks();
   nccl_->HangNext();
@@ -112,7 +112,7 @@ TEST_F(NcclCommunicatorTest, WhoIsGoneIsNamedThoughNcclFailedFirst) {
   }
 }
 
-TEST_F(NcclCommunicatorTest, WhatHangsOnDevicesEndsByTheDeadline) {
+TEST_F(NcclCommunicatorTest, AHangOnDevicesEndsByTheDeadline) {
   Form();
   nccl_->HangNext();
   const std::vector<absl::Status> statuses = Run([](auto& group) {
@@ -153,7 +153,7 @@ TEST_F(NcclCommunicatorTest, ACallThatFailsEndsAll) {
   EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("rank 1 gave up"));
 }
 
-TEST_F(NcclCommunicatorTest, AnEndThatBlocksKeepsNobody) {
+TEST_F(NcclCommunicatorTest, AnAbortThatBlocksDoesNotDelayTheCaller) {
   Form();
   nccl_->HangNext();
   nccl_->BlockNext("ncclCommRevoke", absl::Seconds(30), 0);
@@ -200,7 +200,7 @@ TEST_F(NcclCommunicatorTest, AScaledSumMayBeTheFirstOperation) {
   }
 }
 
-TEST_F(NcclCommunicatorTest, IdsThatAreNoneAreRefused) {
+TEST_F(NcclCommunicatorTest, InvalidIdsAreRefused) {
   const NcclCliqueOptions nothing;
   EXPECT_EQ(
       NcclClique::Form(nccl_, nothing, Soon(), [] { return absl::OkStatus(); }).status().code(),

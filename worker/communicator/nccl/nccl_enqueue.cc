@@ -38,7 +38,7 @@ bool NcclCommunicator::Look() {
 absl::Status NcclCommunicator::Enqueue(const FlatCall& call, const void* input, void* output,
                                        const NcclCallOptions& options, Instant deadline) {
   if (call.collective == Collective::kBarrier) {
-    return absl::InvalidArgumentError("a barrier is of the ranks' threads, not of a stream");
+    return absl::InvalidArgumentError("a barrier synchronizes the ranks' threads, not a stream");
   }
   COHORT_RETURN_IF_ERROR(CheckArguments(call, rank(), size(), input, output));
   COHORT_ASSIGN_OR_RETURN(const NcclOperands operands, OperandsOf(call, compute_capability_));
@@ -226,7 +226,7 @@ absl::StatusOr<bool> NcclCommunicator::FindInFlight() {
 
 std::string NcclCommunicator::Others(const NcclWork& work) const {
   if (size() == 1 || work.messages > 0) return "";
-  if (!log_is_shared_) return "; who has not come to it is not known, without an operation log";
+  if (!log_is_shared_) return "; without an operation log, the missing ranks are not known";
   RankSet absent, waiting, inside;
   std::string last;
   for (int other = 0; other < size(); ++other) {

@@ -81,7 +81,7 @@ class NcclProgressTest : public NcclGroupTest {
   std::vector<float> numbers_;
 };
 
-TEST_F(NcclProgressTest, WhatIsDoneHasTakenSomeTimeInThatOrder) {
+TEST_F(NcclProgressTest, FinishedOperationsHaveTimesInTheirOrder) {
   FormAndConnect(2);
   const Instant before = Clock::Steady().Now();
   RunWell([&](NcclCommunicator& group) {
@@ -124,7 +124,7 @@ TEST_F(NcclProgressTest, AnOperationBehindAnotherHasNotBegun) {
 }
 
 // It is seen to run; when its time is over it has ended, too.
-TEST_F(NcclProgressTest, WhatHangsHasBegunAndEndsWhenItIsGivenUp) {
+TEST_F(NcclProgressTest, AHangingOperationHasBegunAndEndsWhenItIsGivenUp) {
   FormAndConnect(2);
   nccl_->HangNext();
   RunWell([&](NcclCommunicator& group) { return EnqueueSum(group, &number(group)); });
@@ -157,7 +157,7 @@ TEST_F(NcclProgressTest, ACallThatBlocksIsGivenUpAtItsDeadline) {
   }
 }
 
-TEST_F(NcclProgressTest, WhatIsInFlightAtTheEndHasAnEnd) {
+TEST_F(NcclProgressTest, AnOperationInFlightAtTheEndHasAnEnd) {
   FormAndConnect(1);
   nccl_->HangNext();
   ASSERT_EQ(EnqueueSum(rank(0), &numbers_[0]), absl::OkStatus());

@@ -58,7 +58,7 @@ class NcclRegistrationTest : public NcclGroupTest {
   std::vector<MemoryPtr> memory_;
 };
 
-TEST_P(NcclRegistrationTest, WhereAllReachEachOtherItIsAWindow) {
+TEST_P(NcclRegistrationTest, WithPeerAccessThereIsAWindow) {
   FormWith(GetParam(), true);
   RunWell([&](NcclCommunicator& group) {
     COHORT_RETURN_IF_ERROR(Allocate(group));
@@ -70,10 +70,10 @@ TEST_P(NcclRegistrationTest, WhereAllReachEachOtherItIsAWindow) {
   EXPECT_EQ(Calls("ncclCommWindowRegister"), GetParam() > 1 ? GetParam() : 0);
   ranks_.clear();
   EXPECT_EQ(nccl_->registered(), 0);
-  EXPECT_EQ(nccl_->leaks().size(), 1u) << "the memory is there as long as somebody holds it";
+  EXPECT_EQ(nccl_->leaks().size(), 1u) << "the memory exists as long as it has a holder";
 }
 
-TEST_P(NcclRegistrationTest, WhereSomeDoNotItIsNone) {
+TEST_P(NcclRegistrationTest, WithoutPeerAccessThereIsNoWindow) {
   FormWith(GetParam(), false);
   RunWell([&](NcclCommunicator& group) {
     COHORT_RETURN_IF_ERROR(Allocate(group));
@@ -83,7 +83,7 @@ TEST_P(NcclRegistrationTest, WhereSomeDoNotItIsNone) {
   EXPECT_EQ(Calls("ncclCommWindowRegister"), 0);
 }
 
-TEST_P(NcclRegistrationTest, OfDifferentSizesItIsNoWindow) {
+TEST_P(NcclRegistrationTest, BuffersOfDifferentSizesAreNoWindow) {
   FormWith(GetParam(), true);
   RunWell(
       [&](NcclCommunicator& group) { return Allocate(group, group.rank() == 0 ? 4096 : 8192); });
@@ -126,7 +126,7 @@ TEST_P(NcclRegistrationTest, DeregisteringWaitsForWhatIsInFlight) {
   EXPECT_EQ(nccl_->registered(), GetParam());
 }
 
-TEST_P(NcclRegistrationTest, WhatFailsOnOneRankIsUndoneOnAll) {
+TEST_P(NcclRegistrationTest, AFailureOnOneRankIsUndoneOnAll) {
   const std::pair<const char*, bool> calls[] = {{"ncclCommWindowRegister", true},
                                                 {"ncclCommRegister", false}};
   for (const auto& [call, peer_access] : calls) {
@@ -163,7 +163,7 @@ TEST_P(NcclRegistrationTest, WhereNcclHasNoMemoryThereIsOther) {
   EXPECT_EQ(Calls("ncclMemFree"), 0);
 }
 
-TEST_P(NcclRegistrationTest, NoRoomOnOneDeviceIsToldToAll) {
+TEST_P(NcclRegistrationTest, AFullDeviceIsReportedToAllRanks) {
   FormWith(GetParam(), true);
   for (const absl::Status& status : Run([&](NcclCommunicator& group) {
          return Allocate(group, group.rank() == 0 ? size_t{1} << 40 : 4096);
@@ -208,7 +208,7 @@ TEST_F(NcclRegistrationTest, SomeRegisteredAndSomeNotIsADifference) {
         AllOf(HasSubstr("rank 0 all_reduce of 1 f32 by sum, registered memory at offset digest "),
               EndsWith("; rank 1 all_reduce of 1 f32 by sum")));
   }
-  // What the root alone has may be anything.
+  // A tensor that only the root has may lie in any memory.
   RunWell([&](NcclCommunicator& group) {
     float number = 1;
     float* const input = group.rank() == 0 ? &number : nullptr;
@@ -217,7 +217,7 @@ TEST_F(NcclRegistrationTest, SomeRegisteredAndSomeNotIsADifference) {
 }
 
 // In a symmetric window each rank looks for the others' memory where its own is.
-TEST_F(NcclRegistrationTest, OtherPlacesInAWindowAreADifferenceAndElsewhereNone) {
+TEST_F(NcclRegistrationTest, DifferentOffsetsAreAMismatchOnlyInAWindow) {
   for (const bool window : {true, false}) {
     ranks_.clear();
     streams_.clear();
@@ -245,7 +245,7 @@ TEST_F(NcclRegistrationTest, OtherPlacesInAWindowAreADifferenceAndElsewhereNone)
   }
 }
 
-TEST_P(NcclRegistrationTest, WhereOneHasNoneNothingIsRegistered) {
+TEST_P(NcclRegistrationTest, NothingIsRegisteredIfOneRankHasNoMemory) {
   FormWith(GetParam(), true);
   for (const bool all_have : {false, true}) {
     RunWell([&](NcclCommunicator& group) -> absl::Status {

@@ -64,7 +64,7 @@ absl::Status AnyFailed(Communicator& host) {
 }
 
 std::string NameOf(const RankSet& gone) {
-  return gone.empty() ? "nobody" : absl::StrCat("ranks ", gone.ToString());
+  return gone.empty() ? "any ranks" : absl::StrCat("ranks ", gone.ToString());
 }
 
 // Why this list and host are invalid, or OK.
@@ -74,7 +74,7 @@ absl::Status CheckRemainder(const NcclRemainder& remainder, const RankSet& gone,
   if (std::any_of(remainder.gone.begin(), remainder.gone.end(), is_none)) {
     return absl::InvalidArgumentError(absl::StrCat("there are no such ranks in a group of ", size));
   }
-  if (gone.empty()) return absl::InvalidArgumentError("a group that loses nobody");
+  if (gone.empty()) return absl::InvalidArgumentError("the list of lost ranks is empty");
   if (gone.Contains(rank)) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " itself is among them"));
   }
@@ -110,12 +110,12 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Shrink(
     broken = broken || words[r].broken != 0;
     if (words[r].code != 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat("rank ", r, " of those who are left goes on without ", words[r].said()));
+          absl::StrCat("remaining rank ", r, " continues without ", words[r].said()));
     }
     if (words[r].list != words[0].list) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "those who are left do not agree on who is gone: rank 0 of them goes on without ",
-          words[0].said(), "; rank ", r, " without ", words[r].said()));
+          "the remaining ranks disagree on the lost ranks: remaining rank 0 continues without ",
+          words[0].said(), "; remaining rank ", r, " without ", words[r].said()));
     }
   }
   // After the attempt, ranks need time to exchange its outcome.
@@ -161,8 +161,8 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Shrink(
         if (code == absl::StatusCode::kOk || (code == absl::StatusCode::kAborted) != aborted) {
           continue;
         }
-        failure = absl::Status(
-            code, absl::StrCat("rank ", r, " of those who are left: ", (*outcomes)[r].said()));
+        failure =
+            absl::Status(code, absl::StrCat("remaining rank ", r, ": ", (*outcomes)[r].said()));
       }
     }
   }

@@ -29,7 +29,8 @@ class NcclShrinkTest : public NcclGroupTest {
       return group.Await(Soon());
     });
   }
-  // By those who are not in `gone`, but for how `differ` has it. By rank in the new group.
+  // Called by the ranks that are not in `gone`, except where `differ` changes that. By rank in the
+  // new group.
   std::vector<absl::Status> Shrink(
       const std::vector<int>& gone, Instant deadline = Soon(),
       const std::function<void(int, NcclRemainder&)>& differ = [](int, NcclRemainder&) {}) {
@@ -59,7 +60,7 @@ class NcclShrinkTest : public NcclGroupTest {
     for (std::thread& thread : threads) thread.join();
     return statuses;
   }
-  // What the new group can do.
+  // Expects that the new group works.
   void ExpectWorks() {
     std::vector<std::thread> threads;
     for (const auto& group : left_) {
@@ -116,7 +117,7 @@ TEST_P(NcclShrinkTest, ARankDiesInTheMiddleOfAnOperationAndTheOthersGoOn) {
   }
 }
 
-TEST_P(NcclShrinkTest, OneOfThemKnowsThatItIsBroken) {
+TEST_P(NcclShrinkTest, ABrokenGroupShrinksIfOneRankKnowsIt) {
   FormAndConnect(GetParam());
   nccl_->HangNext();
   RunWell([&](NcclCommunicator& group) {
@@ -151,15 +152,16 @@ TEST_P(NcclShrinkTest, AGroupThatWorksFinishesFirst) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, NcclShrinkTest, ::testing::Values(2, 3, 5));
 
-TEST_F(NcclShrinkTest, ThoseWhoDoNotAgreeAreAllToldAndCanTryAgain) {
+TEST_F(NcclShrinkTest, RanksThatDisagreeAllFailAndCanTryAgain) {
   FormAndConnect(5);
   for (const absl::Status& status : Shrink({1, 3}, Soon(), [](int index, NcclRemainder&remainder) {
          // For each rank its own index is right.
          if (index == 2) remainder.gone = {0, 3};
        })) {
-    EXPECT_EQ(status, absl::InvalidArgumentError(
-                          "those who are left do not agree on who is gone: rank 0 of them goes on "
-                          "without ranks 1,3; rank 2 without ranks 0,3"));
+    EXPECT_EQ(status,
+              absl::InvalidArgumentError(
+                  "the remaining ranks disagree on the lost ranks: remaining rank 0 continues "
+                  "without ranks 1,3; remaining rank 2 without ranks 0,3"));
   }
   RunWell([&](NcclCommunicator& group) {
     return EnqueueSum(group, &numbers_[static_cast<size_t>(group.rank())]);
@@ -168,13 +170,13 @@ TEST_F(NcclShrinkTest, ThoseWhoDoNotAgreeAreAllToldAndCanTryAgain) {
   ExpectWorks();
 }
 
-TEST_F(NcclShrinkTest, ListsThatMakeNoSenseAreToldToAll) {
+TEST_F(NcclShrinkTest, InvalidListsFailOnAllRanks) {
   FormAndConnect(3);
   const std::pair<std::vector<int>, const char*> lists[] = {
-      {{}, "without nobody: a group that loses nobody"},
+      {{}, "without any ranks: the list of lost ranks is empty"},
       {{0}, "without ranks 0: rank 0 itself is among them"},
       {{3}, "without ranks 3: there are no such ranks in a group of 3"},
-      {{-1}, "without nobody: there are no such ranks in a group of 3"},
+      {{-1}, "without any ranks: there are no such ranks in a group of 3"},
       {{1, 2}, "without ranks 1-2: rank 0 is to be rank 0 of 1, and comes as rank 0 of 2"},
   };
   for (const auto& [gone, text] : lists) {
@@ -182,15 +184,15 @@ TEST_F(NcclShrinkTest, ListsThatMakeNoSenseAreToldToAll) {
          Shrink({2}, Soon(), [&list = gone](int index, NcclRemainder&remainder) {
            if (index == 0) remainder.gone = list;
          })) {
-      EXPECT_EQ(status, absl::InvalidArgumentError(
-                            absl::StrCat("rank 0 of those who are left goes on ", text)));
+      EXPECT_EQ(status,
+                absl::InvalidArgumentError(absl::StrCat("remaining rank 0 continues ", text)));
     }
   }
   EXPECT_EQ(Shrink({2}), AllWell(2));
   ExpectWorks();
 }
 
-TEST_F(NcclShrinkTest, WhatFailsOnOneFailsOnAllInTimeAndTheyCanFormAnew) {
+TEST_F(NcclShrinkTest, AFailureOnOneRankFailsAllInTimeAndTheyCanFormAgain) {
   FormAndConnect(5);
   rank(0).Abort("enough");
   nccl_->FailNext("ncclCommShrink", ncclSystemError, 3);
@@ -198,7 +200,7 @@ TEST_F(NcclShrinkTest, WhatFailsOnOneFailsOnAllInTimeAndTheyCanFormAnew) {
   for (const absl::Status& status : Shrink({1})) {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
     EXPECT_THAT(std::string(status.message()),
-                HasSubstr("rank 2 of those who are left: ncclCommShrink failed"));
+                HasSubstr("remaining rank 2: ncclCommShrink failed"));
   }
   EXPECT_LT(Clock::Steady().Now() - begin, absl::Seconds(20));
   ranks_.clear();
@@ -222,7 +224,7 @@ TEST_F(NcclShrinkTest, WhatFailsOnOneFailsOnAllInTimeAndTheyCanFormAnew) {
   ExpectWorks();
 }
 
-TEST_F(NcclShrinkTest, WhoDoesNotComeIsNamed) {
+TEST_F(NcclShrinkTest, ARankThatDoesNotComeIsNamed) {
   FormAndConnect(3);
   rank(0).Abort("enough");
   const std::vector<absl::Status> statuses =
@@ -247,14 +249,14 @@ TEST_F(NcclShrinkTest, AnotherGroupsCallThatDoesNotReturnIsNamed) {
   // A loaded machine takes its time to start the threads that wait for the device lock.
   for (const absl::Status& status : Shrink({1}, In(absl::Seconds(4)))) {
     EXPECT_EQ(status, absl::DeadlineExceededError(
-                          "rank 0 of those who are left: another group's call of NCCL on device 0 "
+                          "remaining rank 0: another group's call of NCCL on device 0 "
                           "does not return"));
   }
   nccl_->Release();
   blocks.join();
 }
 
-TEST_F(NcclShrinkTest, AnotherAndAnother) {
+TEST_F(NcclShrinkTest, AGroupShrinksRepeatedly) {
   FormAndConnect(5);
   for (int n = 5; n > 1; --n) {
     rank(0).Abort("enough");

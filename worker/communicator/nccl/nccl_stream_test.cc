@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 class NcclStreamTest : public NcclGroupTest {};
 
-TEST_P(NcclStreamTest, OperationsRunOneAfterTheOtherAndTheCallerWaitsForNone) {
+TEST_P(NcclStreamTest, OperationsRunOneAfterTheOtherAndTheCallerDoesNotWait) {
   Form(GetParam());
   std::vector<float> numbers(ranks_.size(), 1);
   std::vector<cuda::StreamGate> gates(ranks_.size());
@@ -81,7 +81,7 @@ TEST_P(NcclStreamTest, EveryCollective) {
   });
 }
 
-TEST_P(NcclStreamTest, WhatIsEnqueuedBehindFindsTheResult) {
+TEST_P(NcclStreamTest, WorkEnqueuedAfterwardsFindsTheResult) {
   Form(GetParam());
   RunWell([&](NcclCommunicator& group) {
     const float mine = 3;
@@ -169,7 +169,7 @@ TEST_P(NcclStreamTest, CapturedOperationsRunWithTheirGraph) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, NcclStreamTest, ::testing::Values(1, 2, 3, 5));
 
-TEST_F(NcclStreamTest, AnErrorOfTheDevicesIsToldByTheNextCallOfEach) {
+TEST_F(NcclStreamTest, ADeviceErrorIsReportedByTheNextCallOfEachRank) {
   Form(3);
   std::vector<float> numbers(3, 1);
   RunWell([&](NcclCommunicator& group) {
@@ -195,7 +195,7 @@ TEST_F(NcclStreamTest, AnErrorOfTheDevicesIsToldByTheNextCallOfEach) {
   // Their streams are free again, which the end of the test waits for.
 }
 
-TEST_F(NcclStreamTest, WhatCannotBeEnqueuedLeavesTheGroupAsItWas) {
+TEST_F(NcclStreamTest, AnEnqueueThatFailsLeavesTheGroupAsItWas) {
   Form(2);
   float number = 1;
   EXPECT_EQ(

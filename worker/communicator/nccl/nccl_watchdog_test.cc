@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 class NcclWatchdogTest : public NcclGroupTest {
  protected:
-  // Well until now: connected, so that what follows is on the device when Enqueue returns.
+  // Forms and connects the group, so that the next operation is on the device when Enqueue returns.
   void FormAndConnect(int size, const NcclRanksOptions& options = {}) {
     Form(size, options);
     numbers_.assign(static_cast<size_t>(size), 1);
@@ -188,7 +188,7 @@ TEST_F(NcclWatchdogTest, ThereIsNoThreadButForOperationsOnStreams) {
   EXPECT_FALSE(NcclWatchdog::OfProcess().runs());
 }
 
-TEST_P(NcclWatchdogTest, WhatRunsForTooLongEndsTheGroupAndIsNamed) {
+TEST_P(NcclWatchdogTest, AnOperationThatRunsTooLongEndsTheGroupAndIsNamed) {
   FormAndConnect(GetParam());
   nccl_->HangNext();
   RunWell([&](NcclCommunicator& group) {
@@ -253,7 +253,7 @@ TEST_F(NcclWatchdogTest, ErrorsOfNcclWaitAMomentForTheName) {
 }
 
 // An error that was seen stays, even if the device finishes afterwards.
-TEST_F(NcclWatchdogTest, WhatWaitsForANameIsNotTakenForDone) {
+TEST_F(NcclWatchdogTest, AnErrorStaysWhenTheDeviceFinishesAfterwards) {
   FormAndConnect(3);
   nccl_->HangNext();
   RunWell([&](NcclCommunicator& group) { return EnqueueSum(group, &number(group)); });

@@ -277,7 +277,7 @@ absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, 
                 return absl::StrCat(Describe(posted.transfer), ": rank ", posted.transfer.peer,
                                     posted.completed ? " did not finish" : " did not come");
               }
-              return std::string("the rest of what was sent");
+              return std::string("peers did not take all outgoing bytes");
             },
             deadline);
   ForEachPeer([&](Peer& peer) { peer.MailboxOf(channel).Drop(); });

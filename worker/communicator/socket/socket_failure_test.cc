@@ -117,7 +117,7 @@ TEST(SocketFailureTest, AnAbortFromAnotherThreadReachesAll) {
   for (const absl::Status& status : statuses) ExpectAborted(status, "rank 2 aborted: enough");
 }
 
-TEST(SocketFailureTest, WhoLeavesIsMissedOnlyByWhoNeedsIt) {
+TEST(SocketFailureTest, ARankThatLeavesIsMissedOnlyByRanksThatNeedIt) {
   const TestGroup group(3);
   auto ranks = group.ConnectAll();
   const auto run = [&](const std::vector<int>& who,
@@ -154,7 +154,7 @@ TEST(SocketFailureTest, WhoLeavesIsMissedOnlyByWhoNeedsIt) {
 }
 
 // Its end was seen by a call that did not need it.
-TEST(SocketFailureTest, WhoLeftDuringAnotherCallIsNamedByTheNextCall) {
+TEST(SocketFailureTest, ARankThatLeftDuringAnotherCallIsNamedByTheNextCall) {
   const TestGroup group(3);
   auto ranks = group.ConnectAll();
   ranks[0].reset();
@@ -165,7 +165,7 @@ TEST(SocketFailureTest, WhoLeftDuringAnotherCallIsNamedByTheNextCall) {
 }
 
 // Data that is on its way when a rank leaves still arrives.
-TEST(SocketFailureTest, WhoLeavesHasSentItsPart) {
+TEST(SocketFailureTest, ARankThatLeavesHasSentItsPart) {
   const TestGroup group(3);
   for (int round = 0; round < 10; ++round) {
     auto ranks = group.ConnectAll();
@@ -187,7 +187,7 @@ TEST(SocketFailureTest, WhoLeavesHasSentItsPart) {
 }
 
 // Small messages do not wait for their receiver, but there is an end to it.
-TEST(SocketFailureTest, MessagesThatNobodyTakesAreBounded) {
+TEST(SocketFailureTest, UnreceivedMessagesAreBounded) {
   const TestGroup group(2);
   const auto ranks = group.ConnectAll();
   absl::Status status;
@@ -212,7 +212,7 @@ TEST(SocketFailureTest, MessagesThatNobodyTakesAreBounded) {
 }
 
 // Rank 1 comes to the operation and sends no byte of its part.
-TEST(SocketFailureTest, ADeadlineInTheMiddleNamesWhoStandsStill) {
+TEST(SocketFailureTest, ADeadlineInTheMiddleNamesTheStoppedRank) {
   const TestGroup group(2);
   MeshOptions options;
   options.rank = 1;

@@ -160,31 +160,31 @@ TEST_F(SocketHostileTest, LiesAreNamed) {
   header = FrameHeader();
   header.kind = FrameKind::kAccept;
   Say(header);
-  ExpectBroken("an answer to no offer");
+  ExpectBroken("an answer without an offer");
 
   Connect();
   header.kind = FrameKind::kCredit;
   header.number = 1;
   Say(header);
-  ExpectBroken("more credit than was used");
+  ExpectBroken("more credit than it used");
 
   Connect();
   header.kind = FrameKind::kControlCredit;
   Say(header);
-  ExpectBroken("more credit than was used");
+  ExpectBroken("more credit than it used");
 
   Connect();
   header.kind = FrameKind::kControl;
   header.key = KeyOf(Transfer::Send(0, nullptr, 1 << 20, DataType::kF64));
   Say(header);
-  ExpectBroken("a message of another size than it says");
+  ExpectBroken("a message with a wrong payload size");
 
   Connect();
   header.kind = FrameKind::kOffer;
   header.number = 0;
   header.key = KeyOf(Transfer::Send(0, nullptr, 1 << 20, DataType::kF64));
   for (int i = 0; i < 4000; ++i) Say(header);
-  ExpectBroken("more messages than there is room for");
+  ExpectBroken("more bytes of messages than its window");
 
   Connect();
   header.kind = FrameKind::kAbort;

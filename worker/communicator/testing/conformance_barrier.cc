@@ -107,7 +107,7 @@ TEST_P(ConformanceTest, BarrierIsInOrderWithOtherCollectives) {
   });
 }
 
-TEST_P(ConformanceTest, ABarrierIsToldFromEveryOtherCollective) {
+TEST_P(ConformanceTest, ABarrierMismatchesEveryOtherCollective) {
   if (!HasSize(3)) GTEST_SKIP() << "the backend has no group of three";
   World world = MakeWorld(3);
   for (const int64_t count : {int64_t{9}, int64_t{300000}}) {
@@ -174,7 +174,7 @@ TEST_P(ConformanceTest, ABarrierIsToldFromEveryOtherCollective) {
   }
 }
 
-TEST_P(ConformanceTest, ABarrierNamesWhoDidNotCome) {
+TEST_P(ConformanceTest, ABarrierNamesMissingRanks) {
   if (!HasSize(3)) GTEST_SKIP() << "the backend has no group of three";
   World world = MakeWorld(3);
   ExpectOk(world.Run([](Communicator& group) { return group.Barrier(Soon()); }), "barrier");

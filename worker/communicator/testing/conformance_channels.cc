@@ -82,7 +82,8 @@ TEST_P(ConformanceTest, AMessageIsAwaitedOnItsChannelAlone) {
     const Transfer receive = Transfer::Receive(other, bytes.data(), 16, DataType::kU8);
     COHORT_RETURN_IF_ERROR(
         group.Exchange(absl::MakeConstSpan(&receive, 1), Soon(), MessageChannel::kControl));
-    return bytes[15] == other + 1 ? absl::OkStatus() : absl::InternalError("of something else");
+    return bytes[15] == other + 1 ? absl::OkStatus()
+                                  : absl::InternalError("the control message has other bytes");
   }),
            "a control message");
 }

@@ -23,7 +23,7 @@ absl::Status SumOf(Communicator& group, int64_t count, DataType type, Instant de
 }  // namespace
 
 // All ranks get the same error, which names two that differ; the group stays usable.
-TEST_P(ConformanceTest, RanksThatCallDifferentThingsAreToldAlike) {
+TEST_P(ConformanceTest, RanksThatCallDifferentThingsGetTheSameError) {
   if (!HasSize(3)) GTEST_SKIP() << "the backend has no group of three";
   World world = MakeWorld(3);
   const auto expect_refused = [&](const std::function<absl::Status(Communicator&)>& body,
@@ -72,7 +72,7 @@ TEST_P(ConformanceTest, RanksThatCallDifferentThingsAreToldAlike) {
 }
 
 // The tag, which stands for the layers above flat memory, is compared too.
-TEST_P(ConformanceTest, RanksWithDifferentTagsAreToldAlike) {
+TEST_P(ConformanceTest, RanksWithDifferentTagsGetTheSameError) {
   if (!HasSize(3)) GTEST_SKIP() << "the backend has no group of three";
   World world = MakeWorld(3);
   for (const int64_t count : {int64_t{0}, int64_t{10}, int64_t{300000}}) {
@@ -112,7 +112,7 @@ TEST_P(ConformanceTest, MessagesWithDifferentTagsAreRefused) {
   }
 }
 
-TEST_P(ConformanceTest, ADeadlineNamesWhoDidNotCome) {
+TEST_P(ConformanceTest, ADeadlineNamesMissingRanks) {
   if (!HasSize(3)) GTEST_SKIP() << "the backend has no group of three";
   World world = MakeWorld(3);
   ExpectOk(world.Run([](Communicator& group) { return group.Barrier(Soon()); }), "barrier");

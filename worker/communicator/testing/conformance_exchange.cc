@@ -40,7 +40,7 @@ TEST_P(ConformanceTest, ExchangeAroundARingOfEveryTypeAndSize) {
         Transfer transfers[] = {
             Transfer::Send(Next(group), sent[rank].data(), count, type),
             Transfer::Receive(Previous(group), received[rank].data(), count, type)};
-        // Whatever comes first.
+        // In either order.
         if (rank % 2 == 1) std::swap(transfers[0], transfers[1]);
         return group.Exchange(transfers, Soon());
       }),
@@ -109,7 +109,7 @@ TEST_P(ConformanceTest, MessagesArriveInTheOrderSent) {
            "a stream of messages");
 }
 
-TEST_P(ConformanceTest, AReceiveOfSomethingElseIsToldAndAllGoesOn) {
+TEST_P(ConformanceTest, AMismatchedReceiveIsReportedAndTheGroupGoesOn) {
   if (!HasSize(2)) GTEST_SKIP() << "the backend has no group of two";
   World world = MakeWorld(2);
   for (const size_t count : {5, 300000}) {
@@ -185,7 +185,9 @@ TEST_P(ConformanceTest, AMessageThatHasComeIsSeen) {
     Bytes bytes(12);
     if (group.rank() == 0) {
       const absl::StatusOr<bool> nothing = group.HasMessage(1);
-      if (!nothing.ok() || *nothing) return absl::InternalError("a message that nobody sent");
+      if (!nothing.ok() || *nothing) {
+        return absl::InternalError("HasMessage is true, but no rank sent one");
+      }
     }
     absl::Status status = group.Barrier(Soon());
     if (!status.ok() || group.rank() == 2) return status;
@@ -221,8 +223,8 @@ TEST_P(ConformanceTest, WhicheverMessageComesFirstIsAwaited) {
     const int others[] = {1, 2};
     if (group.rank() == 0) {
       // To wait in vain ends nothing.
-      const absl::StatusOr<MessageInfo> nobody = group.AwaitMessage(others, Clock::Steady().Now());
-      if (!absl::IsDeadlineExceeded(nobody.status())) return absl::InternalError("of nobody");
+      const absl::StatusOr<MessageInfo> early = group.AwaitMessage(others, Clock::Steady().Now());
+      if (!absl::IsDeadlineExceeded(early.status())) return absl::InternalError("no rank sent");
     }
     COHORT_RETURN_IF_ERROR(group.Barrier(Soon()));
     if (group.rank() == 1) {
@@ -243,7 +245,7 @@ TEST_P(ConformanceTest, WhicheverMessageComesFirstIsAwaited) {
       return absl::InternalError(absl::StrCat("rank ", second.peer, " is next"));
     return ReceiveOne(group, 1, bytes, DataType::kF32);
   }),
-           "a wait for whom comes first");
+           "a wait for the first of two messages");
 }
 
 // The time may run out while the rank looks, spins or sleeps.
@@ -253,13 +255,13 @@ TEST_P(ConformanceTest, ShortWaitsForMessagesEndNothing) {
   ExpectOk(world.Run([](Communicator& group) -> absl::Status {
     const int other = 1 - group.rank();
     for (int i = 0; i < 300; ++i) {
-      const absl::StatusOr<MessageInfo> nobody = group.AwaitMessage(
+      const absl::StatusOr<MessageInfo> early = group.AwaitMessage(
           absl::MakeConstSpan(&other, 1), Clock::Steady().Now() + absl::Microseconds(i));
-      if (!absl::IsDeadlineExceeded(nobody.status())) return nobody.status();
+      if (!absl::IsDeadlineExceeded(early.status())) return early.status();
     }
     return group.Barrier(Soon());
   }),
-           "behind waits for nobody");
+           "after waits without a message");
 }
 
 TEST_P(ConformanceTest, AbortEndsAnAwaitedMessage) {

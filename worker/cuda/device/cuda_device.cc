@@ -64,9 +64,9 @@ absl::StatusOr<int> FindDevice(absl::string_view uuid) {
     if (info.uuid == uuid) return device;
   }
   return absl::FailedPreconditionError(
-      absl::StrCat(uuid, " is none of the ", count,
-                   " GPUs that this process sees: look at CUDA_VISIBLE_DEVICES and what the "
-                   "container is given"));
+      absl::StrCat(uuid, " is not one of the ", count,
+                   " GPUs that this process sees: check CUDA_VISIBLE_DEVICES and the devices of "
+                   "the container"));
 }
 
 absl::StatusOr<bool> CanAccessPeer(int device, int peer) {

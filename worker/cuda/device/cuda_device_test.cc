@@ -103,7 +103,7 @@ TEST_F(DeviceTest, DoesNotReturnToADeviceThatIsNotInUse) {
   }).join();
 }
 
-TEST_F(DeviceTest, WithoutOneEverythingSaysSo) {
+TEST_F(DeviceTest, WithoutADeviceEveryCallFails) {
   ResetFakeRuntime({0});
   EXPECT_EQ(DeviceCount().status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(DescribeDevice(0).status().code(), absl::StatusCode::kFailedPrecondition);

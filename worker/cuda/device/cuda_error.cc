@@ -25,8 +25,8 @@ std::string Advice(cudaError_t error) {
                                 ": install one for CUDA ", needed, " or newer");
     }
     case cudaErrorNoDevice:
-      return "this process sees no GPU: look at nvidia-smi, CUDA_VISIBLE_DEVICES and what the "
-             "container is given";
+      return "this process sees no GPU: check nvidia-smi, CUDA_VISIBLE_DEVICES and the devices of "
+             "the container";
     case cudaErrorDevicesUnavailable:
       return "another process has the GPU for itself: look at nvidia-smi's compute mode";
     case cudaErrorSystemNotReady:

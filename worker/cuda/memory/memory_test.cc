@@ -63,7 +63,7 @@ TEST_F(MemoryTest, DeviceMemoryIsFreedWithItsHolder) {
   EXPECT_EQ(none->data(), nullptr);
 }
 
-TEST_F(MemoryTest, ThatIsNotThereIsNamed) {
+TEST_F(MemoryTest, AnAllocationThatFailsNamesItsMemory) {
   const absl::Status full = DeviceMemory::Allocate(1, (1 << 20) + 1).status();
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(full.message()), HasSubstr("memory of 1048577 bytes on CUDA device 1: "));

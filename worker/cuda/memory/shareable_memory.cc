@@ -19,7 +19,7 @@ absl::StatusOr<ShareableMemory> ShareableMemory::Allocate(int device, size_t byt
   const std::string what =
       absl::StrCat("shareable memory of ", bytes, " bytes on CUDA device ", device);
   if (bytes > std::numeric_limits<size_t>::max() - unit) {
-    return absl::ResourceExhaustedError(absl::StrCat(what, ": more than there are addresses"));
+    return absl::ResourceExhaustedError(absl::StrCat(what, ": its size overflows"));
   }
   const size_t whole = (bytes + unit - 1) / unit * unit;
   const CUmemAllocationProp properties = VirtualMapping::PropertiesFor(device);

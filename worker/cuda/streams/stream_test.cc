@@ -99,7 +99,7 @@ TEST_F(StreamTest, EventsMeasure) {
   EXPECT_EQ(Event::Elapsed(*start, *untimed).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(StreamTest, TheyMove) {
+TEST_F(StreamTest, StreamsAndEventsAreMovable) {
   absl::StatusOr<Stream> stream = Stream::Create(0);
   absl::StatusOr<Stream> other = Stream::Create(1);
   absl::StatusOr<Event> event = Event::Create(0);

@@ -77,7 +77,8 @@ TEST_F(FakeRuntimeTest, AnotherStreamWaitsForAnEvent) {
   const cudaEvent_t event = NewEvent();
   EXPECT_EQ(cudaEventRecord(event, stream_), cudaSuccess);
   EXPECT_EQ(cudaStreamWaitEvent(other, event, 0), cudaSuccess);
-  EXPECT_EQ(cudaEventDestroy(event), cudaSuccess) << "what waits for it goes on waiting";
+  EXPECT_EQ(cudaEventDestroy(event), cudaSuccess)
+      << "a stream that waits for the event goes on waiting";
   EXPECT_EQ(cudaStreamQuery(other), cudaErrorNotReady);
   gate.Open();
   EXPECT_EQ(cudaStreamSynchronize(other), cudaSuccess);

@@ -134,7 +134,7 @@ struct Metrics::Impl {
   prometheus::Family<prometheus::Histogram>& seconds =
       prometheus::BuildHistogram()
           .Name("cohort_worker_call_seconds")
-          .Help("Of calls that went well, waits for other ranks included.")
+          .Help("Duration of calls that went well, with their waits for other ranks.")
           .Register(*registry);
 
   // Keeps the counters, because a search by labels takes as long as a small collective.

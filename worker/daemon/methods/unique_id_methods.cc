@@ -93,7 +93,7 @@ grpc::Status WorkerService::ReportGroupInit(grpc::ServerContext* context,
     COHORT_ASSIGN_OR_RETURN(const Attached attached, FindAttached(sessions_, *request));
     const std::optional<Phase> phase = FromProto(request->phase());
     if (!phase.has_value()) {
-      return absl::InvalidArgumentError(absl::StrCat("phase: ", request->phase(), " is none"));
+      return absl::InvalidArgumentError(absl::StrCat("unknown phase ", request->phase()));
     }
     COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter(attached.session->calls()));
     return attached.entry->membership().ReportInit(request->name(), *phase, request->detail());

@@ -191,7 +191,7 @@ absl::StatusOr<std::shared_ptr<Session>> AttachServer::Greet(const shm::LocalSoc
   COHORT_ASSIGN_OR_RETURN(const shm::LocalSocket::Message message, client.Receive(Soon()));
   v1::AttachHello hello;
   if (!hello.ParseFromString(message.bytes) || hello.magic() != v1::ATTACH_PROTOCOL_MAGIC) {
-    return absl::InvalidArgumentError("that is no hello");
+    return absl::InvalidArgumentError("expected an AttachHello as the first message");
   }
   if (hello.version() != v1::ATTACH_PROTOCOL_VERSION) {
     return absl::FailedPreconditionError(
@@ -233,14 +233,15 @@ void AttachServer::AnswerRequest(const shm::LocalSocket& client, Session& sessio
   v1::AttachAnswer answer;
   absl::Status status;
   if (!request.ParseFromString(message.bytes)) {
-    status = absl::InvalidArgumentError("that is no request");
+    status = absl::InvalidArgumentError("a malformed AttachRequest");
   } else if (request.has_register_memory()) {
     status = Register(session, request.register_memory(), message, &answer);
   } else if (request.has_send_connections()) {
     status = SendToClient(client, session, request.send_connections());
     if (status.ok()) return;  // SendToClient has answered
   } else {
-    status = absl::UnimplementedError("this worker does not know what is asked");
+    status =
+        absl::UnimplementedError("this worker does not know this request: is the client newer?");
   }
   Reply(client, status, std::move(answer));
 }

@@ -56,7 +56,9 @@ absl::StatusOr<TensorLayout> ReadLayout(const v1::TensorLayout& layout) {
   for (const int64_t extent : result.shape) {
     // Multiplies the other extents even if one is 0: strides are products of them.
     if (extent > 1 && __builtin_mul_overflow(bytes, extent, &bytes)) bytes = kMaxBytes + 1;
-    if (bytes > kMaxBytes) return Invalid(result, "it has more bytes than there can be");
+    if (bytes > kMaxBytes) {
+      return Invalid(result, absl::StrCat("it has more than ", kMaxBytes, " bytes"));
+    }
   }
   result.bytes = empty ? 0 : bytes;
   if (layout.strides_size() == 0) {
@@ -76,7 +78,7 @@ absl::StatusOr<TensorLayout> ReadLayout(const v1::TensorLayout& layout) {
     int64_t& end = result.strides[i] < 0 ? result.lowest : result.highest;
     if (__builtin_mul_overflow(result.shape[i] - 1, result.strides[i], &reach) ||
         __builtin_add_overflow(end, reach, &end) || end > kMaxBytes || end < -kMaxBytes) {
-      return Invalid(result, "its strides reach further than there can be memory");
+      return Invalid(result, absl::StrCat("its strides span more than ", kMaxBytes, " elements"));
     }
   }
   return result;

@@ -22,7 +22,7 @@
 namespace cohort::worker {
 namespace {
 
-// The version of the infos, and of all that ranks then send each other.
+// The version of RankInfo, and of all messages that ranks then send each other.
 constexpr uint32_t kVersion = 5;
 // The names of the rounds through the coordinator.
 constexpr char kRankInfo[] = "cohort.bootstrap.rank_info";
@@ -193,7 +193,7 @@ class Bootstrap {
       if (!understood ||
           std::find(ranks.begin(), ranks.end(), static_cast<int>(rank)) == ranks.end()) {
         return absl::FailedPreconditionError(
-            absl::StrCat("rank ", rank, " says what nobody understands"));
+            absl::StrCat("rank ", rank, " sent a malformed RankReach"));
       }
       std::vector<std::string>& reasons = connected.why_not_of_all;
       if (!other.why_not().empty() &&
@@ -205,7 +205,7 @@ class Bootstrap {
     size_t placed = 0;
     for (const std::vector<int>& host : hosts) placed += host.size();
     if (placed != all.size()) {
-      return absl::FailedPreconditionError("the ranks do not agree on who shares memory");
+      return absl::FailedPreconditionError("the ranks disagree on the ranks that share memory");
     }
     return hosts;
   }

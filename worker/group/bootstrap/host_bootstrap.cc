@@ -158,7 +158,7 @@ class HostBootstrap {
           arrivals.accepting.ok()
               ? absl::StrCat("rank ", absent.ToString(), " did not come to rank ", options_.rank,
                              " within ", absl::FormatDuration(options_.window))
-              : absl::StrCat("rank ", options_.rank, " does not let in rank ", absent.ToString(),
+              : absl::StrCat("rank ", options_.rank, " cannot accept rank ", absent.ToString(),
                              ": ", arrivals.accepting.message());
     }
     return std::move(arrivals.heaps);
@@ -315,7 +315,7 @@ class HostBootstrap {
       // No memory is shared yet, so this rank goes on alone. If the first rank died, the membership
       // reports it.
       return Alone(absl::StrCat("rank ", options_.rank, " came too late to rank ", first,
-                                ", or that is gone: ", message.status().message()));
+                                ", or that rank is gone: ", message.status().message()));
     }
     if (!message.ok()) return With(first, message.status());
     if (message->bytes[0] == kNotLetIn) return Alone(message->bytes.substr(1));
@@ -339,7 +339,7 @@ class HostBootstrap {
   absl::Status TakeIn(const LocalSocket& socket, LocalSocket::Message message,
                       HostMembers& members) {
     Welcome welcome;
-    const absl::Status strange = absl::UnavailableError("the first rank's welcome is none");
+    const absl::Status strange = absl::UnavailableError("the first rank's welcome is malformed");
     if (message.bytes.size() < sizeof(welcome)) return strange;
     std::memcpy(&welcome, message.bytes.data(), sizeof(welcome));
     const auto count = static_cast<size_t>(std::max(welcome.count, 0));

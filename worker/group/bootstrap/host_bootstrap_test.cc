@@ -85,7 +85,7 @@ class HostBootstrapTest : public ::testing::Test {
   std::vector<HostCandidate> candidates_;
 };
 
-TEST_F(HostBootstrapTest, TwoConnect) {
+TEST_F(HostBootstrapTest, TwoRanksShareMemory) {
   absl::StatusOr<HostMembers> second;
   std::thread other([&] { second = BootstrapHost(OptionsOf(1), Soon()); });
   const absl::StatusOr<HostMembers> first = BootstrapHost(OptionsOf(0), Soon());
@@ -114,7 +114,7 @@ TEST_F(HostBootstrapTest, SilentConnectionsDoNotDelayRanks) {
   EXPECT_THAT(second->ranks, ElementsAre(0, 1)) << second->why_not;
 }
 
-TEST_F(HostBootstrapTest, WhatIsCommonBesidesIsOfAllOrOfNobody) {
+TEST_F(HostBootstrapTest, TheFurtherSegmentIsSharedByAllRanksOrByNoRank) {
   HostBootstrapOptions options[] = {OptionsOf(0), OptionsOf(1)};
   for (HostBootstrapOptions& each : options) each.common_bytes = 8192;
   absl::StatusOr<HostMembers> second;
@@ -140,7 +140,7 @@ TEST_F(HostBootstrapTest, WhatIsCommonBesidesIsOfAllOrOfNobody) {
 
 // The first rank announces a further segment. Its descriptor is not sealed, of another size, or
 // missing.
-TEST_F(HostBootstrapTest, WhatIsCommonAndNoSealedMemoryOfThatSizeIsRefused) {
+TEST_F(HostBootstrapTest, AFurtherSegmentMustBeSealedAndOfThatSize) {
   const UniqueFd loose(memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(loose.get(), 8192), 0);
   const absl::StatusOr<shm::Segment> small = shm::Segment::Create("small", 64);
@@ -148,7 +148,7 @@ TEST_F(HostBootstrapTest, WhatIsCommonAndNoSealedMemoryOfThatSizeIsRefused) {
   ASSERT_TRUE(small.ok() && space.ok());
   const std::pair<int, std::string> strange[] = {{loose.get(), "its size is not sealed"},
                                                  {small->fd(), "another size"},
-                                                 {-1, "welcome is none"}};
+                                                 {-1, "welcome is malformed"}};
   for (const auto& [fd, why] : strange) {
     listeners_.clear();
     candidates_.clear();
@@ -208,7 +208,7 @@ TEST_F(HostBootstrapTest, MemoryOfAnotherSizeIsLeftOut) {
   ExpectLeftOut(LeadOne({small->fd()}, &answer), "another size");
 }
 
-TEST_F(HostBootstrapTest, WhoComesTooLateIsAloneAndDoesNotWait) {
+TEST_F(HostBootstrapTest, ARankThatComesTooLateIsAloneAndDoesNotWait) {
   HostBootstrapOptions options = OptionsOf(0);
   options.window = absl::Milliseconds(1);
   ASSERT_TRUE(BootstrapHost(options, Soon()).ok());
@@ -219,7 +219,7 @@ TEST_F(HostBootstrapTest, WhoComesTooLateIsAloneAndDoesNotWait) {
 }
 
 // The first rank accepts the connection, reads the hello, and closes it.
-TEST_F(HostBootstrapTest, WhomTheFirstHangsUpOnIsAlone) {
+TEST_F(HostBootstrapTest, ARankThatTheFirstHangsUpOnIsAlone) {
   std::thread first([&] {
     const absl::StatusOr<LocalSocket> socket = listeners_[0].Accept(Soon());
     ASSERT_TRUE(socket.ok() && socket->Receive(Soon()).ok());
@@ -231,7 +231,7 @@ TEST_F(HostBootstrapTest, WhomTheFirstHangsUpOnIsAlone) {
   EXPECT_THAT(members->why_not, HasSubstr("rank 0"));
 }
 
-TEST_F(HostBootstrapTest, WelcomesThatAreNoneAreErrors) {
+TEST_F(HostBootstrapTest, MalformedWelcomesAreErrors) {
   const auto welcome = [](std::vector<int32_t> ranks) {
     std::string bytes(16, '\0');
     const uint64_t magic = 0x434F484F52540102;
@@ -247,7 +247,7 @@ TEST_F(HostBootstrapTest, WelcomesThatAreNoneAreErrors) {
       const absl::StatusOr<LocalSocket> socket = listeners_[0].Accept(Soon());
       ASSERT_TRUE(socket.ok() && socket->Receive(Soon()).ok());
       ASSERT_TRUE(socket->Send(message, {}, Soon()).ok());
-      EXPECT_THAT(socket->Receive(Soon())->bytes, HasSubstr("welcome is none"));
+      EXPECT_THAT(socket->Receive(Soon())->bytes, HasSubstr("welcome is malformed"));
       ASSERT_TRUE(socket->Send("r", {}, Soon()).ok());
     });
     const absl::Status status = BootstrapHost(OptionsOf(1), Soon()).status();
@@ -256,7 +256,7 @@ TEST_F(HostBootstrapTest, WelcomesThatAreNoneAreErrors) {
   }
 }
 
-TEST_F(HostBootstrapTest, WhyTheFirstFailedReachesThoseWhoWait) {
+TEST_F(HostBootstrapTest, TheErrorOfTheFirstRankReachesWaitingRanks) {
   std::thread first([&] {
     const absl::StatusOr<LocalSocket> socket = listeners_[0].Accept(Soon());
     ASSERT_TRUE(socket.ok() && socket->Receive(Soon()).ok());

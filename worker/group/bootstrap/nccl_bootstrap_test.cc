@@ -107,10 +107,10 @@ TEST_F(NcclBootstrapTest, RanksConnectAndCompute) {
   for (std::thread& thread : threads) thread.join();
   const auto report = Admin()->WhoIsMissing("devices");
   ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_TRUE(report->inits.empty()) << "nobody is stuck";
+  EXPECT_TRUE(report->inits.empty()) << "no rank is stuck";
 }
 
-TEST_F(NcclBootstrapTest, WhoIsStuckInInitIsKnownMeanwhile) {
+TEST_F(NcclBootstrapTest, ARankThatIsStuckInInitIsKnownMeanwhile) {
   nccl_->HoldInit(true);
   std::thread forms([&] {
     for (const Formed& rank : Form(kLong)) EXPECT_TRUE(rank.ok()) << rank.status();
@@ -145,7 +145,7 @@ TEST_F(NcclBootstrapTest, WithoutTheRankThatMakesTheIdItIsNamed) {
   }
 }
 
-TEST_F(NcclBootstrapTest, WhatNcclKnowsOfAHangIsSaid) {
+TEST_F(NcclBootstrapTest, TheErrorOfAHangHasTheReportOfNccl) {
   RasServer ras(
       [](RasServer& server) {
         server.Behave(3);

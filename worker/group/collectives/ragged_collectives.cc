@@ -51,7 +51,7 @@ absl::Status CheckApart(const CollectiveCall& call, const Tensor& part, const Te
   const auto* const a = static_cast<const char*>(part.data());
   const auto* const b = static_cast<const char*>(whole.data());
   if (a == in_place || a + part.bytes() <= b || b + whole.bytes() <= a) return absl::OkStatus();
-  return InvalidCall(call, "input and output overlap, and not as \"in place\" means for it");
+  return InvalidCall(call, "input and output overlap, but not in the way of an in-place call");
 }
 
 // The number of elements before a rank's part.

@@ -35,7 +35,7 @@ TEST_F(ScratchTest, GrowsByDoubling) {
   EXPECT_LT(allocated_.size(), 8u);
 }
 
-TEST_F(ScratchTest, WhatIsLargeGoesBack) {
+TEST_F(ScratchTest, LargeMemoryIsReturned) {
   ASSERT_TRUE(scratch_.Take(Scratch::kInput, Scratch::kKept + 1).ok());
   EXPECT_EQ(allocated_.back(), Scratch::kKept + 1);
   scratch_.Trim();

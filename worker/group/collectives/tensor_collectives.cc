@@ -18,7 +18,7 @@ namespace {
 // No other call has this tag.
 constexpr uint32_t kFailedTag = 0x9E55D1C7;
 
-constexpr absl::string_view kOverlapping = "the output's elements lie on top of each other";
+constexpr absl::string_view kOverlapping = "the output's elements overlap in memory";
 
 int64_t ExtentOf(const Tensor& tensor, int dim) { return tensor.shape()[static_cast<size_t>(dim)]; }
 
@@ -366,7 +366,7 @@ absl::Status TensorCollectives::Exchange(absl::Span<const client::TensorTransfer
     }
     if (!transfer.sends && HasRepeats(tensor)) {
       return absl::InvalidArgumentError(
-          absl::StrCat(Describe(flat.back()), ": its elements lie on top of each other"));
+          absl::StrCat(Describe(flat.back()), ": its elements overlap in memory"));
     }
     if (!tensor.contiguous()) bytes += (tensor.bytes() + kLine - 1) / kLine * kLine;
   }
@@ -399,7 +399,8 @@ absl::Status TensorCollectives::Exchange(absl::Span<const client::TensorTransfer
 
 absl::StatusOr<MessageInfo> TensorCollectives::AwaitMessage(absl::Span<const int> peers,
                                                             Instant deadline) {
-  if (peers.empty()) return absl::InvalidArgumentError("await of a message: of no rank");
+  if (peers.empty())
+    return absl::InvalidArgumentError("await of a message: the list of ranks is empty");
   for (const int peer : peers) {
     if (peer >= 0 && peer < size() && peer != rank()) continue;
     return absl::InvalidArgumentError(
@@ -416,7 +417,7 @@ absl::Status TensorCollectives::FailOnAllRanks(absl::string_view why, Instant de
   call.tag = kFailedTag;
   const absl::Status ran = host_.Run(call, nullptr, nullptr, deadline);
   if (ran.ok() || IsMismatch(ran)) {
-    // If all ranks fail for the same reason, they run without a mismatch; the reason is the
+    // If all ranks fail the collective, the barrier passes without a mismatch, and `why` is the
     // error.
     return ExplainMismatch(host_, std::string(why),
                            ran.ok() ? absl::InvalidArgumentError(why) : ran, deadline);

@@ -186,7 +186,7 @@ TEST_P(DisagreementTest, OnTypesRootsAndReductions) {
 }
 
 // A barrier returns a mismatch of earlier eager broadcasts.
-TEST_P(DisagreementTest, ABarrierTellsOfBroadcastsBeforeIt) {
+TEST_P(DisagreementTest, ABarrierReportsMismatchesOfEarlierBroadcasts) {
   const std::vector<absl::Status> at_once = world_.Run([](TensorCollectives& collectives) {
     return Broadcast(collectives, collectives.rank() == 2 ? F32({1, 6}) : F32({6}), 1, Soon());
   });
@@ -278,7 +278,7 @@ TEST_P(DisagreementTest, OnSizes) {
   }
 }
 
-TEST_P(DisagreementTest, OnWhatEachSendsEach) {
+TEST_P(DisagreementTest, OnTheSizesBetweenTwoRanks) {
   for (const int64_t row : {int64_t{2}, int64_t{20000}}) {
     Expect(
         [&](TensorCollectives& collectives) {
@@ -357,7 +357,7 @@ TEST(OwnMistakesTest, AreFoundBeforeAnythingIsCalled) {
          "the output, f32 [4, 3], has no memory");
   refuse(AllReduce(collectives, t, Tensor::Strided(t.data(), DataType::kF32, {4, 3}, {0, 1}), kSum,
                    Soon()),
-         "on top of each other");
+         "overlap in memory");
   refuse(AllReduce(collectives, t, t, {ReduceOp::kBitAnd}, Soon()),
          "f32 cannot be reduced by bit_and");
   const Tensor complex = Tensor::Zeros(DataType::kC64, {2});
@@ -422,7 +422,7 @@ TEST(OwnMistakesTest, AreFoundBeforeAnythingIsCalled) {
   refuse(collectives.Exchange({{false, -1, t}}, Soon()), "ranks are 0..1");
   refuse(collectives.Exchange({{false, 1, Tensor::Strided(t.data(), DataType::kF32, {4}, {0})}},
                               Soon()),
-         "on top of each other");
+         "overlap in memory");
 
   // Large parts move directly from their offsets in the tensor.
   const Tensor large = F32({20000, 3});
@@ -435,7 +435,7 @@ TEST(OwnMistakesTest, AreFoundBeforeAnythingIsCalled) {
   ExpectUsable(world);
 }
 
-TEST(OwnMistakesTest, NoMemoryIsSaid) {
+TEST(OwnMistakesTest, AFullHeapIsResourceExhausted) {
   CollectiveWorld world(Medium::kHeap, 1);
   HostLocation full([](DataType, const Shape&) -> absl::StatusOr<Tensor> {
     return absl::ResourceExhaustedError("the heap is full");

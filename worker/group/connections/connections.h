@@ -1,5 +1,5 @@
-// A rank's connections to the others: shared memory and sockets. A communicator
-// is made of them, in the process that connected the ranks or in one that receives them.
+// A rank's connections to the others: shared memory and sockets. A communicator is made of them, in
+// the process that connected the ranks or in one that receives them.
 #ifndef COHORT_WORKER_GROUP_CONNECTIONS_CONNECTIONS_H_
 #define COHORT_WORKER_GROUP_CONNECTIONS_CONNECTIONS_H_
 

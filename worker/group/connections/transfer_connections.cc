@@ -40,8 +40,8 @@ void AddMesh(const std::optional<Mesh>& mesh, google::protobuf::RepeatedField<in
   }
 }
 
-absl::Status Strange(absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("connections from the worker: ", what));
+absl::Status Malformed(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("malformed connections from the worker: ", what));
 }
 
 bool IsStream(int fd) {
@@ -59,24 +59,28 @@ class ConnectionsReceiver {
   absl::StatusOr<Connections> Take() {
     const int size = message_.paths_size();
     const int rank = message_.rank();
-    if (rank < 0 || rank >= size) return Strange("no such rank");
+    if (rank < 0 || rank >= size) {
+      return Malformed(absl::StrCat("rank ", rank, " of a group of ", size));
+    }
     Connections connections;
     connections.rank = rank;
     connections.why_not = message_.why_not();
     connections.paths.assign(message_.paths().begin(), message_.paths().end());
-    if (message_.machines_size() != size) return Strange("not a machine for each rank");
+    if (message_.machines_size() != size) {
+      return Malformed(absl::StrCat(message_.machines_size(), " machines for ", size, " ranks"));
+    }
     connections.machines.assign(message_.machines().begin(), message_.machines().end());
     std::vector<int> seen(static_cast<size_t>(size));
     for (const v1::RanksOfHost& host : message_.hosts()) {
       for (const int other : host.ranks()) {
         if (other < 0 || other >= size || seen[static_cast<size_t>(other)]++ > 0) {
-          return Strange("ranks that are none, or twice");
+          return Malformed(absl::StrCat("rank ", other, " is outside the group or twice in it"));
         }
       }
-      if (host.ranks().empty()) return Strange("a host of no ranks");
+      if (host.ranks().empty()) return Malformed("a host without ranks");
       connections.hosts.emplace_back(host.ranks().begin(), host.ranks().end());
     }
-    if (std::count(seen.begin(), seen.end(), 1) != size) return Strange("not all ranks");
+    if (std::count(seen.begin(), seen.end(), 1) != size) return Malformed("a rank is on no host");
     const Crossing crossing = CrossingOf(connections.hosts, rank);
     const std::vector<int>& own_host = connections.hosts[crossing.host];
     if (own_host.size() > 1) {
@@ -91,26 +95,31 @@ class ConnectionsReceiver {
                                                            static_cast<int>(crossing.host)));
     }
     if (message_.has_operation_log()) {
-      if (own_host.size() < 2 || hosts > 1) return Strange("an operation log of some ranks");
+      if (own_host.size() < 2 || hosts > 1) {
+        return Malformed("an operation log, which needs all ranks of the group on one host");
+      }
       COHORT_ASSIGN_OR_RETURN(UniqueFd fd, Next());
       COHORT_ASSIGN_OR_RETURN(NcclOperationLog operation_log,
                               NcclOperationLog::Attach(fd.release(), size));
       connections.operation_log =
           std::make_shared<const NcclOperationLog>(std::move(operation_log));
     }
-    if (next_ != fds_.size()) return Strange("descriptors that nobody knows");
+    if (next_ != fds_.size()) {
+      return Malformed(absl::StrCat(fds_.size(), " descriptors, expected ", next_));
+    }
     return connections;
   }
 
  private:
   absl::StatusOr<UniqueFd> Next() {
-    if (next_ == fds_.size()) return Strange("too few descriptors");
+    if (next_ == fds_.size()) return Malformed(absl::StrCat(next_, " descriptors are too few"));
     return std::move(fds_[next_++]);
   }
 
   absl::StatusOr<std::unique_ptr<HostMemory>> TakeMemory(const std::vector<int>& ranks) {
     if (static_cast<size_t>(message_.heap_bytes_size()) != ranks.size()) {
-      return Strange("not the heaps of this host");
+      return Malformed(absl::StrCat(message_.heap_bytes_size(), " heaps for ", ranks.size(),
+                                    " ranks of this host"));
     }
     COHORT_ASSIGN_OR_RETURN(UniqueFd space_fd, Next());
     COHORT_ASSIGN_OR_RETURN(
@@ -133,14 +142,20 @@ class ConnectionsReceiver {
 
   absl::StatusOr<Mesh> TakeMesh(const google::protobuf::RepeatedField<int32_t>& streams, int size,
                                 int own) {
-    if (streams.size() != size) return Strange("not the sockets of all ranks");
+    if (streams.size() != size) {
+      return Malformed(absl::StrCat("sockets to ", streams.size(), " ranks of ", size));
+    }
     Mesh mesh;
     for (int rank = 0; rank < size; ++rank) {
       mesh.streams.emplace_back();
-      if (streams[rank] < (rank == own ? 0 : 1)) return Strange("no socket to a rank");
+      if (streams[rank] < (rank == own ? 0 : 1)) {
+        return Malformed(absl::StrCat("no socket to rank ", rank));
+      }
       for (int32_t i = 0; i < streams[rank]; ++i) {
         COHORT_ASSIGN_OR_RETURN(UniqueFd fd, Next());
-        if (!IsStream(fd.get())) return Strange("something else for a socket");
+        if (!IsStream(fd.get())) {
+          return Malformed(absl::StrCat("a descriptor that is not a socket for rank ", rank));
+        }
         mesh.streams.back().push_back(std::move(fd));
       }
     }
@@ -201,9 +216,15 @@ absl::StatusOr<Connections> ReceiveConnections(const LocalSocket& socket,
                                                Instant deadline) {
   COHORT_ASSIGN_OR_RETURN(LocalSocket::Message first, socket.Receive(deadline));
   Preface preface = {};
-  if (first.bytes.size() != sizeof(preface)) return Strange("no beginning");
+  if (first.bytes.size() != sizeof(preface)) {
+    return Malformed(
+        absl::StrCat("a preface of ", first.bytes.size(), " bytes, expected ", sizeof(preface)));
+  }
   std::memcpy(&preface, first.bytes.data(), sizeof(preface));
-  if (preface.bytes > kMaxBytes || preface.fds > kMaxFds) return Strange("no end");
+  if (preface.bytes > kMaxBytes || preface.fds > kMaxFds) {
+    return Malformed(absl::StrCat(preface.bytes, " bytes and ", preface.fds,
+                                  " descriptors, at most ", kMaxBytes, " and ", kMaxFds));
+  }
   std::string bytes;
   while (bytes.size() < preface.bytes) {
     COHORT_ASSIGN_OR_RETURN(LocalSocket::Message part, socket.Receive(deadline));
@@ -212,11 +233,13 @@ absl::StatusOr<Connections> ReceiveConnections(const LocalSocket& socket,
   std::vector<UniqueFd> fds;
   while (fds.size() < preface.fds) {
     COHORT_ASSIGN_OR_RETURN(LocalSocket::Message some, socket.Receive(deadline));
-    if (some.fds.empty()) return Strange("too few descriptors");
+    if (some.fds.empty()) {
+      return Malformed(absl::StrCat(fds.size(), " descriptors, expected ", preface.fds));
+    }
     for (UniqueFd& fd : some.fds) fds.push_back(std::move(fd));
   }
   v1::ConnectionsMessage message;
-  if (!message.ParseFromString(bytes)) return Strange("bytes that mean nothing");
+  if (!message.ParseFromString(bytes)) return Malformed("they are not a ConnectionsMessage");
   if (message.version() != kConnectionsVersion) {
     return absl::FailedPreconditionError(
         absl::StrCat("the worker sends connections of version ", message.version(),

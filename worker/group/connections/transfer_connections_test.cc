@@ -82,7 +82,7 @@ class TransferConnectionsTest : public testing::Test {
   std::vector<HostSharedMemory> spaces_;
 };
 
-TEST_F(TransferConnectionsTest, WhatIsHandedOverWorks) {
+TEST_F(TransferConnectionsTest, SentConnectionsWork) {
   const TestGroup mesh(kRanks);
   std::vector<TestGroup> crossings;
   for (int index = 0; index < 2; ++index) crossings.emplace_back(2);
@@ -114,7 +114,7 @@ TEST_F(TransferConnectionsTest, WhatIsHandedOverWorks) {
   for (std::thread& rank : ranks) rank.join();
 }
 
-TEST_F(TransferConnectionsTest, StrangeWordsAreRefused) {
+TEST_F(TransferConnectionsTest, MalformedBytesAreRefused) {
   // A preface with the numbers of bytes and of descriptors, and the bytes that follow.
   const std::vector<std::pair<std::vector<uint32_t>, std::string>> strange = {
       {{0, 0}, ""}, {{1u << 31, 0}, ""}, {{4, 1u << 31}, "abcd"}, {{4, 0}, "abcd"}, {{1}, ""}};
@@ -164,7 +164,7 @@ TEST_F(TransferConnectionsTest, MemoryWhoseSizeIsNotSealedIsRefused) {
 }
 
 // An operation log fits two ranks that share all memory, and not two ranks on two hosts.
-TEST_F(TransferConnectionsTest, AnOperationLogIsHandedOverWithTheMemoryOfAllRanks) {
+TEST_F(TransferConnectionsTest, AnOperationLogIsSentWithTheMemoryOfAllRanks) {
   const absl::StatusOr<NcclOperationLog> operation_log = NcclOperationLog::Create(2);
   ASSERT_TRUE(operation_log.ok()) << operation_log.status();
   operation_log->Fail(absl::AbortedError("seen by both"));
@@ -213,13 +213,13 @@ TEST_F(TransferConnectionsTest, AnotherVersionSaysSo) {
 }
 
 // A new field needs a new version, because builds without it exist.
-TEST_F(TransferConnectionsTest, WhatIsSaidHasItsVersion) {
+TEST_F(TransferConnectionsTest, TheMessageHasItsVersion) {
   EXPECT_EQ(v1::ConnectionsMessage::descriptor()->field_count(), 10)
       << "raise kConnectionsVersion, too";
   EXPECT_EQ(kConnectionsVersion, 4u);
 }
 
-TEST_F(TransferConnectionsTest, WhatIsNoSocketIsRefused) {
+TEST_F(TransferConnectionsTest, ADescriptorThatIsNoSocketIsRefused) {
   v1::ConnectionsMessage said;
   said.set_version(kConnectionsVersion);
   for (int rank = 0; rank < 2; ++rank) {

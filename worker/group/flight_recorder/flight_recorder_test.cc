@@ -13,7 +13,7 @@ namespace {
 
 Instant Now() { return Clock::Steady().Now(); }
 
-TEST(FlightRecorderTest, SaysWhatRanAndWhatRuns) {
+TEST(FlightRecorderTest, ShowsFinishedAndRunningCalls) {
   FlightRecorder recorder;
   const Instant before = Now();
   recorder.Begin(7, Collective::kBroadcast, DataType::kBF16, 4096, 2, TickClock::Ticks());
@@ -78,7 +78,7 @@ TEST(FlightRecorderTest, LeavesTheProcessWithItsClock) {
   EXPECT_LE(record.calls[1].started, record.taken + absl::Milliseconds(1));
 }
 
-TEST(FlightRecorderTest, WhatIsEnqueuedIsOverWhenTheDeviceIsDone) {
+TEST(FlightRecorderTest, AnEnqueuedCallIsOverWhenTheDeviceIsDone) {
   FlightRecorder recorder;
   const auto last = [&] { return recorder.Read().back(); };
   const auto begin = [&] {
@@ -167,7 +167,7 @@ TEST(FlightRecorderTest, KeepsTheLast) {
   EXPECT_EQ(entries.back().sequence, kCalls);
 }
 
-TEST(FlightRecorderTest, WhoReadsMeanwhileSeesWholeEntries) {
+TEST(FlightRecorderTest, AConcurrentReaderSeesWholeEntries) {
   FlightRecorder recorder;
   std::atomic<bool> stop{false};
   std::thread writer([&] {

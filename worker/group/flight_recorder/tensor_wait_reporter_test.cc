@@ -30,7 +30,7 @@ class TensorWaitReporterTest : public testing::Test {
   TensorWaitReporter reporter_;
 };
 
-TEST_F(TensorWaitReporterTest, TellsTheLastOperationAndTheOneThatIsOpen) {
+TEST_F(TensorWaitReporterTest, ReportsTheLastOperationAndTheOpenOne) {
   client::TensorReport report = reporter_.Report();
   EXPECT_TRUE(report.moves_tensors);
   EXPECT_FALSE(report.last.has_value() || report.open.has_value());
@@ -55,7 +55,7 @@ TEST_F(TensorWaitReporterTest, TellsTheLastOperationAndTheOneThatIsOpen) {
   EXPECT_FALSE(report.open->ended.has_value());
 }
 
-TEST_F(TensorWaitReporterTest, OfSeveralThatAreOnADeviceTheOldestIsOpen) {
+TEST_F(TensorWaitReporterTest, TheOldestOfSeveralCallsOnADeviceIsOpen) {
   Begin(Collective::kAllReduce);
   recorder_.Put();
   recorder_.End(absl::StatusCode::kOk);
@@ -69,7 +69,7 @@ TEST_F(TensorWaitReporterTest, OfSeveralThatAreOnADeviceTheOldestIsOpen) {
   EXPECT_EQ(report.open->state, "enqueued");
 }
 
-TEST_F(TensorWaitReporterTest, TellsForWhomItSleepsInTheSameCall) {
+TEST_F(TensorWaitReporterTest, ReportsTheRanksThatItWaitsForInTheSameCall) {
   recorder_.waits().Add(RankSet::FromRanges({{6, 6}}), absl::Hours(1));  // long ago
   Begin(Collective::kAllReduce);
   EXPECT_THAT(reporter_.Report().waits_for, IsEmpty());
@@ -82,7 +82,7 @@ TEST_F(TensorWaitReporterTest, TellsForWhomItSleepsInTheSameCall) {
   EXPECT_THAT(reporter_.Report().waits_for, IsEmpty()) << "that was in another call";
 }
 
-TEST_F(TensorWaitReporterTest, WhatAnOlderGenerationLeftOpenIsOver) {
+TEST_F(TensorWaitReporterTest, AnOpenCallOfAnOlderGenerationIsOver) {
   Begin(Collective::kAllReduce);  // its rank never returned from it
   generation_ = 4;
   Call(Collective::kBroadcast);

@@ -30,7 +30,7 @@ CudaCopies::~CudaCopies() {
   const absl::StatusOr<bool> done = cuda::PollUntil(none_left, Clock::Steady().Now() + kTimeout);
   if (done.ok() && *done) return;
   MutexLock lock(&mutex_);
-  Log(LogLevel::kError, "copies on a GPU do not come to their end: what they use is kept",
+  Log(LogLevel::kError, "copies on a GPU do not finish: their memory is kept",
       {{"device", device_}, {"calls", static_cast<int64_t>(late_.size())}});
   static_cast<void>(new std::vector<Late>(std::move(late_)));
 }

@@ -44,7 +44,7 @@ class CudaCopiesTest : public ::testing::Test {
   std::weak_ptr<const void> to_;
 };
 
-TEST_F(CudaCopiesTest, WhatIsNotDoneInTimeKeepsItsMemory) {
+TEST_F(CudaCopiesTest, ACopyThatIsNotDoneInTimeKeepsItsMemory) {
   CudaCopies copies(0);
   CopyTooLate(copies);
   EXPECT_FALSE(from_.expired());

@@ -88,7 +88,7 @@ class DeviceErrorsTest : public ::testing::Test {
   DeviceWorld world_{3};
 };
 
-TEST_F(DeviceErrorsTest, ShapesThatDifferAreToldToAll) {
+TEST_F(DeviceErrorsTest, DifferentShapesFailOnAllRanks) {
   const std::vector<absl::Status> statuses = world_.Run([&](TensorCollectives& collectives) {
     const Shape shape = collectives.rank() == 2 ? Shape{4, 3} : Shape{3, 4};
     const Tensor tensor = On(collectives.rank(), shape);

@@ -88,7 +88,7 @@ class FakeServer {
 
   const SocketAddress& address() const { return address_; }
   int port() { return ntohs(in()->sin_port); }
-  // Blocks until somebody comes.
+  // Blocks until a client connects.
   std::unique_ptr<FakeServerConnection> Accept() {
     return std::make_unique<FakeServerConnection>(
         accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC));

@@ -26,8 +26,8 @@ absl::Status CheckLists(int world_size, const RankLists& lists, bool overlap) {
     for (const int rank : list) {
       if (rank < 0 || rank >= world_size) {
         return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " in the list ",
-                                                       FormatList(list), " is none of the world's ",
-                                                       world_size));
+                                                       FormatList(list), " is not in a world of ",
+                                                       world_size, " ranks"));
       }
       int& before = list_of[static_cast<size_t>(rank)];
       if (before == static_cast<int>(number)) {

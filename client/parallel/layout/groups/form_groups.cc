@@ -84,8 +84,8 @@ absl::Status FormOwn(int rank, const std::vector<PlannedGroup>& plan,
     place.parameters_digest = digest;
     place.timeout = deadline - Clock::Steady().Now();
     if (place.timeout <= absl::ZeroDuration()) {
-      return Annotate(absl::DeadlineExceededError("those before it took all the time"), place.name,
-                      ranks);
+      return Annotate(absl::DeadlineExceededError("the groups before it took all the time"),
+                      place.name, ranks);
     }
     absl::StatusOr<std::unique_ptr<client::Group>> group = factory(place);
     if (!group.ok()) return Annotate(group.status(), place.name, ranks);

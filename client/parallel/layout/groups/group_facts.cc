@@ -13,7 +13,7 @@ namespace cohort::parallel {
 absl::StatusOr<int> GlobalRank(const RankList& members, int rank_in_group) {
   if (rank_in_group < 0 || static_cast<size_t>(rank_in_group) >= members.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("rank ", rank_in_group, " is none of a group of ", members.size()));
+        absl::StrCat("rank ", rank_in_group, " is not in a group of ", members.size(), " ranks"));
   }
   return members[static_cast<size_t>(rank_in_group)];
 }
@@ -21,7 +21,7 @@ absl::StatusOr<int> GlobalRank(const RankList& members, int rank_in_group) {
 absl::StatusOr<int> RankInGroup(const RankList& members, int global_rank) {
   const auto at = std::find(members.begin(), members.end(), global_rank);
   if (at == members.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", global_rank, " is none of the group [",
+    return absl::InvalidArgumentError(absl::StrCat("rank ", global_rank, " is not in the group [",
                                                    absl::StrJoin(members, ", "), "]"));
   }
   return static_cast<int>(at - members.begin());
@@ -29,7 +29,7 @@ absl::StatusOr<int> RankInGroup(const RankList& members, int global_rank) {
 
 absl::StatusOr<std::vector<bool>> SameHost(const client::Group& group, int source) {
   if (source < 0 || source >= group.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("source ", source, " is none of the ",
+    return absl::InvalidArgumentError(absl::StrCat("source ", source, " is not one of the ",
                                                    group.size(), " ranks of group ", group.name()));
   }
   const std::vector<std::string>& hosts = group.hosts();

@@ -86,7 +86,7 @@ std::string Difference(const json& one, const json& other, int first, int second
     return absl::StrCat(one[i].at(0).get<std::string>(), " ", Excerpt(ours, at), " on rank ", first,
                         ", ", Excerpt(theirs, at), " on rank ", second);
   }
-  return "what is too long to be told";
+  return "in values that are too long to show";
 }
 
 // Called by all ranks after the digests of the first rank and of the one at `place` differed: these

@@ -41,7 +41,7 @@ TEST(ExpertPlacement, AnyMapCountsByTheExpertsNumbers) {
   EXPECT_EQ(placement.LocalOf(4), 1);
 }
 
-TEST(ExpertPlacement, FingerprintsTellThemApart) {
+TEST(ExpertPlacement, FingerprintsDistinguishThem) {
   const uint64_t blocks = ExpertPlacement::Blocks(4, 2)->fingerprint();
   EXPECT_EQ(blocks, ExpertPlacement::Of({0, 0, 1, 1}, 2)->fingerprint());
   EXPECT_NE(blocks, ExpertPlacement::Of({0, 1, 0, 1}, 2)->fingerprint());

@@ -75,7 +75,7 @@ absl::Status ExplainDifference(client::Group& group, const Meaning& meaning, con
   const auto other = std::find_if(descriptions.begin(), descriptions.end(),
                                   [&](const std::string& one) { return one != descriptions[0]; });
   if (other == descriptions.end()) {
-    return absl::InternalError("ranks that mean the same found a difference");
+    return absl::InternalError("the fingerprints of ranks differ, and their descriptions do not");
   }
   return absl::InvalidArgumentError(
       absl::StrCat("group ", group.name(), ": ranks mean different things: rank 0 ",

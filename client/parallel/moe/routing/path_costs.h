@@ -24,7 +24,7 @@ struct ExchangeShape {
 //              4 R D + (3 R + N) C
 //
 // So where D = C, routed is less while tokens go to less than 3/7 of the ranks. R is at most W N.
-// Between hosts it is what leaves a rank that counts, (W - 1) N (D + C) against at most as many
+// Between hosts the rows that leave a rank count, (W - 1) N (D + C) against at most as many
 // rows routed: there nothing has to be computed.
 double GatheredBytes(const ExchangeShape& shape);
 double RoutedBytes(const ExchangeShape& shape);

@@ -102,7 +102,7 @@ TEST(Labels, AreReadByEachRankFromAllTokens) {
   EXPECT_THAT(received.row_counts, ElementsAre(1, 0));
 }
 
-TEST(Labels, ThatNoRankWritesAreNotBelieved) {
+TEST(Labels, ImpossibleLabelsAreRejected) {
   const Tensor local = Tensor::Zeros(DataType::kI32, {1, 1});
   const Tensor its = Tensor::Zeros(DataType::kF32, {1, 1});
   const auto read = [&](std::vector<int32_t> label, bool all) {

@@ -28,7 +28,7 @@ TEST(SequenceSizes, RepeatEachShareForTheRanksThatHaveIt) {
   EXPECT_THAT(*SequenceSizes({7, 1}, 3), ElementsAre(3, 3, 3, 1, 1, 1));
 }
 
-TEST(SequenceSizes, OfOneRankAreItsOwn) {
+TEST(SequenceSizes, OneRankHasItsOwnSizes) {
   EXPECT_THAT(*SequenceSizes({7, 0, 4}, 1), ElementsAre(7, 0, 4));
   EXPECT_THAT(*SequenceSizes({}, 4), IsEmpty());
 }

@@ -44,7 +44,7 @@ absl::Status CheckHello(const v1::QueueHello& hello, const v1::QueueHandle& hand
                                                    " of queues, the writer ", kQueueVersion));
   }
   if (!SameToken(hello.token(), handle.token())) {
-    return absl::PermissionDeniedError("that is not the token of this queue");
+    return absl::PermissionDeniedError("the token is not the token of this queue");
   }
   return absl::OkStatus();
 }

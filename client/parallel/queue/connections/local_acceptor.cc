@@ -156,9 +156,10 @@ absl::Status LocalAcceptor::Connection::Follow(const v1::QueueLocalStep& step) {
       if (slot_ != nullptr) return absl::InvalidArgumentError("a second hello");
       return Greet(step.hello());
     case v1::QueueLocalStep::kMapped:
-      if (slot_ == nullptr || admitted_)
+      if (slot_ == nullptr || admitted_) {
         return absl::InvalidArgumentError(
-            "the reader says that it mapped the memory, before its hello or twice");
+            "the reader reported its mapping of the memory before its hello, or twice");
+      }
       admitted_ = true;
       state_->writer().Admit(slot_);
       return absl::OkStatus();
@@ -220,7 +221,7 @@ void LocalAcceptor::State::Receive(shm::LocalSocket socket) {
 
 void LocalAcceptor::State::Pause(const absl::Status& why) {
   if (!std::exchange(complained_, true)) {
-    Log(LogLevel::kWarning, "readers of a queue have to wait to be let in",
+    Log(LogLevel::kWarning, "new readers of a queue have to wait",
         {{"queue", handle_.name()}, {"cause", why.message()}});
   }
   loop_.events().Remove(listener_.fd());

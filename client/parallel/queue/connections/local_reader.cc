@@ -123,11 +123,11 @@ absl::StatusOr<shm::LocalSocket::Message> ReceiveStep(const shm::LocalSocket& so
                                                       v1::QueueLocalStep* step, Instant deadline) {
   COHORT_ASSIGN_OR_RETURN(shm::LocalSocket::Message message, socket.Receive(deadline));
   if (!step->ParseFromString(message.bytes)) {
-    return absl::InvalidArgumentError("the writer said what makes no sense");
+    return absl::InvalidArgumentError("the writer sent a malformed QueueLocalStep");
   }
   if (step->step_case() == v1::QueueLocalStep::kRefused) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the writer let it not in: ", Printable(step->refused().reason())));
+        absl::StrCat("the writer rejected this reader: ", Printable(step->refused().reason())));
   }
   if (step->step_case() != expected) {
     return absl::InvalidArgumentError("the writer took a step out of sequence");

@@ -126,7 +126,7 @@ TEST_F(LocalTest, UnidentifiedConnectionsDoNotKeepReadersOut) {
 }
 
 // Each holds a descriptor of the writer: if there are more than 64, the oldest is closed.
-TEST_F(LocalTest, OfTooManyUnidentifiedConnectionsTheOldestIsClosed) {
+TEST_F(LocalTest, TheOldestOfTooManyUnidentifiedConnectionsIsClosed) {
   std::vector<shm::LocalSocket> unidentified;
   for (int i = 0; i < 65; ++i) {
     absl::StatusOr<shm::LocalSocket> socket = shm::LocalSocket::Connect(handle_.local(), Soon());
@@ -228,7 +228,7 @@ TEST_F(LocalTest, ReadersWaitWhileTheWriterHasNoDescriptors) {
   EXPECT_TRUE(welcome.ok()) << welcome;
   const std::vector<std::string> lines = absl::StrSplit(logged, '\n', absl::SkipEmpty());
   ASSERT_EQ(lines.size(), 1U);
-  EXPECT_THAT(lines[0], HasSubstr("have to wait to be let in"));
+  EXPECT_THAT(lines[0], HasSubstr("new readers of a queue have to wait"));
 }
 
 TEST_F(LocalTest, AStepOutOfSequenceIsTheLast) {

@@ -153,7 +153,7 @@ bool WriterStream::OnRequest(const grpc::ByteBuffer& bytes) {
   grpc::ByteBuffer copy(bytes);
   grpc::ProtoBufferReader reader(&copy);
   if (!reader.status().ok() || !request.ParseFromZeroCopyStream(&reader)) {
-    End(absl::InvalidArgumentError("a request that is none"));
+    End(absl::InvalidArgumentError("a malformed ReadQueueRequest"));
     return false;
   }
   switch (request.step_case()) {

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class MemoryRoomTest : public ::testing::Test {
+class AvailableMemoryTest : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string folder = absl::StrCat(::testing::TempDir(), "/room-XXXXXX");
@@ -36,12 +36,12 @@ class MemoryRoomTest : public ::testing::Test {
   std::string root_;
 };
 
-TEST_F(MemoryRoomTest, TheMachineCounts) {
+TEST_F(AvailableMemoryTest, TheMachineCounts) {
   EXPECT_EQ(WhyNot(4096000), "");
   EXPECT_EQ(WhyNot(4096001), "4096001 bytes of memory are needed, 4096000 are left by the machine");
 }
 
-TEST_F(MemoryRoomTest, ParentsOfVersion2GroupsCount) {
+TEST_F(AvailableMemoryTest, ParentsOfVersion2GroupsCount) {
   Put("proc/self/cgroup", "0::/pod/container\n");
   Put("sys/fs/cgroup/pod/container/memory.max", "max\n");
   Put("sys/fs/cgroup/pod/container/memory.current", "1000\n");
@@ -52,19 +52,19 @@ TEST_F(MemoryRoomTest, ParentsOfVersion2GroupsCount) {
   EXPECT_THAT(WhyNot(50001), HasSubstr("50000 are left by the control group /pod, which may use"));
 }
 
-TEST_F(MemoryRoomTest, GroupsOfVersion1Count) {
+TEST_F(AvailableMemoryTest, GroupsOfVersion1Count) {
   Put("proc/self/cgroup", "5:cpu,memory:/job\n3:cpuset:/\n");
   Put("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "3000\n");
   Put("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "4000\n");
   EXPECT_THAT(WhyNot(1), HasSubstr("0 are left by the control group /job"));
 }
 
-TEST_F(MemoryRoomTest, UnreadableFilesSetNoLimit) {
-  root_ += "nowhere/";
+TEST_F(AvailableMemoryTest, UnreadableFilesSetNoLimit) {
+  root_ += "no-such-folder/";
   EXPECT_EQ(WhyNot(uint64_t{1} << 50), "");
 }
 
-TEST(MemoryRoom, HereIsRoomForAPage) { EXPECT_TRUE(CheckAvailableMemory(4096).ok()); }
+TEST(AvailableMemory, HereIsRoomForAPage) { EXPECT_TRUE(CheckAvailableMemory(4096).ok()); }
 
 }  // namespace
 }  // namespace cohort::parallel

@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kStep = uint64_t{256} << 10;
 
 absl::Status Broken(absl::string_view what) {
-  return absl::DataLossError(absl::StrCat("what the writer left there makes no sense: ", what));
+  return absl::DataLossError(absl::StrCat("a malformed record of the writer: ", what));
 }
 
 }  // namespace
@@ -27,14 +27,14 @@ absl::StatusOr<RecordHeader> RecordReader::PeekHeader(const WaitLimit& limit) {
   switch (header.kind) {
     case RecordHeader::kWhole:
     case RecordHeader::kFirst:
-      if (in_value_) return Broken("a value inside of a value");
+      if (in_value_) return Broken("a new value begins within a value");
       if (header.value_bytes > max_value_bytes_) {
         return Broken(absl::StrCat("a value of ", header.value_bytes, " bytes, at most ",
                                    max_value_bytes_, " were agreed"));
       }
       if (header.part_bytes > header.value_bytes ||
           (header.kind == RecordHeader::kWhole && header.part_bytes != header.value_bytes)) {
-        return Broken("a part that is not one of its value");
+        return Broken("a part that does not fit its value");
       }
       return header;
     case RecordHeader::kNext:
@@ -43,10 +43,10 @@ absl::StatusOr<RecordHeader> RecordReader::PeekHeader(const WaitLimit& limit) {
       }
       return header;
     case RecordHeader::kAbandoned:
-      if (header.part_bytes != 0) return Broken("an end with bytes");
+      if (header.part_bytes != 0) return Broken("an abandoned value with bytes");
       return header;
     default:
-      return Broken(absl::StrCat("a record of kind ", header.kind));
+      return Broken(absl::StrCat("unknown kind ", header.kind));
   }
 }
 
@@ -73,7 +73,7 @@ absl::Status RecordReader::CopyOn(const WaitLimit& limit) {
   const uint64_t size = std::min<uint64_t>({there.size(), record_left_, kStep});
   const uint64_t padded = (size + kRecordAlign - 1) / kRecordAlign * kRecordAlign;
   if (padded > there.size() || (size < record_left_ && size != padded)) {
-    return Broken("a record that ends anywhere");
+    return Broken("a record that does not end at its alignment");
   }
   value_.append(there.data(), size);
   record_left_ -= size;

@@ -75,7 +75,7 @@ inline constexpr uint64_t RecordBytes(uint64_t part_bytes) {
   return sizeof(RecordHeader) + (part_bytes + kRecordAlign - 1) / kRecordAlign * kRecordAlign;
 }
 
-// Gives back what lies before `head`, and wakes the writer if it waits for that.
+// Gives back the bytes before `head`, and wakes the writer if it waits for that.
 void MoveHead(ReaderPage& page, uint64_t head);
 // Wakes the thread that sleeps there, whatever it waits for.
 void WakeWriter(ReaderPage& page);

@@ -77,7 +77,7 @@ absl::StatusOr<std::shared_ptr<RingMemory>> RingMemory::Map(UniqueFd fd, int64_t
       static_cast<uint64_t>(capacity) % page != 0 || fstat(fd.get(), &info) != 0 ||
       static_cast<uint64_t>(info.st_size) != page + static_cast<uint64_t>(capacity)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("what the writer sent is not a ring of ", capacity, " bytes"));
+        absl::StrCat("the descriptor of the writer is not a ring of ", capacity, " bytes"));
   }
   auto ring = absl::WrapUnique(new RingMemory(std::move(fd), static_cast<uint64_t>(capacity)));
   COHORT_RETURN_IF_ERROR(ring->MapTwice(false));

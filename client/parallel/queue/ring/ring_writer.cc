@@ -51,14 +51,14 @@ absl::Status RingWriter::Write(absl::string_view value, const WaitLimit& limit) 
   };
   if (changed_.load(std::memory_order_seq_cst)) Tidy();
   if (ended()) return WhyStopped();
-  if (slots_.empty() && !alone_) return NobodyReads();
+  if (slots_.empty() && !alone_) return NoReaders();
   COHORT_RETURN_IF_ERROR(WriteParts(value, limit));
   values_.fetch_add(1, std::memory_order_relaxed);
   if (!changed_.load(std::memory_order_seq_cst)) return absl::OkStatus();
   // If the last reader left meanwhile, no reader gets this value.
   const bool read = alone_ || std::any_of(slots_.begin(), slots_.end(),
                                           [](const auto& slot) { return !slot->gone(); });
-  return read ? absl::OkStatus() : NobodyReads();
+  return read ? absl::OkStatus() : NoReaders();
 }
 
 absl::Status RingWriter::WriteParts(absl::string_view value, const WaitLimit& limit) {
@@ -217,9 +217,9 @@ absl::Status RingWriter::NoRoom(uint64_t bytes, uint64_t wanted, const WaitLimit
                                                   absl::StrJoin(late, ", ")));
 }
 
-absl::Status RingWriter::NobodyReads() const {
+absl::Status RingWriter::NoReaders() const {
   MutexLock lock(&mutex_);
-  if (!any_came_) return absl::FailedPreconditionError("nobody has come to read it");
+  if (!any_came_) return absl::FailedPreconditionError("no reader has joined");
   std::vector<std::string> left;
   for (const Departure& departure : departures_) {
     if (left.size() == kMostNamed) break;

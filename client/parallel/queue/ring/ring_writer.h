@@ -104,7 +104,7 @@ class RingWriter {
   // Reads the slot's head and checks it.
   uint64_t HeadOf(ReaderSlot& slot);
   absl::Status NoRoom(uint64_t bytes, uint64_t wanted, const WaitLimit& limit);
-  absl::Status NobodyReads() const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status NoReaders() const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status WhyStopped() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Continues at the ring's first byte, if all bytes are read and enough were written since the
   // last time.

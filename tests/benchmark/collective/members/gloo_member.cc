@@ -1,5 +1,5 @@
-// A rank of Gloo: three full meshes of TCP connections, one for each way
-// of waiting for sockets. A way is "MODE/ALGORITHM": "async/ring", "busy/class-bcube".
+// A rank of Gloo: three full meshes of TCP connections, one for each way of
+// waiting for sockets. A way is "MODE/ALGORITHM": "async/ring", "busy/class-bcube".
 #include <gloo/barrier.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>

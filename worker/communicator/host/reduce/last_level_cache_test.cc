@@ -31,12 +31,12 @@ TEST(LastCacheTest, IsTheLargest) {
 }
 
 TEST(LastCacheTest, MayBeUnknown) {
-  EXPECT_EQ(LastLevelCacheBytes("/nowhere"), 16 << 20);
+  EXPECT_EQ(LastLevelCacheBytes("/no-such-folder"), 16 << 20);
   EXPECT_EQ(LastLevelCacheBytes(Caches("strange", {"much", "-4K", "9223372036854775807K"})),
             16 << 20);
 }
 
-TEST(LastCacheTest, OfThisMachine) {
+TEST(LastCacheTest, TheCacheOfThisMachineHasAPlausibleSize) {
   EXPECT_GE(LastLevelCacheBytes(), 64 << 10);
   EXPECT_LE(LastLevelCacheBytes(), int64_t{4} << 30);
 }

@@ -192,7 +192,7 @@ class ReduceTest : public ::testing::TestWithParam<uint32_t> {
   std::mt19937_64 random_{20261121};
 };
 
-// Whatever bits there are: small and huge numbers, infinities, NaNs.
+// Any bits: small and huge numbers, infinities, NaNs.
 TEST_P(ReduceTest, IsWhatAPlainLoopGives) {
   for (const DataType type : kDataTypes) {
     const size_t size = static_cast<size_t>(SizeOf(type));

@@ -16,8 +16,7 @@ constexpr int kWorthIt = 2;
 // readers.
 constexpr int kAveraged = 7;
 constexpr int kTimedEach = 5;
-// In mode kPast, one of so many steps goes through them: its slow stores do not
-// matter.
+// In mode kPast, one of so many steps goes through the caches. Its slow stores do not matter.
 constexpr int kLookedBackEach = 127;
 // How many slow averages are tolerated after the other mode was tried in vain.
 constexpr int kSlowAverages = 32;

@@ -71,7 +71,7 @@ TEST(StoreModeChoiceTest, TheMeanOfAllReadersCounts) {
   }
 }
 
-TEST(StoreModeChoiceTest, ComesBack) {
+TEST(StoreModeChoiceTest, ReturnsToTheCaches) {
   StoreModeChoice choice;
   PastCaches(choice, 1000, kForeign);
   PastCaches(choice, 900, kShared);
@@ -103,7 +103,7 @@ TEST(StoreModeChoiceTest, FewBytesAreNotTimed) {
   }
 }
 
-TEST(StoreModeChoiceTest, TimesWhatItRuns) {
+TEST(StoreModeChoiceTest, MeasuresTheTimeOfStores) {
   StoreModeChoice choice;
   Stores last = Stores::kCached;
   for (int i = 0; i < 60; ++i) {

@@ -178,9 +178,9 @@ TEST(FutexWaiterTest, ACauseWithoutTextIsAnErrorWithAMessage) {
   EXPECT_EQ(status.message(), "a rank ended the communicator and gave no cause");
 }
 
-// What a rank waits for comes true, and the rank that did it leaves, between two looks of the one
-// that waits: the wait has succeeded.
-TEST(FutexWaiterTest, WhatCameBeforeTheEndIsNotLost) {
+// The awaited rank arrives and leaves between two looks of the waiting rank: the wait has
+// succeeded.
+TEST(FutexWaiterTest, AnArrivalBeforeTheEndIsNotLost) {
   const Instant deadline = Clock::Steady().Now() + absl::Seconds(60);
   // The look before it sleeps, and the one behind.
   for (const int last : {1, 2}) {

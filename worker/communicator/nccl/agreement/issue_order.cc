@@ -53,9 +53,9 @@ absl::Status IssueOrder::Ticket::Await(int64_t agreed, absl::FunctionRef<absl::S
     MutexLock lock(&order_->mutex_);
     const int64_t proposed = order_->pending_.at(number_).first;
     if (agreed < proposed || agreed - proposed > kFurthest) {
-      return absl::AbortedError(absl::StrCat("a rank proposes ", agreed,
-                                             " as an operation's number, where ", proposed,
-                                             " is this one's: that cannot be"));
+      return absl::AbortedError(absl::StrCat("a rank proposes the number ", agreed,
+                                             " for an operation, expected ", proposed, " to ",
+                                             proposed + kFurthest));
     }
     order_->pending_.at(number_).first = agreed;
     order_->clock_ = std::max(order_->clock_, agreed);

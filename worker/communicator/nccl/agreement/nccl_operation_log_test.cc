@@ -24,7 +24,7 @@ void PostAll(const NcclOperationLog& operation_log, int rank,
   }
 }
 
-TEST(NcclOperationLogTest, WhatOnePostsAnotherReads) {
+TEST(NcclOperationLogTest, AnEntryThatOneRankPostsIsReadByAnother) {
   const absl::StatusOr<NcclOperationLog> operation_log = NcclOperationLog::Create(2);
   ASSERT_TRUE(operation_log.ok()) << operation_log.status();
   const absl::StatusOr<NcclOperationLog> other =
@@ -93,7 +93,7 @@ TEST(NcclOperationLogTest, TheFirstErrorStays) {
   EXPECT_EQ(operation_log->error(), absl::InvalidArgumentError("the first"));
 }
 
-TEST(NcclOperationLogTest, WhoReadsWhileOneWritesGetsAllOrNothing) {
+TEST(NcclOperationLogTest, AReaderDuringAWriteGetsAllOrNothing) {
   const absl::StatusOr<NcclOperationLog> operation_log = NcclOperationLog::Create(1);
   std::atomic<bool> done{false};
   std::thread reads([&] {
@@ -116,7 +116,7 @@ TEST(NcclOperationLogTest, WhoReadsWhileOneWritesGetsAllOrNothing) {
   reads.join();
 }
 
-TEST(NcclOperationLogTest, WhatIsNotAnOperationLogIsRefused) {
+TEST(NcclOperationLogTest, AnInvalidSizeIsRefused) {
   EXPECT_EQ(NcclOperationLog::Create(0).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(NcclOperationLog::Create(NcclOperationLog::kMaxRanks + 1).status().code(),
             absl::StatusCode::kInvalidArgument);
@@ -125,7 +125,7 @@ TEST(NcclOperationLogTest, WhatIsNotAnOperationLogIsRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST(NcclOperationLogTest, MemoryOfZerosBecomesOneForAllWhoMapIt) {
+TEST(NcclOperationLogTest, ZeroedMemoryBecomesALogForAllRanksThatMapIt) {
   absl::StatusOr<shm::Segment> zeros = shm::Segment::Create("test", NcclOperationLog::Bytes(2));
   ASSERT_TRUE(zeros.ok()) << zeros.status();
   absl::StatusOr<shm::Segment> mapped =
@@ -139,7 +139,7 @@ TEST(NcclOperationLogTest, MemoryOfZerosBecomesOneForAllWhoMapIt) {
   EXPECT_TRUE(NcclOperationLog::Attach(dup(two->fd()), 2).ok());
 }
 
-TEST(NcclOperationLogTest, WhatIsNeitherZerosNorAnOperationLogIsRefused) {
+TEST(NcclOperationLogTest, MemoryThatIsNeitherZerosNorAnOperationLogIsRefused) {
   absl::StatusOr<shm::Segment> strange = shm::Segment::Create("test", NcclOperationLog::Bytes(2));
   strange->data()[0] = 'x';
   EXPECT_EQ(NcclOperationLog::Over(*std::move(strange), 2).status().code(),

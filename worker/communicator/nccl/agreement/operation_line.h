@@ -9,7 +9,7 @@
 
 namespace cohort::worker {
 
-// Compared byte by byte: what lies between the fields is 0. Read from others' memory, it may be
+// Compared byte by byte, so padding between the fields is 0. Read from others' memory, it may be
 // anything.
 struct OperationLine {
   CollectiveKey key;

@@ -236,7 +236,7 @@ absl::StatusOr<std::shared_ptr<NcclApi>> Examine(void* library, const std::strin
   int version = 0;
   if (const ncclResult_t result = get_version(&version); result != ncclSuccess) {
     return absl::FailedPreconditionError(
-        absl::StrCat(file, " does not tell its version: result ", static_cast<int>(result)));
+        absl::StrCat(file, " does not return its version: result ", static_cast<int>(result)));
   }
   if (version < kLeastNcclVersion) {
     return absl::FailedPreconditionError(absl::StrCat(file, " is NCCL ", NcclVersionText(version),

@@ -37,11 +37,11 @@ absl::string_view MeaningOf(ncclResult_t result) {
     case ncclSystemError:
       return "a call to the system failed: a connection to another rank, or memory";
     case ncclInternalError:
-      return "a fault of NCCL, or broken memory";
+      return "a bug in NCCL, or corrupted memory";
     case ncclInvalidArgument:
       return "NCCL does not accept an argument";
     case ncclInvalidUsage:
-      return "NCCL was not used as it must be";
+      return "a call broke the rules of NCCL";
     case ncclRemoteError:
       return "another rank failed, or is gone";
     default:

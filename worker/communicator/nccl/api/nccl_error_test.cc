@@ -28,11 +28,11 @@ TEST(NcclErrorTest, EveryResultHasItsCodeAndText) {
            Expected{ncclSystemError, absl::StatusCode::kUnavailable,
                     "ncclSystemError: a call to the system failed"},
            Expected{ncclInternalError, absl::StatusCode::kInternal,
-                    "ncclInternalError: a fault of NCCL"},
+                    "ncclInternalError: a bug in NCCL"},
            Expected{ncclInvalidArgument, absl::StatusCode::kInvalidArgument,
                     "ncclInvalidArgument: NCCL does not accept an argument"},
            Expected{ncclInvalidUsage, absl::StatusCode::kInternal,
-                    "ncclInvalidUsage: NCCL was not used as it must be"},
+                    "ncclInvalidUsage: a call broke the rules of NCCL"},
            Expected{ncclRemoteError, absl::StatusCode::kAborted,
                     "ncclRemoteError: another rank failed, or is gone"},
            Expected{static_cast<ncclResult_t>(9), absl::StatusCode::kUnknown,
@@ -46,7 +46,7 @@ TEST(NcclErrorTest, EveryResultHasItsCodeAndText) {
   }
 }
 
-TEST(NcclErrorTest, WhatGoesOnIsNoError) {
+TEST(NcclErrorTest, AnOperationInProgressIsNoError) {
   FakeNcclApi nccl;
   EXPECT_TRUE(NcclError(nccl, ncclSuccess, "ncclAllReduce").ok());
   EXPECT_TRUE(NcclError(nccl, ncclInProgress, "ncclAllReduce").ok());
@@ -63,7 +63,7 @@ TEST(NcclErrorTest, SaysWhatNcclSaid) {
                     Not(HasSubstr("NCCL_DEBUG"))));
 }
 
-TEST(NcclErrorTest, TellsNoId) {
+TEST(NcclErrorTest, TheTextOfAnErrorHasNoUniqueId) {
   FakeNcclApi nccl;
   ncclUniqueId id;
   ASSERT_EQ(nccl.GetUniqueId(&id), ncclSuccess);

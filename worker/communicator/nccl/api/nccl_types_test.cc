@@ -29,7 +29,7 @@ TEST(NcclTypesTest, EveryTypeTravelsWhole) {
   }
 }
 
-TEST(NcclTypesTest, WhatNcclLacksTravelsAsBytes) {
+TEST(NcclTypesTest, TypesThatNcclLacksTravelAsBytes) {
   for (const DataType type :
        {DataType::kBool, DataType::kI16, DataType::kU16, DataType::kC64, DataType::kC128}) {
     EXPECT_EQ(ElementsToMove(type).type, ncclUint8) << NameOf(type);

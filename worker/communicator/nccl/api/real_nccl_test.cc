@@ -134,7 +134,7 @@ TEST_F(RealNcclTest, AnIdTravelsThroughACoordinatorAndIntoNoLog) {
   }
   const std::string made(id.internal, sizeof(id.internal));
   EXPECT_EQ(fetched, made);
-  // What makes it unguessable is at its beginning.
+  // The random part of an id is at its beginning.
   const std::string secret = made.substr(0, 8);
   ASSERT_NE(secret, std::string(8, '\0'));
   EXPECT_THAT(log, Not(IsEmpty()));

@@ -61,7 +61,7 @@ absl::Status DeviceBuffers::Verify(int64_t bytes) const {
     COHORT_RETURN_IF_ERROR(worker::cuda::Synchronize(stream_.get(), Soon()));
     if (result == expected) continue;
     return absl::DataLossError(
-        absl::StrCat("of ", bytes, " bytes, those from ", at, " on are not what they were"));
+        absl::StrCat("the result of ", bytes, " bytes differs from the input after byte ", at));
   }
   return absl::OkStatus();
 }

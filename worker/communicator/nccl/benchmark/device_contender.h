@@ -26,8 +26,8 @@ class DeviceContender {
   virtual ~DeviceContender() = default;
   virtual const std::string& name() const = 0;
 
-  // What the calls to come do: one of kDeviceOperations on `bytes` of f32, into other memory than
-  // they come from.
+  // Sets the operation of the next calls: one of kDeviceOperations on `bytes` of f32, with separate
+  // input and output.
   virtual absl::Status Prepare(Collective operation, int64_t bytes) = 0;
   // Each call is through before the next begins. How long all took.
   virtual absl::StatusOr<absl::Duration> RunBlocking(int calls) = 0;

@@ -87,7 +87,7 @@ absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Form(
   }
   absl::Status status = NcclError(api, result, call);
   if (status.ok() && clique->comm_ == nullptr) {
-    status = absl::InternalError(absl::StrCat(call, " has made nothing"));
+    status = absl::InternalError(absl::StrCat(call, " returned no communicator"));
   }
   if (status.ok()) status = clique->AwaitCalls(call, deadline, standing);
   if (!status.ok()) {
@@ -129,7 +129,7 @@ absl::Status NcclClique::RunAside(std::shared_ptr<Ending> ending, int device, bo
       MutexLock lock(&shared->mutex);
       shared->guard.reset();
     }
-    // What goes with it may want the lock for itself.
+    // An object that ends with it may need the lock.
     end = nullptr;
     MutexLock lock(&shared->mutex);
     shared->done = true;
@@ -203,7 +203,7 @@ absl::Status NcclClique::AwaitCalls(const char* call, Instant deadline,
     if (state != ncclInProgress) return NcclError(*nccl_, state, call);
     COHORT_RETURN_IF_ERROR(standing());
     if (Clock::Steady().Now() >= deadline) {
-      return absl::DeadlineExceededError(absl::StrCat(call, " is not through"));
+      return absl::DeadlineExceededError(absl::StrCat(call, " did not finish in time"));
     }
     if (look < 100) {
       sched_yield();
@@ -248,7 +248,9 @@ absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Shrink(
   }
   COHORT_RETURN_IF_ERROR(NcclError(*nccl_, call->result, "ncclCommShrink"));
   COHORT_RETURN_IF_ERROR(AwaitCalls("ncclCommShrink", deadline, standing));
-  if (call->shrunk == nullptr) return absl::InternalError("ncclCommShrink has made nothing");
+  if (call->shrunk == nullptr) {
+    return absl::InternalError("ncclCommShrink returned no communicator");
+  }
   NcclCliqueOptions options;
   options.device = options_.device;
   const auto below = std::lower_bound(gone.begin(), gone.end(), options_.rank) - gone.begin();

@@ -67,7 +67,7 @@ TEST_F(NcclCliqueTest, ARevokeWithoutAThreadIsMadeUpForByTheNext) {
       EXPECT_THAT(nccl_->functions(0), Not(Contains("ncclCommRevoke")));
     }
     clique->Revoke(wait);
-    EXPECT_TRUE(Eventually("ncclCommRevoke")) << "what hangs on the device never ends";
+    EXPECT_TRUE(Eventually("ncclCommRevoke")) << "a hanging operation never ends";
   }
 }
 

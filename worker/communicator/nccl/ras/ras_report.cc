@@ -53,7 +53,9 @@ class Part {
     const auto& text = field->get_ref<const std::string&>();
     if (text.size() > kMostText) return Wrong(Name(name), "is too long");
     for (const char character : text) {
-      if (character < ' ' || character > '~') return Wrong(Name(name), "has odd characters");
+      if (character < ' ' || character > '~') {
+        return Wrong(Name(name), "has other than printable ASCII characters");
+      }
     }
     return text;
   }

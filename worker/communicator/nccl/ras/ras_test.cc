@@ -66,21 +66,21 @@ TEST(RasTest, AsksAndUnderstands) {
                           "others 6"));
 }
 
-TEST(RasTest, WhereAllIsWellThereIsNothingToSay) {
+TEST(RasTest, AHealthyCommunicatorHasNoFindings) {
   const auto report = ParseNcclRasReport(
       RasReportText(absl::StrCat(RasRankText(0, 1, 6), ",", RasRankText(1, 2, 6)), "", 2));
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_THAT(FindingsOf(report->communicators[0]), IsEmpty());
 }
 
-TEST(RasTest, ARankThatFailedIsSaid) {
+TEST(RasTest, AFailedRankIsAFinding) {
   const auto report = ParseNcclRasReport(RasReportText(RasRankText(0, 1, 6, "6"), "", 1));
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_THAT(FindingsOf(report->communicators[0]),
               ElementsAre("rank 0 (process 1 on 10.0.0.0, device 0) has failed with 6"));
 }
 
-TEST(RasTest, AnOlderNcclIsSaid) {
+TEST(RasTest, AnOlderNcclIsFailedPrecondition) {
   RasServer server([](RasServer& s) {
     s.Behave(2);
     s.Line();
@@ -92,7 +92,7 @@ TEST(RasTest, AnOlderNcclIsSaid) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("2.28.7"));
 }
 
-TEST(RasTest, NobodyListens) {
+TEST(RasTest, AnAddressWithoutListenerIsUnavailable) {
   std::string address;
   {
     RasServer server([](RasServer&) {});
@@ -104,7 +104,7 @@ TEST(RasTest, NobodyListens) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(address));
 }
 
-TEST(RasTest, WhoDoesNotGreetIsNotWaitedFor) {
+TEST(RasTest, AServerThatDoesNotGreetIsNotAwaited) {
   RasServer server([](RasServer& s) { s.StaySilent(); });
   NcclRasOptions options;
   options.address = server.address();
@@ -161,7 +161,7 @@ TEST(RasTest, SilenceAtAnyStepEndsByTheDeadline) {
   }
 }
 
-TEST(RasTest, WhoHangsUpAtAnyStepIsNamed) {
+TEST(RasTest, AServerThatHangsUpAtAnyStepIsNamed) {
   for (int step = 0; step <= 3; ++step) {
     RasServer server([step](RasServer& s) {
       s.Behave(step);
@@ -216,7 +216,7 @@ TEST(RasTest, AnErrorNamesItsPosition) {
   expect("\"rank\": 3,", "\"rank\": 0,", "communicators[0].missing_ranks[1] is there twice");
   expect("\"size\": 4", "\"size\": 2000000000", "size is 2000000000");
   expect("\"secondary_hash\"", "\"other\"", "secondary_hash is missing");
-  expect("10.0.0.1", "\\u0007", "has odd characters");
+  expect("10.0.0.1", "\\u0007", "has other than printable ASCII characters");
   expect("10.0.0.1", std::string(1000, 'h'), "is too long");
   expect("\"AllReduce\": 5", "\"AllReduce\": \"5\"", "is no whole number");
   expect("\"considered_dead\": true", "\"considered_dead\": 1", "is neither true nor false");

@@ -12,7 +12,7 @@
 
 namespace cohort::worker {
 
-// The thread runs while something is enlisted, and sleeps while nothing is in flight.
+// The thread runs while communicators are enlisted, and sleeps while no operation is in flight.
 // Thread-safe.
 class NcclWatchdog {
  public:
@@ -20,7 +20,7 @@ class NcclWatchdog {
    public:
     virtual ~Watched() = default;
     // Whether something is still in flight. Called on the watchdog's thread; must not wait, since
-    // others are looked at after it.
+    // other communicators are looked at after it.
     virtual bool Look() = 0;
   };
 

@@ -32,7 +32,7 @@ Welcome MakeWelcome(const Membership& self, Answer answer) {
 }
 
 absl::string_view RejectionOf(const Welcome& welcome, const Membership& self) {
-  if (welcome.magic != kHandshakeMagic) return "what answers there is no rank";
+  if (welcome.magic != kHandshakeMagic) return "the server there is no rank of a group";
   if (welcome.version != kHandshakeVersion) return Describe(Answer::kOtherVersion);
   if (welcome.answer != Answer::kWelcome) return Describe(welcome.answer);
   if (welcome.secret != self.secret.low) return Describe(Answer::kOtherSecret);

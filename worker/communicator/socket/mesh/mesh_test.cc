@@ -130,7 +130,7 @@ TEST_F(MeshTest, ConnectsOverIpv6) {
   ExpectConnected(ConnectAll({Options(0), Options(1)}));
 }
 
-TEST_F(MeshTest, RejectsUnidentifiedConnectionsAndHarmsNobody) {
+TEST_F(MeshTest, RejectsUnidentifiedConnectionsWithoutHarmToRanks) {
   Listen(2);
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -184,7 +184,7 @@ TEST_F(MeshTest, RejectsUnidentifiedConnectionsAndHarmsNobody) {
   EXPECT_TRUE(first.ok()) << first.status();
 }
 
-TEST_F(MeshTest, WhoIsNotThereIsNamedWithItsAddress) {
+TEST_F(MeshTest, AnAbsentRankIsNamedWithItsAddress) {
   Listen(2);
   listeners_[0] = Listener();
   const absl::Status status = Connect(Options(1), Soon()).status();
@@ -202,7 +202,7 @@ TEST_F(MeshTest, ARankThatDoesNotConnectHasItsNameInTheGroup) {
   EXPECT_THAT(std::string(status.message()), StartsWith("rank 7 did not connect"));
 }
 
-TEST_F(MeshTest, WhoDoesNotComeIsNamed) {
+TEST_F(MeshTest, ARankThatDoesNotComeIsNamed) {
   Listen(4);
   const absl::Status above = Connect(Options(0), In(absl::Milliseconds(50))).status();
   EXPECT_EQ(above.code(), absl::StatusCode::kDeadlineExceeded) << above;
@@ -214,7 +214,7 @@ TEST_F(MeshTest, WhoDoesNotComeIsNamed) {
               StartsWith(absl::StrCat("rank 0 at ", addresses_[0], ": did not answer within ")));
 }
 
-TEST_F(MeshTest, WhoBelongsToAnotherGenerationIsToldSo) {
+TEST_F(MeshTest, ARankOfAnotherGenerationIsRejected) {
   Listen(2);
   MeshOptions other = Options(1);
   other.secret.high ^= 1;
@@ -229,7 +229,7 @@ TEST_F(MeshTest, WhoBelongsToAnotherGenerationIsToldSo) {
 }
 
 // An impostor does not know the half of the secret that it was not told.
-TEST_F(MeshTest, WhoAnswersMustBelongToTheGroup) {
+TEST_F(MeshTest, AnAnsweringRankMustBelongToTheGroup) {
   Listen(2);
   absl::Status status;
   std::thread connecting([&] { status = Connect(Options(1), Soon()).status(); });
@@ -279,7 +279,7 @@ TEST_F(MeshTest, WithoutADescriptorForARankItFailsAtOnceAndNamesTheLimit) {
   EXPECT_THAT(std::string(connecting.message()), HasSubstr(limit));
 }
 
-TEST_F(MeshTest, AnAddressThatIsNoneIsNamed) {
+TEST_F(MeshTest, AnInvalidAddressIsNamed) {
   Listen(2);
   for (const char* address : {"", "localhost", "1.2.3.4:0", "1.2.3.4:99999", ":80", "[::1]"}) {
     addresses_[0] = address;

@@ -119,24 +119,24 @@ absl::Status Mailbox::CheckMessage(const FrameHeader& header) {
   const CollectiveKey& key = header.key;
   if (key.collective() != static_cast<int>(Collective::kExchange) || !IsDataType(key.type()) ||
       key.count < 0) {
-    return Broken("a message of nothing that there is");
+    return Broken("a message with an invalid type or count");
   }
   const int64_t element = SizeOf(static_cast<DataType>(key.type()));
   if (key.count > std::numeric_limits<int64_t>::max() / element) {
-    return Broken("a message of more than memory has addresses");
+    return Broken("a message whose size in bytes overflows");
   }
   const int64_t bytes = key.count * element;
   const bool small = header.kind == message_;
   if ((bytes <= small_bytes()) != small || header.payload_bytes != (small ? bytes : 0)) {
-    return Broken("a message of another size than it says");
+    return Broken("a message with a wrong payload size");
   }
   on_way_ += kFrameHeaderBytes + header.payload_bytes;
-  return on_way_ <= window_ ? absl::OkStatus() : Broken("more messages than there is room for");
+  return on_way_ <= window_ ? absl::OkStatus() : Broken("more bytes of messages than its window");
 }
 
 absl::Status Mailbox::OnHeader(const FrameHeader& header, char** sink) {
   if (header.kind != message_ && header.kind != FrameKind::kOffer) {
-    return header.payload_bytes == 0 ? absl::OkStatus() : Broken("a frame with too much in it");
+    return header.payload_bytes == 0 ? absl::OkStatus() : Broken("a control frame with a payload");
   }
   if (absl::Status status = CheckMessage(header); !status.ok()) return status;
   const bool small = header.kind == message_;
@@ -158,9 +158,9 @@ absl::Status Mailbox::OnFrame(const FrameHeader& header) {
   if (header.kind == message_ || header.kind == FrameKind::kOffer) return OnArrived(header);
   if (header.kind == credit_kind_) return OnCredit(header);
   if (header.kind != FrameKind::kAccept && header.kind != FrameKind::kReject) {
-    return Broken("a frame of no kind");
+    return Broken("a frame of an unknown kind");
   }
-  if (offers_.empty()) return Broken("an answer to no offer");
+  if (offers_.empty()) return Broken("an answer without an offer");
   Posted& offer = *offers_.front();
   offers_.pop_front();
   if (header.kind == FrameKind::kReject) {
@@ -186,7 +186,7 @@ absl::Status Mailbox::OnArrived(const FrameHeader& header) {
 
 absl::Status Mailbox::OnCredit(const FrameHeader& header) {
   if (header.number > static_cast<uint64_t>(window_ - credit_)) {
-    return Broken("more credit than was used");
+    return Broken("more credit than it used");
   }
   credit_ += static_cast<int64_t>(header.number);
   SendMore();

@@ -163,17 +163,17 @@ class Commands {
     if (what == "root") {
       COHORT_RETURN_IF_ERROR(
           communicator.Broadcast(memory, memory, 100, DataType::kF32, differs ? 1 : 0, deadline));
-      return std::string("nobody minds");
+      return std::string("no error");
     }
     if (what == "collective" && differs) {
       COHORT_RETURN_IF_ERROR(communicator.Barrier(deadline));
-      return std::string("nobody minds");
+      return std::string("no error");
     }
     const DataType type = what == "type" && differs ? DataType::kI32 : DataType::kF32;
     const ReduceOp op = what == "op" && differs ? ReduceOp::kMax : ReduceOp::kSum;
     const int64_t count = what == "count" && differs ? 101 : 100;
     COHORT_RETURN_IF_ERROR(communicator.AllReduce(memory, memory, count, type, {op}, deadline));
-    return std::string("nobody minds");
+    return std::string("no error");
   }
 
   absl::StatusOr<std::string> Loop(const std::vector<std::string>& words) {

@@ -74,7 +74,7 @@ TEST(SampleNumbersTest, RanksSeedsAndOffsetsDiffer) {
   }
 }
 
-TEST(SampleNumbersTest, NamesWhatWasMovedWrong) {
+TEST(SampleNumbersTest, NamesTheFirstWrongElement) {
   EXPECT_EQ(CheckMoved(DataType::kI16, "abcd", "abcd"), absl::OkStatus());
   EXPECT_THAT(std::string(CheckMoved(DataType::kI16, "abcd", "abce").message()),
               HasSubstr("element 1 has the bytes 6365, not 6364"));

@@ -119,7 +119,7 @@ FakeClique::PendingPtr FakeClique::JoinMessage(int rank, const FakeOperation& op
   const bool agreed = Match(*pending->operations[0], *pending->operations[1]);
   if (!agreed) {
     report_(absl::StrCat("a message from rank ", route.first, " to rank ", route.second,
-                         " is not what is received: ", Describe(*pending->operations[0]), ", and ",
+                         " differs from the receive: ", Describe(*pending->operations[0]), ", and ",
                          Describe(*pending->operations[1])));
   }
   BeginMoving(*pending, agreed);

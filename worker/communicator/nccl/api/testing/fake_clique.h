@@ -38,7 +38,7 @@ class FakeClique {
   bool AwaitIdle(int rank, absl::Duration timeout);
 
  private:
-  // What waits for others, is moved by the last of them, or is done.
+  // An operation waits for other ranks, is moved by the last of them, or is done.
   enum class Stage { kWaiting, kMoving, kDone };
   struct PendingOperation {
     std::vector<const FakeOperation*> operations;  // by rank; of a message: send, receive

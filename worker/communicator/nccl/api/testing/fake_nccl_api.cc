@@ -209,7 +209,7 @@ void FakeNcclApi::Stop(ncclComm& comm) {
   changed_.SignalAll();
   const std::shared_ptr<FakeClique> clique = comm.founding->clique;
   clique->Stop(comm.rank);
-  // What runs needs the lock to end.
+  // A running operation needs the lock to end.
   mutex_.Unlock();
   const bool idle = clique->AwaitIdle(comm.rank, options_.timeout);
   mutex_.Lock();

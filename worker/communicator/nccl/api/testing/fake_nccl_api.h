@@ -43,8 +43,7 @@ struct FakeNcclCall {
 //   ncclSuccess.
 // - Calls on a communicator that is in progress are ncclInvalidArgument, which stays as its error.
 // - Sends and receives that do not match, and collectives that differ, hang until abort or revoke
-// of
-//   each rank.
+//   of each rank.
 // - Empty collectives are dropped without waiting; empty messages are not.
 // - Operations of one communicator run in the order in which they were called, on whatever streams
 //   they are; not so when they were captured.
@@ -190,7 +189,7 @@ class FakeNcclApi final : public NcclApi {
     bool is_awaited = true;  // it runs once, and is part of on_streams until then
     int64_t number = 0;      // if so
   };
-  // What a thread has called since its GroupStart.
+  // The calls of a thread since its GroupStart.
   struct Group {
     int depth = 0;
     ncclResult_t error = ncclSuccess;

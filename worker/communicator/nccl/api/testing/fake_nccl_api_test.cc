@@ -152,7 +152,7 @@ TEST_F(FakeNcclApiTest, RevokeInProgressIsDoneWhenNothingRuns) {
   EXPECT_EQ(cudaStreamSynchronize(ranks_[0].stream), cudaSuccess);
 }
 
-TEST_F(FakeNcclApiTest, ShrinksToThoseWhoAreLeft) {
+TEST_F(FakeNcclApiTest, ShrinksToTheRemainingRanks) {
   Form(3);
   std::vector<Rank> shrunk = ranks_;
   OnRanks([&](Rank& rank) {
@@ -230,7 +230,7 @@ TEST_F(FakeNcclApiTest, ShrinkRefusesListsThatMakeNoSense) {
   EXPECT_EQ(shrunk, nullptr);
 }
 
-TEST_F(FakeNcclApiTest, SurvivorsWhoDoNotAgreeWaitForEachOther) {
+TEST_F(FakeNcclApiTest, SurvivorsThatDisagreeWaitForEachOther) {
   Form(3);
   std::vector<ncclComm_t> shrunk(3, nullptr);
   OnRanks([&](Rank& rank) {
@@ -293,7 +293,7 @@ TEST_F(FakeNcclApiTest, FindsCallsOfOneDeviceAtTheSameTime) {
   std::thread aborting([&] { EXPECT_EQ(nccl_->CommAbort(ranks_[0].comm), ncclSuccess); });
   const auto aborts = [&] { return nccl_->functions(0).back() == "ncclCommAbort"; };
   ASSERT_TRUE(Eventually(aborts));
-  // That of another device may be called, and what touches none.
+  // Calls for another device return, and so do calls without a device.
   EXPECT_EQ(StateOf(ranks_[1]), ncclSuccess);
   ncclUniqueId id;
   EXPECT_EQ(nccl_->GetUniqueId(&id), ncclSuccess);
@@ -306,7 +306,7 @@ TEST_F(FakeNcclApiTest, FindsCallsOfOneDeviceAtTheSameTime) {
   aborting.join();
 }
 
-TEST_F(FakeNcclApiTest, RecordsWhoCalledWhat) {
+TEST_F(FakeNcclApiTest, RecordsTheCallsOfEachRank) {
   Form(2);
   OnRanks([&](Rank& rank) {
     int32_t value = 1;

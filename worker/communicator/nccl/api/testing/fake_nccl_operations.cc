@@ -77,7 +77,7 @@ ncclResult_t FakeNcclApi::Deregister(ncclComm_t comm, bool window, void* handle)
   MutexLock lock(&mutex_);
   if (const ncclResult_t alive = CheckAlive(comm); alive != ncclSuccess) return alive;
   if ((window ? comm->windows : comm->buffers).erase(handle) == 1) return ncclSuccess;
-  Misused(absl::StrCat("rank ", comm->rank, " deregisters what is not registered"));
+  Misused(absl::StrCat("rank ", comm->rank, " deregisters memory that is not registered"));
   return Fail(ncclInvalidArgument, "not registered");
 }
 

@@ -177,7 +177,7 @@ TEST_F(FakeNcclOperationsTest, OppositeSendsWithoutAGroupHangUntilAbort) {
   ExpectClean();
 }
 
-TEST_F(FakeNcclOperationsTest, WhatRanksDoNotAgreeOnHangsAndIsTold) {
+TEST_F(FakeNcclOperationsTest, MismatchedOperationsHangAndAreReported) {
   Form(2);
   Numbers data(2);
   OnRanks([&](Rank& rank) {
@@ -190,7 +190,7 @@ TEST_F(FakeNcclOperationsTest, WhatRanksDoNotAgreeOnHangsAndIsTold) {
   for (Rank& rank : ranks_) EXPECT_EQ(cudaStreamQuery(rank.stream), cudaErrorNotReady);
 }
 
-TEST_F(FakeNcclOperationsTest, EmptyCollectivesWaitForNobodyAndEmptyMessagesDo) {
+TEST_F(FakeNcclOperationsTest, EmptyCollectivesDoNotWaitAndEmptyMessagesDo) {
   Form(2);
   Rank& first = ranks_[0];
   Finish(first, AllReduce(first, nullptr, 0));
