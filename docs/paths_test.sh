@@ -3,13 +3,14 @@
 #
 #   docs/paths_test.sh README.md
 #
-# A path begins with a folder of the first level: worker/group/membership/rank_membership.h. It may also name a folder, a
-# file without its ending (worker/group/membership/rank_membership), or several files (worker/daemon/methods/*_methods.cc).
+# A path begins with a folder of the first level: worker/group/membership/rank_membership.h. It may
+# also name a folder, a file without its ending (worker/group/membership/rank_membership), or several
+# files (worker/daemon/methods/*_methods.cc).
 set -euo pipefail
 
 root=$(dirname "$(readlink -f "$1")")
 cd "$root"
-pages=(./*.md docs/*.md)
+mapfile -t pages < <(find . -name '*.md' -not -path './.*' | sort)
 failures=0
 paths=0
 
@@ -34,7 +35,7 @@ for page in "${pages[@]}"; do
     [[ $target != *://* ]] || continue
     paths=$((paths + 1))
     [[ -e $(dirname "$page")/${target%%#*} ]] || complain "$page:$line: link to $target, which does not exist"
-  done < <(grep -anoP '\]\(\K[^)#][^)]*(?=\))' "$page")
+  done < <(grep -anoP '\]\(\K[^)#\s][^)\s]*(?=\))' "$page")
 done
 
 echo "${#pages[@]} pages, $paths paths, $failures failures"

@@ -1,5 +1,5 @@
 // The invariants C7 to C9 of the control plane, each as a story: members that disagree, losses,
-// limits. (C10 is the server's: server_test.cc.)
+// limits. (C10 is the test of the server: coordinator/service/rpc_server_life_test.cc.)
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
