@@ -1,4 +1,4 @@
-// What is known of a message that has arrived and was not received yet.
+// Peer, type and size of a message that has arrived and was not received yet.
 #ifndef COHORT_BASE_MESSAGE_INFO_H_
 #define COHORT_BASE_MESSAGE_INFO_H_
 

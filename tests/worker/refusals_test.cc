@@ -227,7 +227,7 @@ TEST_F(RefusedTensorsTest, GpuTensorsAreRefusedInARemoteGroup) {
   }
 }
 
-TEST_F(RefusedTensorsTest, OfAGpuInCallsOfOneRank) {
+TEST_F(RefusedTensorsTest, GpuTensorsInCallsOfOneRankAreRefused) {
   const Tensor of_gpu(nullptr, DataType::kF32, {4}, nullptr, Device::Cuda(0));
   const Tensor of_host = Tensor::Zeros(DataType::kF32, {4});
   client::CallOptions on_stream = Soon();

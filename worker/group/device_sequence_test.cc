@@ -173,7 +173,7 @@ TEST_F(DeviceSequenceTest, NamesTheFirstCallThatDiffers) {
 }
 
 // The body ignores the error; Record returns it, and the other ranks get its text.
-TEST_F(DeviceSequenceTest, WhatCannotBeRecordedFailsOnAllRanks) {
+TEST_F(DeviceSequenceTest, CallsThatCannotBeRecordedFailOnAllRanks) {
   Form(Placement::kBoth);
   const Tensor host = Tensor::Zeros(DataType::kF32, {4});
   const std::pair<std::string, std::function<absl::Status(Group&)>> calls[] = {

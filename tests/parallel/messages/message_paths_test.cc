@@ -159,7 +159,7 @@ TEST_P(MessagePathsTest, HostAndGpuTensors) {
 TEST_P(MessagePathsTest, RanksThatBreakTheProtocol) {
   const std::vector<std::function<void(std::string*)>> spoils = {
       [](std::string* bytes) { *bytes = std::string(bytes->size(), 'x'); },
-      // Of a length that no frame has, or that this frame does not have.
+      // A length that no frame has, or that this frame does not have.
       [](std::string* bytes) { bytes->resize(10); },
       [](std::string* bytes) { bytes->resize(1000); },
       [](std::string* bytes) { (*bytes)[4] = 9; },

@@ -25,7 +25,7 @@ struct HostMemory {
 };
 
 // Run chooses one of three paths by the size of the call and the place of the tensors: see Path in
-// data_paths.h. Each collective then says what this rank does on each path.
+// data_paths.h. Each collective then states the work of this rank on each path.
 //
 // The calling thread does its rank's share; the communicator has no threads.
 class HostCommunicator final : public Communicator {

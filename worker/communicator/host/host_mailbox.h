@@ -75,7 +75,7 @@ class HostMailbox {
   Channel& ChannelFrom(int peer) const { return space_.channel(peer, rank_, channel_); }
   // Whether a message from `peer` has begun to arrive and was not received.
   bool Begun(int peer) const;
-  // What the sender of such a message says of it. Poisons the space if no message can be like that.
+  // The announcement of such a message. An impossible one poisons the communicator.
   absl::StatusOr<MessageInfo> InfoOf(int peer);
   // Chains the transfers of each peer and direction: they are done one after the other.
   void LineUp(absl::Span<const Transfer> transfers);

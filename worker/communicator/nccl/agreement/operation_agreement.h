@@ -63,7 +63,7 @@ class Agreement {
   // All ranks call it after they found that they have posted different operations.
   absl::Status FindDifference(Instant deadline);
 
-  // What one rank says about a message to the other, on MessageChannel::kControl.
+  // One rank announces or answers a message to the other, on MessageChannel::kControl.
   struct ControlMessage {
     uint8_t kind = 0;
     uint8_t type = 0;
