@@ -11,8 +11,8 @@
 #include "absl/types/span.h"
 #include "base/clock.h"
 #include "base/collective/collective.h"
+#include "base/collective/message_info.h"
 #include "base/collective/reduction.h"
-#include "base/message_info.h"
 #include "base/tensor/data_type.h"
 
 namespace cohort::worker {

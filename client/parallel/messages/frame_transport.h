@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/clock.h"
-#include "base/message_info.h"
+#include "base/collective/message_info.h"
 #include "client/collective/group.h"
 #include "client/parallel/messages/message_frame.h"
 

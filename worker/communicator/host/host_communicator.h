@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/communicator/communicator.h"
-#include "worker/communicator/host/data_paths.h"
+#include "worker/communicator/host/host_algorithms.h"
 #include "worker/communicator/host/host_mailbox.h"
 #include "worker/communicator/host/shared/futex_waiter.h"
 #include "worker/communicator/host/shared/host_shared_memory.h"
@@ -24,8 +24,9 @@ struct HostMemory {
   bool gives_way = false;    // waits without spinning, as where ranks outnumber processors
 };
 
-// Run chooses one of three paths by the size of the call and the place of the tensors: see Path in
-// data_paths.h. Each collective then states the work of this rank on each path.
+// Run chooses one of three algorithms by the size of the call and the place of the tensors: see
+// Algorithm in host_algorithms.h. Each collective then states the work of this rank on each
+// algorithm.
 //
 // The calling thread does its rank's share; the communicator has no threads.
 class HostCommunicator final : public Communicator {
@@ -38,7 +39,7 @@ class HostCommunicator final : public Communicator {
 
   absl::Status Run(const FlatCall& call, const void* input, void* output,
                    Instant deadline) override;
-  absl::Status TakeDeferredError() override { return paths_.meeting().TakeDeferredError(); }
+  absl::Status TakeDeferredError() override { return algorithms_.barrier().TakeDeferredError(); }
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline,
                         MessageChannel channel = MessageChannel::kData) override;
   absl::StatusOr<MessageInfo> AwaitMessage(
@@ -54,27 +55,27 @@ class HostCommunicator final : public Communicator {
     return channel == MessageChannel::kData ? mailbox_ : control_mailbox_;
   }
 
-  // The collectives. Run has checked the arguments and chosen the path.
+  // The collectives. Run has checked the arguments and chosen the algorithm.
   absl::Status RunAllReduce(const FlatCall& call, const void* input, void* output, Instant deadline,
-                            Path path);
+                            Algorithm algorithm);
   absl::Status StagedAllReduce(const FlatCall& call, const void* input, void* output,
                                Instant deadline);
   absl::Status RunReduce(const FlatCall& call, const void* input, void* output, Instant deadline,
-                         Path path);
+                         Algorithm algorithm);
   absl::Status RunBroadcast(const FlatCall& call, const void* input, void* output, Instant deadline,
-                            Path path);
+                            Algorithm algorithm);
   absl::Status RunEagerBroadcast(const FlatCall& call, const void* input, void* output,
                                  Instant deadline);
   absl::Status RunAllGather(const FlatCall& call, const void* input, void* output, Instant deadline,
-                            Path path);
+                            Algorithm algorithm);
   absl::Status RunReduceScatter(const FlatCall& call, const void* input, void* output,
-                                Instant deadline, Path path);
+                                Instant deadline, Algorithm algorithm);
   absl::Status RunAllToAll(const FlatCall& call, const void* input, void* output, Instant deadline,
-                           Path path);
+                           Algorithm algorithm);
   absl::Status RunGather(const FlatCall& call, const void* input, void* output, Instant deadline,
-                         Path path);
+                         Algorithm algorithm);
   absl::Status RunScatter(const FlatCall& call, const void* input, void* output, Instant deadline,
-                          Path path);
+                          Algorithm algorithm);
 
   // Steps of several collectives.
   void PutChunk(const FlatCall& call, const void* input, const Chunk& chunk);
@@ -87,7 +88,7 @@ class HostCommunicator final : public Communicator {
   const std::vector<int> names_;
   const int rank_;
   FutexWaiter waiter_;
-  DataPaths paths_;
+  HostAlgorithms algorithms_;
   HostMailbox mailbox_;
   HostMailbox control_mailbox_;
 };

@@ -1,4 +1,4 @@
-#include "worker/communicator/host/data_paths.h"
+#include "worker/communicator/host/host_algorithms.h"
 
 #include <algorithm>
 #include <atomic>
@@ -22,8 +22,8 @@ int64_t StreamFrom() {
 
 }  // namespace
 
-DataPaths::DataPaths(const HostSharedMemory& space, const RankHeaps& heaps,
-                     const std::vector<int>& names, const FutexWaiter& waiter, int rank)
+HostAlgorithms::HostAlgorithms(const HostSharedMemory& space, const RankHeaps& heaps,
+                               const std::vector<int>& names, const FutexWaiter& waiter, int rank)
     : space_(space),
       heaps_(heaps),
       names_(names),
@@ -38,8 +38,8 @@ DataPaths::DataPaths(const HostSharedMemory& space, const RankHeaps& heaps,
   to_.reserve(ranks);
 }
 
-absl::StatusOr<Path> DataPaths::ChooseLarge(const FlatCall& call, const void* input, void* output,
-                                            Instant deadline) {
+absl::StatusOr<Algorithm> HostAlgorithms::ChooseLarge(const FlatCall& call, const void* input,
+                                                      void* output, Instant deadline) {
   in_line_ = false;
   taken_out_ = StoresOf(OutputBytes(call, call.root, size()) * size());
   NextBuffer(First(call).size * Parts(call) * SizeOf(call.type));
@@ -56,20 +56,20 @@ absl::StatusOr<Path> DataPaths::ChooseLarge(const FlatCall& call, const void* in
   static_assert(sizeof(own) <= ArrivalLine::kDataBytes);
   std::memcpy(barrier_.own_data(), &own, sizeof(own));
   put_late_ = AllowDirect(call, own);
-  // The ranks learn of this rank's places when it has put its first chunk.
-  if (!put_late_) return Path::kStaged;
-  COHORT_ASSIGN_OR_RETURN(const int direct, MeetAndLearnPlaces(call, deadline));
-  return direct == size() ? Path::kDirect : Path::kStaged;
+  // The ranks learn the offsets of this rank when it has put its first chunk.
+  if (!put_late_) return Algorithm::kStaged;
+  COHORT_ASSIGN_OR_RETURN(const int direct, ArriveAndLearnOffsets(call, deadline));
+  return direct == size() ? Algorithm::kDirect : Algorithm::kStaged;
 }
 
-absl::StatusOr<int> DataPaths::MeetAndLearnPlaces(const FlatCall& call, Instant deadline) {
+absl::StatusOr<int> HostAlgorithms::ArriveAndLearnOffsets(const FlatCall& call, Instant deadline) {
   COHORT_RETURN_IF_ERROR(ArriveForBuffers(call, Stage::kPut, deadline));
   int direct = 0;
   for (int rank = 0; rank < size(); ++rank) {
-    HeapOffsets places;
-    std::memcpy(&places, barrier_.data(rank), sizeof(places));
+    HeapOffsets offsets;
+    std::memcpy(&offsets, barrier_.data(rank), sizeof(offsets));
     const auto number = static_cast<size_t>(rank);
-    if (AllowDirect(call, places)) ++direct;
+    if (AllowDirect(call, offsets)) ++direct;
     const shm::Segment* const heap = heaps_[number].get();
     // Returns false if the place is not in the rank's heap.
     const auto find = [&](int64_t place, int64_t bytes, auto& pointer) {
@@ -78,8 +78,8 @@ absl::StatusOr<int> DataPaths::MeetAndLearnPlaces(const FlatCall& call, Instant 
                     : heap->At(place, static_cast<size_t>(bytes));
       return pointer != nullptr || place == kElsewhere || bytes == 0;
     };
-    if (!find(places.input, InputBytes(call, rank, size()), inputs_[number]) ||
-        !find(places.output, OutputBytes(call, rank, size()), outputs_[number])) {
+    if (!find(offsets.input, InputBytes(call, rank, size()), inputs_[number]) ||
+        !find(offsets.output, OutputBytes(call, rank, size()), outputs_[number])) {
       const std::string text =
           absl::StrCat("rank ", names_[number], " names memory that it does not have");
       waiter_.SetPoison(text);
@@ -89,8 +89,8 @@ absl::StatusOr<int> DataPaths::MeetAndLearnPlaces(const FlatCall& call, Instant 
   return direct;
 }
 
-absl::Status DataPaths::Deposit(const FlatCall& call, const void* data, int64_t bytes,
-                                Instant deadline, int64_t bytes_of_all) {
+absl::Status HostAlgorithms::Deposit(const FlatCall& call, const void* data, int64_t bytes,
+                                     Instant deadline, int64_t bytes_of_all) {
   bytes_of_all = std::max(bytes, bytes_of_all);
   in_line_ = bytes_of_all <= static_cast<int64_t>(ArrivalLine::kDataBytes);
   taken_out_ = Stores::kCached;
@@ -100,7 +100,7 @@ absl::Status DataPaths::Deposit(const FlatCall& call, const void* data, int64_t 
   return ArriveForBuffers(call, Stage::kPut, deadline);
 }
 
-void DataPaths::NextBuffer(int64_t bytes) {
+void HostAlgorithms::NextBuffer(int64_t bytes) {
   which_ = 1 - which_;
   if (in_line_) return;
   // The place moves on: memory that is rewritten soon must first be fetched from the reader's
@@ -112,32 +112,32 @@ void DataPaths::NextBuffer(int64_t bytes) {
   at_ = static_cast<int64_t>(barrier_.sequence() / 2) % std::max<int64_t>(kRoom / step, 1) * step;
 }
 
-absl::Status DataPaths::ArriveForBuffers(const FlatCall& call, Stage stage, Instant deadline) {
+absl::Status HostAlgorithms::ArriveForBuffers(const FlatCall& call, Stage stage, Instant deadline) {
   absl::Status status = ArriveAndWait(call, stage, deadline);
   // Ranks that called a different collective have taken no buffer. No rank reads from this one.
   if (!status.ok()) which_ = 1 - which_;
   return status;
 }
 
-const std::vector<const void*>& DataPaths::Deposits(int64_t offset) {
+const std::vector<const void*>& HostAlgorithms::Deposits(int64_t offset) {
   from_.clear();
   for (int rank = 0; rank < size(); ++rank) from_.push_back(deposit(rank) + offset);
   return from_;
 }
 
-const std::vector<const void*>& DataPaths::DepositsAnd(const void* own, int64_t offset) {
+const std::vector<const void*>& HostAlgorithms::DepositsAnd(const void* own, int64_t offset) {
   Deposits(offset);
   from_[static_cast<size_t>(rank_)] = own;
   return from_;
 }
 
-Chunk DataPaths::First(const FlatCall& call) const {
+Chunk HostAlgorithms::First(const FlatCall& call) const {
   const int64_t room =
       static_cast<int64_t>(HostSharedMemory::kBufferBytes) / Parts(call) / SizeOf(call.type);
   return {0, std::min(room, call.count)};
 }
 
-Chunk DataPaths::Next(const FlatCall& call, const Chunk& chunk) {
+Chunk HostAlgorithms::Next(const FlatCall& call, const Chunk& chunk) {
   const int64_t room = First(call).size;
   const int64_t at = chunk.at + room;
   if (at >= call.count) return {call.count, 0};
@@ -146,21 +146,22 @@ Chunk DataPaths::Next(const FlatCall& call, const Chunk& chunk) {
   return {at, std::min(room, call.count - at)};
 }
 
-void DataPaths::Put(void* to, const void* from, int64_t bytes) {
+void HostAlgorithms::Put(void* to, const void* from, int64_t bytes) {
   put_.Run(bytes, [&](Stores stores) { Copy(from, absl::MakeConstSpan(&to, 1), bytes, stores); });
 }
 
-absl::Status DataPaths::MeetForChunk(const FlatCall& call, const Chunk& chunk, Instant deadline) {
+absl::Status HostAlgorithms::ArriveForChunk(const FlatCall& call, const Chunk& chunk,
+                                            Instant deadline) {
   if (chunk.at > 0) return ArriveForBuffers(call, Stage::kPut, deadline);
   if (!put_late_) {
-    COHORT_ASSIGN_OR_RETURN(const int direct, MeetAndLearnPlaces(call, deadline));
+    COHORT_ASSIGN_OR_RETURN(const int direct, ArriveAndLearnOffsets(call, deadline));
     if (direct == 0) return absl::OkStatus();
   }
-  // The ranks that expected the direct path have put their data since the first meeting.
+  // The ranks that expected the direct algorithm have put their data since the first barrier.
   return ArriveForBuffers(call, Stage::kPutLate, deadline);
 }
 
-Slice DataPaths::SliceOf(int rank, int64_t bytes) const {
+Slice HostAlgorithms::SliceOf(int rank, int64_t bytes) const {
   constexpr auto kUnit = static_cast<int64_t>(kCacheLine);
   const int64_t units = (bytes + kUnit - 1) / kUnit;
   const int64_t begin = units * rank / size() * kUnit;
@@ -168,13 +169,13 @@ Slice DataPaths::SliceOf(int rank, int64_t bytes) const {
   return {begin, end - begin};
 }
 
-const std::vector<const void*>& DataPaths::Inputs(int64_t offset) {
+const std::vector<const void*>& HostAlgorithms::Inputs(int64_t offset) {
   from_.clear();
   for (const char* const input : inputs_) from_.push_back(input + offset);
   return from_;
 }
 
-const std::vector<void*>& DataPaths::OutputsBut(const void* input, int64_t offset) {
+const std::vector<void*>& HostAlgorithms::OutputsBut(const void* input, int64_t offset) {
   to_.clear();
   for (char* const output : outputs_) {
     if (output + offset != input) to_.push_back(output + offset);
@@ -182,14 +183,15 @@ const std::vector<void*>& DataPaths::OutputsBut(const void* input, int64_t offse
   return to_;
 }
 
-void DataPaths::ForOthers(int64_t bytes, int64_t touched, absl::FunctionRef<void(Stores)> body) {
+void HostAlgorithms::ForOthers(int64_t bytes, int64_t touched,
+                               absl::FunctionRef<void(Stores)> body) {
   const Stores stores = StoresOf(touched);
   if (stores == Stores::kStreaming) return body(stores);
   direct_.Run(bytes, body);
 }
 
-void DataPaths::ForShare(int64_t bytes, int copies, int64_t touched,
-                         absl::FunctionRef<void(Slice, Stores)> body) {
+void HostAlgorithms::ForShare(int64_t bytes, int copies, int64_t touched,
+                              absl::FunctionRef<void(Slice, Stores)> body) {
   const Stores stores = StoresOf(touched);
   if (stores == Stores::kCached) {
     const Slice own = SliceOf(rank_, bytes);

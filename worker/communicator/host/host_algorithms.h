@@ -1,6 +1,6 @@
-// The three paths of data between ranks that share memory: small, direct and staged.
-#ifndef COHORT_WORKER_COMMUNICATOR_HOST_DATA_PATHS_H_
-#define COHORT_WORKER_COMMUNICATOR_HOST_DATA_PATHS_H_
+// The three algorithms of data between ranks that share memory: small, direct and staged.
+#ifndef COHORT_WORKER_COMMUNICATOR_HOST_HOST_ALGORITHMS_H_
+#define COHORT_WORKER_COMMUNICATOR_HOST_HOST_ALGORITHMS_H_
 
 #include <cstdint>
 #include <vector>
@@ -19,19 +19,21 @@
 
 namespace cohort::worker {
 
-enum class Path : uint8_t {
+enum class Algorithm : uint8_t {
   // Each rank copies the data that others need into its arrival line or its buffer, and all meet
   // once. Each rank then reads the data that it needs and computes its own result.
   kSmall,
-  // All tensors that other ranks touch lie in the ranks' heaps. The ranks meet and exchange the
+  // All tensors that other ranks touch lie in the ranks' heaps. The ranks wait at a barrier and
+  // exchange the
   // places of their tensors. Each rank does its slice of the work, from all inputs to all outputs,
-  // and they meet again. A rank's traffic for an all_reduce is twice the tensor's size.
+  // and they wait at a barrier again. A rank's traffic for an all_reduce is twice the tensor's
+  // size.
   kDirect,
   // All other calls. Like small, with one chunk of the buffers at a time.
   kStaged,
 };
 
-// The meetings of one collective.
+// The barriers of one collective.
 enum class Stage : int { kPut = 0, kPutLate = 1, kReduced = 2, kDone = 3 };
 
 // `size` elements from element `at` on, of each part.
@@ -46,30 +48,30 @@ struct Slice {
   int64_t size = 0;
 };
 
-// One rank's side of all paths. A collective chooses its path and then uses the methods of that
-// path alone.
-class DataPaths {
+// One rank's side of all algorithms. A collective chooses its algorithm and then uses the methods
+// of that algorithm alone.
+class HostAlgorithms {
  public:
   // The arguments outlive this object. `names`: the ranks' numbers in errors, by rank.
-  DataPaths(const HostSharedMemory& space, const RankHeaps& heaps, const std::vector<int>& names,
-            const FutexWaiter& waiter, int rank);
+  HostAlgorithms(const HostSharedMemory& space, const RankHeaps& heaps,
+                 const std::vector<int>& names, const FutexWaiter& waiter, int rank);
 
-  ArrivalBarrier& meeting() { return barrier_; }
+  ArrivalBarrier& barrier() { return barrier_; }
   absl::Status ArriveAndWait(const FlatCall& call, Stage stage, Instant deadline) {
     return barrier_.ArriveAndWait(call, static_cast<int>(stage), deadline);
   }
 
-  // Whether `call` takes the small path.
+  // Whether `call` takes the small algorithm.
   bool IsSmall(const FlatCall& call) const {
     return call.count * SizeOf(call.type) * Parts(call) <= space_.small_bytes();
   }
-  // Returns the path of a call that is not small: kDirect or kStaged. Where all ranks may take the
-  // direct path, they meet. Errors: as ArrivalBarrier::Meet; ABORTED (a rank names memory that it
-  // does not have).
-  absl::StatusOr<Path> ChooseLarge(const FlatCall& call, const void* input, void* output,
-                                   Instant deadline);
+  // Returns the algorithm of a call that is not small: kDirect or kStaged. Where all ranks may take
+  // the direct algorithm, they wait at the barrier. Errors: as ArrivalBarrier::ArriveAndWait;
+  // ABORTED (a rank names memory that it does not have).
+  absl::StatusOr<Algorithm> ChooseLarge(const FlatCall& call, const void* input, void* output,
+                                        Instant deadline);
 
-  // --- The small path.
+  // --- The small algorithm.
 
   // Copies `bytes` to where all ranks can read them, and meets. deposit(rank) is then a rank's
   // copy, until the next deposit. `bytes_of_all` is the largest number of bytes of any rank, where
@@ -77,7 +79,7 @@ class DataPaths {
   absl::Status Deposit(const FlatCall& call, const void* data, int64_t bytes, Instant deadline,
                        int64_t bytes_of_all = 0);
 
-  // --- The small and the staged path.
+  // --- The small and the staged algorithm.
 
   const char* deposit(int rank) const { return in_line_ ? barrier_.data(rank) : buffer(rank); }
   // Returns the deposits of all ranks, by rank, each from byte `offset` on.
@@ -85,11 +87,11 @@ class DataPaths {
   // How data that was read from deposits is stored.
   Stores taken_out() const { return taken_out_; }
 
-  // --- The staged path. For each chunk of the call:
+  // --- The staged algorithm. For each chunk of the call:
   //
   //   for (Chunk chunk = First(call); chunk.size > 0; chunk = Next(call, chunk)) {
   //     Put(...);  // what other ranks need, into buffer(rank)
-  //     COHORT_RETURN_IF_ERROR(MeetForChunk(call, chunk, deadline));
+  //     COHORT_RETURN_IF_ERROR(ArriveForChunk(call, chunk, deadline));
   //     ...        // reads deposit(...) of the other ranks
   //   }
 
@@ -98,7 +100,7 @@ class DataPaths {
   char* buffer(int rank) const { return space_.buffer(rank, which_) + at_; }
   // Copies into this rank's buffer, for others to read.
   void Put(void* to, const void* from, int64_t bytes);
-  absl::Status MeetForChunk(const FlatCall& call, const Chunk& chunk, Instant deadline);
+  absl::Status ArriveForChunk(const FlatCall& call, const Chunk& chunk, Instant deadline);
   // Like Deposits; this rank's own data, which it has not put into its buffer, is at `own`.
   const std::vector<const void*>& DepositsAnd(const void* own, int64_t offset);
   // A rank's share of `bytes`, cut between cache lines.
@@ -106,7 +108,7 @@ class DataPaths {
   // How a rank stores results into its buffer.
   Stores put_stores() const { return put_.best(); }
 
-  // --- The direct path. It ends with a meeting at Stage::kDone.
+  // --- The direct algorithm. It ends with a barrier at Stage::kDone.
 
   // The tensors of a rank.
   const char* input(int rank) const { return inputs_[static_cast<size_t>(rank)]; }
@@ -131,13 +133,13 @@ class DataPaths {
  private:
   int size() const { return space_.ranks(); }
   // Whether each rank gets a part of its own of what the ranks bring. Then other ranks do not write
-  // its output on the direct path.
+  // its output in the direct algorithm.
   static bool Scatters(const FlatCall& call) {
     return call.collective == Collective::kReduceScatter ||
            call.collective == Collective::kAllToAll || call.collective == Collective::kScatter;
   }
   // Whether each rank's part lands in one place. Then other ranks do not read its input on the
-  // direct path.
+  // direct algorithm.
   static bool Gathers(const FlatCall& call) {
     return call.collective == Collective::kAllGather || call.collective == Collective::kGather;
   }
@@ -151,14 +153,14 @@ class DataPaths {
     int64_t output;
   };
   static constexpr int64_t kElsewhere = -1;
-  // Whether all tensors that other ranks touch on the direct path lie in the rank's heap.
-  static bool AllowDirect(const FlatCall& call, const HeapOffsets& places) {
-    return (Gathers(call) || places.input != kElsewhere) &&
-           (Scatters(call) || places.output != kElsewhere);
+  // Whether all tensors that other ranks touch in the direct algorithm lie in the rank's heap.
+  static bool AllowDirect(const FlatCall& call, const HeapOffsets& offsets) {
+    return (Gathers(call) || offsets.input != kElsewhere) &&
+           (Scatters(call) || offsets.output != kElsewhere);
   }
   // Meets and reads where the tensors of all ranks lie. Returns how many ranks allow the direct
-  // path.
-  absl::StatusOr<int> MeetAndLearnPlaces(const FlatCall& call, Instant deadline);
+  // algorithm.
+  absl::StatusOr<int> ArriveAndLearnOffsets(const FlatCall& call, Instant deadline);
 
   absl::Status ArriveForBuffers(const FlatCall& call, Stage stage, Instant deadline);
   // Switches to the other buffer, for `bytes`.
@@ -178,7 +180,7 @@ class DataPaths {
   Stores taken_out_ = Stores::kCached;  // how data that was read from buffers is stored
   StoreModeChoice put_;                 // for data that goes into buffers
   StoreModeChoice direct_;              // for data that goes into other ranks' tensors
-  std::vector<const char*> inputs_;     // by rank, of the direct path
+  std::vector<const char*> inputs_;     // by rank, of the direct algorithm
   std::vector<char*> outputs_;
   std::vector<const void*> from_;
   std::vector<void*> to_;
@@ -186,4 +188,4 @@ class DataPaths {
 
 }  // namespace cohort::worker
 
-#endif  // COHORT_WORKER_COMMUNICATOR_HOST_DATA_PATHS_H_
+#endif  // COHORT_WORKER_COMMUNICATOR_HOST_HOST_ALGORITHMS_H_

@@ -1,6 +1,6 @@
 // Peer, type and size of a message that has arrived and was not received yet.
-#ifndef COHORT_BASE_MESSAGE_INFO_H_
-#define COHORT_BASE_MESSAGE_INFO_H_
+#ifndef COHORT_BASE_COLLECTIVE_MESSAGE_INFO_H_
+#define COHORT_BASE_COLLECTIVE_MESSAGE_INFO_H_
 
 #include <cstdint>
 
@@ -16,4 +16,4 @@ struct MessageInfo {
 
 }  // namespace cohort
 
-#endif  // COHORT_BASE_MESSAGE_INFO_H_
+#endif  // COHORT_BASE_COLLECTIVE_MESSAGE_INFO_H_
