@@ -31,7 +31,7 @@ check_reference() {
 
 while IFS= read -r line; do
   [[ $line == "| "* ]] || continue
-  [[ $line == "| Seed"* || $line == "| Trap"* ]] && continue
+  [[ $line == "| There"* || $line == "| Trap"* ]] && continue
   rows=$((rows + 1))
   [[ $line != *"|  |"* && $line != *"| |"* ]] || complain "an empty cell: $line"
   # A planned row says so and names no file; every other row names one.
