@@ -5,26 +5,21 @@
 //   3  the journal could not be written: nothing was acknowledged after that; restart to continue
 #include <pthread.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
-#include "base/daemon/descriptor_limit.h"
-#include "base/daemon/end_signals.h"
 #include "base/daemon/port_file.h"
+#include "base/daemon/run_daemon.h"
 #include "base/memory/memory_limit.h"
 #include "base/status_macros.h"
 #include "base/text/logging.h"
-#include "base/version.h"
 #include "coordinator/group_log.h"
 #include "coordinator/journal/memory_journal.h"
 #include "coordinator/journal/sqlite_journal.h"
@@ -33,13 +28,10 @@
 #include "coordinator/service/dispatch/dispatcher.h"
 #include "coordinator/service/engine/engine.h"
 #include "coordinator/service/rpc_server.h"
-#include "google/protobuf/stubs/logging.h"
 
 namespace cohort::coordinator {
 namespace {
 
-constexpr int kExitStart = 1;
-constexpr int kExitConfig = 2;
 constexpr int kExitJournal = 3;
 
 std::unique_ptr<Journal> MakeJournal(const Options& options) {
@@ -49,7 +41,13 @@ std::unique_ptr<Journal> MakeJournal(const Options& options) {
   return std::make_unique<MemoryJournal>();
 }
 
-absl::Status Serve(const Options& options, const sigset_t& signals, bool* journal_failed) {
+// Returns the exit code.
+absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
+  const int64_t memory = MemoryLimitBytes();
+  if (options.limits.max_bytes_held > DefaultLimits(memory).max_bytes_held) {
+    Log(LogLevel::kWarning, "max_bytes_held is over half of the memory that this process may use",
+        {{"max_bytes_held", options.limits.max_bytes_held}, {"memory", memory}});
+  }
   Metrics metrics;
   GroupLog group_log(metrics);
   EngineOptions engine_options;
@@ -100,69 +98,23 @@ absl::Status Serve(const Options& options, const sigset_t& signals, bool* journa
 
   int signal_number = 0;
   sigwait(&signals, &signal_number);
-  *journal_failed = engine->failed();
+  const bool had_failed = engine->failed();
   Log(LogLevel::kInfo, "ending",
       {{"signal", signal_number}, {"waiters", engine->Stats().total.waiter_count}});
   (*server)->Shutdown(options.drain_grace);
   metrics.Stop();
-  *journal_failed = *journal_failed || engine->failed();
+  const bool failed = had_failed || engine->failed();
   Log(LogLevel::kInfo, "ended", {{"calls_left", dispatcher.active()}});
-  return absl::OkStatus();
-}
-
-int Main(int argc, char** argv) {
-  absl::StatusOr<ParsedOptions> parsed = ParseOptions(argc, argv);
-  if (!parsed.ok()) {
-    std::fprintf(stderr, "cohort-coordinator: %s\n",
-                 std::string(parsed.status().message()).c_str());
-    return kExitConfig;
-  }
-  if (!parsed->message.empty()) {
-    std::fputs(parsed->message.c_str(), stdout);
-    return 0;
-  }
-  const Options& options = parsed->options;
-  // Debian's Abseil is built without NDEBUG: it keeps a graph of all locks, gRPC's included, which
-  // grew from 1.0 to 3.4 MiB in a million barriers. Our own locks are not in it
-  // (base/threads/mutex.h).
-  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  if (options.check_config) {
-    std::fputs(FormatOptions(options).c_str(), stdout);
-    return 0;
-  }
-  const sigset_t signals = BlockEndSignals();
-  RaiseDescriptorLimit();
-  const absl::Status logging = InitLogging(options.log);
-  if (!logging.ok()) return kExitConfig;
-  // protobuf writes a line for every malformed string that a caller sends. The caller gets an
-  // error, which is enough.
-  google::protobuf::SetLogHandler(nullptr);
-  // All of it is for --check-config to print.
-  const std::string changes = FormatChanges(options);
-  Log(LogLevel::kInfo, "cohort-coordinator",
-      {{"version", kVersion}, {"config", changes.empty() ? "default" : changes}});
-
-  const int64_t memory = MemoryLimitBytes();
-  if (options.limits.max_bytes_held > DefaultLimits(memory).max_bytes_held) {
-    Log(LogLevel::kWarning, "max_bytes_held is over half of the memory that this process may use",
-        {{"max_bytes_held", options.limits.max_bytes_held}, {"memory", memory}});
-  }
-
-  bool journal_failed = false;
-  const absl::Status status = Serve(options, signals, &journal_failed);
-  if (!status.ok()) {
-    Log(LogLevel::kError, "could not start", {{"error", status.ToString()}});
-    return kExitStart;
-  }
-  return journal_failed ? kExitJournal : 0;
+  return failed ? kExitJournal : 0;
 }
 
 }  // namespace
 }  // namespace cohort::coordinator
 
 int main(int argc, char** argv) {
-  const int code = cohort::coordinator::Main(argc, argv);
-  // If the reader of standard error has stopped reading, the process must end nevertheless.
-  if (!cohort::FinishLogging(absl::Seconds(1))) _exit(code);
-  return code;
+  cohort::coordinator::Options options;
+  cohort::Flags flags = cohort::coordinator::FlagsOf(options);
+  return cohort::RunDaemon(argc, argv, flags, options, [&options](const sigset_t& signals) {
+    return cohort::coordinator::Serve(options, signals);
+  });
 }

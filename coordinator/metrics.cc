@@ -6,13 +6,9 @@
 #include <vector>
 
 #include "base/daemon/metrics_endpoint.h"
-#include "base/status_macros.h"
-#include "prometheus/collectable.h"
 #include "prometheus/counter.h"
 #include "prometheus/family.h"
 #include "prometheus/histogram.h"
-#include "prometheus/registry.h"
-#include "prometheus/text_serializer.h"
 
 namespace cohort::coordinator {
 namespace {
@@ -29,22 +25,6 @@ using Buckets = prometheus::Histogram::BucketBoundaries;
 // In seconds: from the time of a call that does not wait to that of the longest wait.
 Buckets TimeBuckets() {
   return {0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000};
-}
-
-prometheus::MetricFamily MakeFamily(const char* name, const char* help, prometheus::MetricType type,
-                                    double value) {
-  prometheus::MetricFamily family;
-  family.name = name;
-  family.help = help;
-  family.type = type;
-  prometheus::ClientMetric metric;
-  if (type == prometheus::MetricType::Counter) {
-    metric.counter.value = value;
-  } else {
-    metric.gauge.value = value;
-  }
-  family.metric.push_back(std::move(metric));
-  return family;
 }
 
 // Reads the engine at each scrape, so that nothing has to be kept up to date.
@@ -96,7 +76,7 @@ struct Metrics::Impl {
 
   prometheus::Counter* Handled(size_t method, size_t code);
 
-  std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
+  ServedMetrics served;
   prometheus::Family<prometheus::Counter>* handled_family = nullptr;
   std::array<prometheus::Counter*, kMethodCount> started{};
   std::array<prometheus::Histogram*, kMethodCount> seconds{};
@@ -106,24 +86,21 @@ struct Metrics::Impl {
   std::array<prometheus::Counter*, kEventKindCount + 1> group_events{};
   prometheus::Histogram* append_seconds = nullptr;
   prometheus::Histogram* append_records = nullptr;
-
-  std::shared_ptr<EngineGauges> gauges;
-  std::unique_ptr<MetricsEndpoint> endpoint;
 };
 
 Metrics::Impl::Impl() {
   auto& started_family = prometheus::BuildCounter()
                              .Name("grpc_server_started_total")
                              .Help("Calls begun.")
-                             .Register(*registry);
+                             .Register(served.counters());
   handled_family = &prometheus::BuildCounter()
                         .Name("grpc_server_handled_total")
                         .Help("Calls ended, by code.")
-                        .Register(*registry);
+                        .Register(served.counters());
   auto& seconds_family = prometheus::BuildHistogram()
                              .Name("grpc_server_handling_seconds")
                              .Help("From the request to the answer, waits included.")
-                             .Register(*registry);
+                             .Register(served.counters());
   for (size_t i = 0; i < kMethodCount; ++i) {
     const MethodInfo& info = GetMethod(static_cast<Method>(i));
     const prometheus::Labels labels = {{"grpc_service", info.service}, {"grpc_method", info.name}};
@@ -133,12 +110,12 @@ Metrics::Impl::Impl() {
   skew = &prometheus::BuildHistogram()
               .Name("cohort_barrier_skew_seconds")
               .Help("From the first arrival to the last, of released barriers.")
-              .Register(*registry)
+              .Register(served.counters())
               .Add({}, TimeBuckets());
   auto& events_family = prometheus::BuildCounter()
                             .Name("cohort_group_events_total")
                             .Help("Events of groups, by kind.")
-                            .Register(*registry);
+                            .Register(served.counters());
   for (int kind = 1; kind <= kEventKindCount; ++kind) {
     group_events[static_cast<size_t>(kind)] =
         &events_family.Add({{"kind", EventKindName(static_cast<EventKind>(kind))}});
@@ -146,12 +123,12 @@ Metrics::Impl::Impl() {
   append_seconds = &prometheus::BuildHistogram()
                         .Name("cohort_journal_append_seconds")
                         .Help("One durable write.")
-                        .Register(*registry)
+                        .Register(served.counters())
                         .Add({}, TimeBuckets());
   append_records = &prometheus::BuildHistogram()
                         .Name("cohort_journal_batch_records")
                         .Help("Records in one durable write.")
-                        .Register(*registry)
+                        .Register(served.counters())
                         .Add({}, Buckets{1, 3, 10, 30, 100, 300, 1000, 3000, 10000});
 }
 
@@ -173,28 +150,14 @@ Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}
 Metrics::~Metrics() = default;
 
 absl::Status Metrics::Serve(const std::string& address, const Engine& engine) {
-  impl_->gauges = std::make_shared<EngineGauges>(engine);
-  COHORT_ASSIGN_OR_RETURN(impl_->endpoint,
-                          MetricsEndpoint::Start(address, {impl_->registry, impl_->gauges}));
-  return absl::OkStatus();
+  return impl_->served.Serve(address, std::make_shared<EngineGauges>(engine));
 }
 
-int Metrics::port() const { return impl_->endpoint == nullptr ? 0 : impl_->endpoint->port(); }
+int Metrics::port() const { return impl_->served.port(); }
 
-void Metrics::Stop() {
-  impl_->endpoint.reset();
-  impl_->gauges.reset();
-}
+void Metrics::Stop() { impl_->served.Stop(); }
 
-std::string Metrics::Collect() const {
-  std::vector<prometheus::MetricFamily> families = impl_->registry->Collect();
-  if (impl_->gauges != nullptr) {
-    for (prometheus::MetricFamily& family : impl_->gauges->Collect()) {
-      families.push_back(std::move(family));
-    }
-  }
-  return prometheus::TextSerializer().Serialize(families);
-}
+std::string Metrics::Collect() const { return impl_->served.Collect(); }
 
 void Metrics::OnStarted(Method method) { impl_->started[static_cast<size_t>(method)]->Increment(); }
 

@@ -7,13 +7,31 @@ namespace cohort {
 namespace {
 
 constexpr const char* kNames[] = {
-    "unknown",          "all_reduce", "reduce",        "broadcast",      "all_gather",
-    "reduce_scatter",   "all_to_all", "gather",        "scatter",        "all_gather_v",
-    "reduce_scatter_v", "gather_v",   "all_to_all_v",  "exchange_sizes", "exchange",
-    "await_streams",    "fail",       "await_message", "barrier",        "replay",
+    "unknown",
+    "all_reduce",
+    "reduce",
+    "broadcast",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "gather",
+    "scatter",
+    "all_gather_v",
+    "reduce_scatter_v",
+    "gather_v",
+    "all_to_all_v",
+    "exchange_sizes",
+    "exchange",
+    "await_streams",
+    "fail",
+    "await_message",
+    "barrier",
+    "replay",
+    "all_reduce_coalesced",
 };
 constexpr int kNumbers = sizeof(kNames) / sizeof(kNames[0]);
-static_assert(kNumbers == static_cast<int>(Collective::kReplay) + 1, "each collective has a name");
+static_assert(kNumbers == static_cast<int>(Collective::kAllReduceCoalesced) + 1,
+              "each collective has a name");
 
 }  // namespace
 
@@ -44,6 +62,7 @@ std::string Describe(const FlatCall& call) {
     }
   }
   if (HasRoot(call.collective)) absl::StrAppend(&text, ", root ", call.root);
+  if (!call.also.empty()) absl::StrAppend(&text, ", and ", call.also.size(), " more tensors");
   return text;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "base/collective/reduction.h"
 #include "base/tensor/data_type.h"
 
@@ -36,7 +37,8 @@ enum class Collective : uint8_t {
   kFail = 16,          // one rank fails the collective that the other ranks call
   kAwaitMessage = 17,  // only this rank calls it
   kBarrier = 18,
-  kReplay = 19,  // the calls of a recorded sequence, on a GPU
+  kReplay = 19,              // the calls of a recorded sequence, on a GPU
+  kAllReduceCoalesced = 20,  // of several tensors at once
 };
 
 // "all_reduce", ...; "unknown" for kUnknown and for a number without a name. The text lives for
@@ -53,11 +55,13 @@ inline Collective CollectiveOf(int value) {
 
 inline bool Reduces(Collective collective) {
   return collective == Collective::kAllReduce || collective == Collective::kReduce ||
-         collective == Collective::kReduceScatter || collective == Collective::kReduceScatterV;
+         collective == Collective::kReduceScatter || collective == Collective::kReduceScatterV ||
+         collective == Collective::kAllReduceCoalesced;
 }
 // Whether ranks pass tensors to the collective. False for messages and for calls without tensors.
 inline bool MovesTensors(Collective collective) {
-  return collective >= Collective::kAllReduce && collective <= Collective::kAllToAllV;
+  return (collective >= Collective::kAllReduce && collective <= Collective::kAllToAllV) ||
+         collective == Collective::kAllReduceCoalesced;
 }
 // Whether each rank's part has its own size.
 inline bool IsRagged(Collective collective) {
@@ -80,6 +84,13 @@ inline bool HasRoot(Collective collective) {
   return IsFromRoot(collective) || IsToRoot(collective);
 }
 
+// One tensor in flat memory.
+struct FlatTensor {
+  const void* input = nullptr;
+  void* output = nullptr;
+  int64_t count = 0;  // elements
+};
+
 // A collective call on flat, contiguous memory. Shapes and dimensions are in CollectiveCall, of
 // which `tag` carries the digest.
 struct FlatCall {
@@ -93,6 +104,9 @@ struct FlatCall {
   // A digest of the other parts of the call that have to be the same on all ranks. Communicators
   // compare it like the count.
   uint32_t tag = 0;
+  // Only of an all_reduce in GPU memory: further tensors that it reduces, like its own input and
+  // output. They are not empty, and valid only during the call. `tag` covers them.
+  absl::Span<const FlatTensor> also;
 };
 
 // A text such as: all_reduce of 4096 bf16 by sum; broadcast of 10 f32, root 3.

@@ -40,13 +40,17 @@ KeptCall::KeptCall(const CollectiveCall& call, const Tensor& input, const Tensor
       input(input),
       output(output),
       sizes(call.sizes.begin(), call.sizes.end()),
-      output_sizes(call.output_sizes.begin(), call.output_sizes.end()) {}
+      output_sizes(call.output_sizes.begin(), call.output_sizes.end()),
+      inputs(call.inputs.begin(), call.inputs.end()),
+      outputs(call.outputs.begin(), call.outputs.end()) {}
 
 CollectiveCall KeptCall::View() const {
   CollectiveCall view = call;
   view.shape = MakeCall(call.collective, input, output).shape;
   view.sizes = sizes;
   view.output_sizes = output_sizes;
+  view.inputs = inputs;
+  view.outputs = outputs;
   return view;
 }
 
@@ -62,6 +66,10 @@ uint32_t Digest(const CollectiveCall& call) {
   }
   if (!call.sizes.empty()) mixer.Add(call.sizes.size());
   for (const int64_t size : call.sizes) mixer.Add(static_cast<uint64_t>(size));
+  for (const Tensor& tensor : call.inputs) {
+    mixer.Add(tensor.shape().size());
+    for (const int64_t extent : tensor.shape()) mixer.Add(static_cast<uint64_t>(extent));
+  }
   if (op == static_cast<uint64_t>(ReduceOp::kPreMulSum)) {
     uint64_t scale = 0;
     std::memcpy(&scale, &call.reduction.scale, sizeof(scale));
@@ -84,7 +92,11 @@ std::string Describe(const CollectiveCall& call) {
       absl::StrAppend(&text, call.shape[i]);
     }
   }
-  absl::StrAppend(&text, call.on_gpus ? "] on GPUs" : "]");
+  absl::StrAppend(&text, "]");
+  for (size_t i = 1; i < call.inputs.size(); ++i) {
+    absl::StrAppend(&text, ", ", FormatShape(call.inputs[i].shape()));
+  }
+  if (call.on_gpus) absl::StrAppend(&text, " on GPUs");
   if (call.dim >= 0) absl::StrAppend(&text, " along dimension ", call.dim);
   if (Reduces(call.collective)) {
     absl::StrAppend(&text, " by ", NameOf(call.reduction.op));

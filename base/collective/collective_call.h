@@ -30,6 +30,9 @@ struct CollectiveCall {
   // sends, these the sizes that it receives.
   absl::Span<const int64_t> output_sizes;
   Reduction reduction;  // if Reduces(collective)
+  // Only for all_reduce_coalesced: all tensors, of one type. `shape` is that of the first.
+  absl::Span<const Tensor> inputs;
+  absl::Span<const Tensor> outputs;
 };
 
 // Takes type and shape from the tensor that every rank has: the output of scatter and
@@ -50,11 +53,20 @@ struct KeptCall {
   Tensor output;
   std::vector<int64_t> sizes;
   std::vector<int64_t> output_sizes;
+  std::vector<Tensor> inputs;
+  std::vector<Tensor> outputs;
 };
 
-// The bytes of the larger of this rank's input and output, as records and metrics count them.
-inline int64_t BytesOf(const CollectiveCall&, const Tensor& input, const Tensor& output) {
-  return std::max(input.bytes(), output.bytes());
+// The bytes of the larger of this rank's input and output, as records and metrics count them. With
+// several tensors: the bytes of all inputs.
+inline int64_t BytesOf(const CollectiveCall& call, const Tensor& input, const Tensor& output) {
+  if (call.inputs.empty()) return std::max(input.bytes(), output.bytes());
+  int64_t bytes = 0;
+  for (const Tensor& tensor : call.inputs) {
+    // Strides of 0 make tensors larger than memory.
+    if (__builtin_add_overflow(bytes, tensor.bytes(), &bytes)) return INT64_MAX;
+  }
+  return bytes;
 }
 
 // Equal calls have equal digests. Different calls have equal digests in one of 2^32 cases.

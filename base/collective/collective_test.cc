@@ -36,7 +36,7 @@ TEST(CollectiveTest, EveryNumberWithANameIsACollective) {
     EXPECT_TRUE(names.insert(name).second) << name;
     EXPECT_EQ(FindCollective(name), static_cast<Collective>(value)) << name;
   }
-  EXPECT_EQ(names.size(), 19u);
+  EXPECT_EQ(names.size(), 20u);
   EXPECT_EQ(FindCollective("all-reduce"), Collective::kUnknown);
 }
 
@@ -115,6 +115,10 @@ TEST(FlatCallTest, Describes) {
   EXPECT_EQ(Describe(call), "all_reduce of 4096 bf16 by sum");
   call.reduction = {ReduceOp::kPreMulSum, 0.5};
   EXPECT_EQ(Describe(call), "all_reduce of 4096 bf16 by pre_mul_sum times 0.5");
+  const FlatTensor more[2];
+  call.also = more;
+  EXPECT_EQ(Describe(call), "all_reduce of 4096 bf16 by pre_mul_sum times 0.5, and 2 more tensors");
+  call.also = {};
   call.collective = Collective::kBroadcast;
   call.root = 3;
   EXPECT_EQ(Describe(call), "broadcast of 4096 bf16, root 3");
@@ -133,6 +137,25 @@ TEST(CollectiveCallTest, FlatCallHasTheDigestAsTag) {
   const int64_t other_sizes[] = {3, 1, 4};
   call.sizes = other_sizes;
   EXPECT_NE(flat.tag, Digest(call));
+}
+
+TEST(CollectiveCallTest, OfSeveralTensorsHasAllTheirShapes) {
+  const std::vector<Tensor> tensors = {Tensor::Zeros(DataType::kBF16, {2, 3}),
+                                       Tensor::Zeros(DataType::kBF16, {4})};
+  CollectiveCall call = MakeCall(Collective::kAllReduceCoalesced, tensors[0], tensors[0]);
+  call.inputs = tensors;
+  call.outputs = tensors;
+  EXPECT_EQ(Describe(call), "all_reduce_coalesced of bf16 [2, 3], [4] by sum");
+  EXPECT_EQ(BytesOf(call, tensors[0], tensors[0]), 20);
+  const KeptCall kept(call, tensors[0], tensors[0]);
+  EXPECT_EQ(Digest(kept.View()), Digest(call));
+  CollectiveCall shorter = call;
+  shorter.inputs = absl::MakeConstSpan(tensors).subspan(0, 1);
+  EXPECT_NE(Digest(shorter), Digest(call));
+  const std::vector<Tensor> others = {tensors[0], Tensor::Zeros(DataType::kBF16, {2, 2})};
+  CollectiveCall other = call;
+  other.inputs = others;
+  EXPECT_NE(Digest(other), Digest(call));
 }
 
 TEST(KeptCallTest, KeepsWhatTheCallRefersTo) {

@@ -32,6 +32,15 @@ std::string Response(absl::string_view status, absl::string_view type, absl::str
                       with_body ? body : "");
 }
 
+std::string TextOf(const MetricsEndpoint::Sources& sources) {
+  std::vector<prometheus::MetricFamily> families;
+  for (const auto& source : sources) {
+    std::vector<prometheus::MetricFamily> some = source->Collect();
+    std::move(some.begin(), some.end(), std::back_inserter(families));
+  }
+  return prometheus::TextSerializer().Serialize(families);
+}
+
 }  // namespace
 
 // One connection: its request, then its answer.
@@ -187,13 +196,28 @@ std::string MetricsEndpoint::Answer(const std::string& request) const {
   absl::string_view path = absl::string_view(request).substr(head ? 5 : 4);
   path = path.substr(0, path.find_first_of(" ?\r\n"));
   if (path != "/metrics") return Response("404 Not Found", "text/plain", "GET /metrics\n", !head);
-  std::vector<prometheus::MetricFamily> families;
-  for (const auto& source : sources_) {
-    std::vector<prometheus::MetricFamily> some = source->Collect();
-    std::move(some.begin(), some.end(), std::back_inserter(families));
-  }
-  return Response("200 OK", "text/plain; version=0.0.4; charset=utf-8",
-                  prometheus::TextSerializer().Serialize(families), !head);
+  return Response("200 OK", "text/plain; version=0.0.4; charset=utf-8", TextOf(sources_), !head);
+}
+
+absl::Status ServedMetrics::Serve(const std::string& address,
+                                  std::shared_ptr<prometheus::Collectable> gauges) {
+  sources_ = {counters_, std::move(gauges)};
+  COHORT_ASSIGN_OR_RETURN(endpoint_, MetricsEndpoint::Start(address, sources_));
+  return absl::OkStatus();
+}
+
+void ServedMetrics::Stop() {
+  endpoint_.reset();
+  sources_ = {counters_};
+}
+
+std::string ServedMetrics::Collect() const { return TextOf(sources_); }
+
+prometheus::MetricFamily MakeFamily(const char* name, const char* help, prometheus::MetricType type,
+                                  double value) {
+  prometheus::ClientMetric metric;
+  (type == prometheus::MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
+  return {name, help, type, {std::move(metric)}};
 }
 
 }  // namespace cohort

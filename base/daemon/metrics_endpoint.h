@@ -12,6 +12,7 @@
 #include "base/rpc/listener/listen_socket.h"
 #include "base/threads/event_loop.h"
 #include "prometheus/collectable.h"
+#include "prometheus/registry.h"
 
 namespace cohort {
 
@@ -51,6 +52,29 @@ class MetricsEndpoint {
   // Last: its thread ends first.
   EventLoop loop_;
 };
+
+// A daemon's counters, which are always there, and the gauges that it reads at each scrape.
+// Thread-compatible.
+class ServedMetrics {
+ public:
+  prometheus::Registry& counters() { return *counters_; }
+  // Serves both until Stop, as MetricsEndpoint::Start does.
+  absl::Status Serve(const std::string& address, std::shared_ptr<prometheus::Collectable> gauges);
+  void Stop();
+  // The port of Serve; 0 when not serving.
+  int port() const { return endpoint_ == nullptr ? 0 : endpoint_->port(); }
+  // The text that is served.
+  std::string Collect() const;
+
+ private:
+  const std::shared_ptr<prometheus::Registry> counters_ = std::make_shared<prometheus::Registry>();
+  MetricsEndpoint::Sources sources_ = {counters_};
+  std::unique_ptr<MetricsEndpoint> endpoint_;
+};
+
+// A family of one counter or gauge without labels.
+prometheus::MetricFamily MakeFamily(const char* name, const char* help, prometheus::MetricType type,
+                                  double value);
 
 }  // namespace cohort
 

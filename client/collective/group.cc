@@ -20,6 +20,19 @@ absl::Status Group::AllReduce(const Tensor& input, const Tensor& output, const R
   return Run(call, input, output, options);
 }
 
+absl::Status Group::AllReduceCoalesced(absl::Span<const Tensor> inputs,
+                                       absl::Span<const Tensor> outputs, const Reduction& reduction,
+                                       const CallOptions& options) {
+  const Tensor none;
+  const Tensor& input = inputs.empty() ? none : inputs[0];
+  const Tensor& output = outputs.empty() ? none : outputs[0];
+  CollectiveCall call = MakeCall(Collective::kAllReduceCoalesced, input, output);
+  call.inputs = inputs;
+  call.outputs = outputs;
+  call.reduction = reduction;
+  return Run(call, input, output, options);
+}
+
 absl::Status Group::Reduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
                            int root, const CallOptions& options) {
   CollectiveCall call = MakeCall(Collective::kReduce, input, output);
@@ -149,6 +162,10 @@ void CountCollective(const CollectiveCall& call, const Tensor& input, const Tens
     case Collective::kAllReduce:
     case Collective::kAllGather:
       return peers.CountEach(input.bytes(), input.bytes());
+    case Collective::kAllReduceCoalesced: {
+      const int64_t bytes = BytesOf(call, input, output);
+      return peers.CountEach(bytes, bytes);
+    }
     case Collective::kReduceScatter:
       return peers.CountEach(output.bytes(), output.bytes());
     case Collective::kAllToAll:

@@ -115,7 +115,7 @@ class Group {
   // collective by its definition moves from one rank to another, whatever path they take: one
   // message for each call and rank, also without elements.
   //
-  //   AllReduce              the whole input, to and from every other rank
+  //   AllReduce(Coalesced)   the whole input, to and from every other rank
   //   Reduce, Gather(V)      a rank's input, to the root
   //   Broadcast, Scatter     the tensor, or a rank's part, from the root
   //   AllGather(V)           a rank's input, to every other rank
@@ -146,7 +146,8 @@ class Group {
 
   // Runs one collective. The methods below are the ways to call it; a group implements this one.
   // Roots, dimensions, sizes and the reduction are in `call`. A rank that has no input or output
-  // passes an empty tensor; a broadcast has its tensor as both.
+  // passes an empty tensor; a broadcast has its tensor as both. all_reduce_coalesced has its
+  // tensors in `call`, and the first of them, if there is one, as `input` and `output`.
   virtual absl::Status Run(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                            const CallOptions& options) = 0;
 
@@ -156,6 +157,20 @@ class Group {
   // ncclAllReduce.
   absl::Status AllReduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
                          const CallOptions& options = {});
+  // AllReduce of several tensors with one call: outputs[i] = the reduction of all ranks' inputs[i].
+  // All tensors have one type; outputs[i] has the shape of inputs[i], and shapes may differ between
+  // indices. All ranks call it with the same shapes in the same order. In place: outputs[i] is
+  // inputs[i], for all, some or no indices. A tensor does not overlap one of another index.
+  //
+  // The results have the bits of AllReduce on each tensor in turn. (On GPUs, NCCL may choose
+  // another algorithm for the group of calls.) In host memory, small tensors that follow each other
+  // share one exchange; larger ones have their own. On GPUs, all are one group of NCCL calls.
+  //
+  // Blocks like AllReduce; the timeout limits all tensors together. Errors: those of all
+  // collectives, also if the list is empty or the lists differ in length. An error of an argument
+  // names its index. Source: all_reduce_coalesced of torch.distributed, ncclGroupStart.
+  absl::Status AllReduceCoalesced(absl::Span<const Tensor> inputs, absl::Span<const Tensor> outputs,
+                                  const Reduction& reduction, const CallOptions& options = {});
   // Like AllReduce, at the root; other ranks' `output` is ignored.
   absl::Status Reduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
                       int root, const CallOptions& options = {});

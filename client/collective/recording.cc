@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "base/fingerprint.h"
 #include "base/status_macros.h"
 
 namespace cohort::client {
@@ -183,12 +184,11 @@ absl::StatusOr<RecordedCalls> RecordCalls(Group& group,
 }
 
 int64_t DigestOf(const RecordedCalls& calls) {
-  uint64_t state = 0xCBF29CE484222325u;
+  Fingerprint digest;
   for (const RecordedCall& call : calls) {
-    // FNV-1a by words, the same in all processes.
-    if (!call.is_message()) state = (state ^ Digest(call.Common())) * 0x100000001B3u;
+    if (!call.is_message()) digest.Add(Digest(call.Common()));
   }
-  return static_cast<int64_t>(state >> 1);
+  return static_cast<int64_t>(digest.value() >> 1);  // not negative
 }
 
 }  // namespace cohort::client

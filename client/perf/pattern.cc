@@ -3,19 +3,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/fingerprint.h"
 #include "base/tensor/small_float.h"
 
 namespace cohort::perf {
 namespace {
 
 constexpr int64_t kPeriod = 1021;
-
-uint64_t Mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
 
 // Whole numbers below it are exact in the type.
 uint64_t Bound(DataType type) {
@@ -119,7 +113,8 @@ Pattern::Pattern(DataType type, const Reduction& reduction, int ranks, uint64_t 
 
 double Pattern::Value(int rank, int64_t at) const {
   const uint64_t chance =
-      Mix(Mix(round_ * 1000003 + static_cast<uint64_t>(rank)) + static_cast<uint64_t>(at));
+      SplitMix64(SplitMix64(round_ * 1000003 + static_cast<uint64_t>(rank)) +
+                 static_cast<uint64_t>(at));
   // Powers of two have exact products.
   if (reduction_.op == ReduceOp::kProd && IsFloating(type_)) return 1.0 + chance % 2;
   return static_cast<double>(chance % Bound(type_));

@@ -275,6 +275,62 @@ TEST_P(CollectivesTest, EmptyAndSingle) {
   }
 }
 
+// Several tensors at once, every second one in place; a middle one has no elements.
+TEST_P(CollectivesTest, Coalesced) {
+  const Shape shapes[] = {BaseShape(), {5}, {0, 2}, {3, 7}, BaseShape(), {1}};
+  std::vector<std::vector<RandomTensor>> in(groups_.size());
+  std::vector<std::vector<RandomTensor>> out(groups_.size());
+  std::vector<std::string> sums;
+  for (const Shape& shape : shapes) {
+    const std::vector<TensorModel> inputs = Inputs(DataType::kF32, shape);
+    sums.push_back(Reduced(inputs, kSum).bytes);
+    for (int rank = 0; rank < size(); ++rank) {
+      const auto at = static_cast<size_t>(rank);
+      in[at].push_back(Make(rank, inputs[at]));
+      if (in[at].size() % 2 == 0) {
+        out[at].push_back(in[at].back());
+      } else {
+        out[at].push_back(Make(rank, inputs[(at + 1) % inputs.size()]));
+      }
+    }
+  }
+  const auto tensors = [](const std::vector<RandomTensor>& of_rank) {
+    std::vector<Tensor> result;
+    for (const RandomTensor& one : of_rank) result.push_back(one.tensor());
+    return result;
+  };
+  ExpectOk(OnRanks(groups_, [&](Group& group) {
+    const auto rank = static_cast<size_t>(group.rank());
+    return group.AllReduceCoalesced(tensors(in[rank]), tensors(out[rank]), kSum);
+  }));
+  for (size_t rank = 0; rank < out.size(); ++rank) {
+    for (size_t i = 0; i < sums.size(); ++i) {
+      EXPECT_TRUE(ElementsOf(out[rank][i].tensor()) == sums[i]) << "rank " << rank << ", " << i;
+      EXPECT_FALSE(out[rank][i].Strayed()) << "rank " << rank << ", " << i;
+    }
+  }
+  // All ranks get the error of one rank's arguments, and of lists that differ.
+  std::vector<absl::Status> statuses = OnRanks(groups_, [&](Group& group) {
+    const std::vector<Tensor> all = tensors(in[static_cast<size_t>(group.rank())]);
+    const size_t outputs = all.size() - (group.rank() == 1 ? 1 : 0);
+    return group.AllReduceCoalesced(all, absl::MakeConstSpan(all).subspan(0, outputs), kSum);
+  });
+  for (const absl::Status& status : statuses) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_NE(status.message().find("5 outputs for 6 inputs"), absl::string_view::npos) << status;
+  }
+  statuses = OnRanks(groups_, [&](Group& group) {
+    const std::vector<Tensor> all = tensors(in[static_cast<size_t>(group.rank())]);
+    const size_t count = all.size() - (group.rank() == 1 ? 1 : 0);
+    const auto some = absl::MakeConstSpan(all).subspan(0, count);
+    return group.AllReduceCoalesced(some, some, kSum);
+  });
+  for (const absl::Status& status : statuses) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_NE(status.message().find("[3, 7], "), absl::string_view::npos) << status;
+  }
+}
+
 // Several calls are in flight, each on the result of the one before it.
 TEST_P(CollectivesTest, WithoutWaiting) {
   const auto ranks = static_cast<float>(size());

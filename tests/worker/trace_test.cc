@@ -49,6 +49,12 @@ class TraceTest : public testing::WorkerTest {
   }
 };
 
+absl::Status AllReduceCoalesced(Group& group) {
+  COHORT_ASSIGN_OR_RETURN(const Tensor tensor, group.Allocate(DataType::kF32, {256}));
+  const Tensor tensors[] = {*tensor.Narrow(0, 0, 100), *tensor.Narrow(0, 100, 156)};
+  return group.AllReduceCoalesced(tensors, tensors, kSum);
+}
+
 absl::Status AllReduce(Group& group) {
   COHORT_ASSIGN_OR_RETURN(const Tensor tensor, group.Allocate(DataType::kF32, {256}));
   return group.AllReduce(tensor, tensor, kSum);
@@ -87,7 +93,7 @@ TEST_F(TraceTest, NamesTheLateRankOfTwoDaemonsInOneFile) {
       while_late = Trace(3, {});
     }
     COHORT_RETURN_IF_ERROR(AllReduce(group));
-    return AllReduce(group);
+    return AllReduceCoalesced(group);
   }));
 
   ASSERT_EQ(while_late["in_flight"].size(), 1u) << while_late;
@@ -116,16 +122,22 @@ TEST_F(TraceTest, NamesTheLateRankOfTwoDaemonsInOneFile) {
   std::vector<int> arrows(4);
   std::vector<int> waited_for;
   int slices = 0;
+  int coalesced = 0;
   for (const json& event : trace["traceEvents"]) {
     if (event.value("cat", "") == "call") ++arrows[event["pid"]];
     if (event["ph"] != "X") continue;
     ++slices;
+    if (event["name"] == "all_reduce_coalesced") {
+      ++coalesced;
+      EXPECT_EQ(event["args"]["bytes"], 1024) << "of all its tensors";
+    }
     EXPECT_EQ(event["args"].contains("call"), event["name"] != "exchange");
     if (event["args"].value("call", 0) != kLate) continue;
     EXPECT_EQ(event["args"]["last_rank"], 2);
     if (event["args"].contains("waited_for")) waited_for.push_back(event["args"]["waited_for"]);
   }
   EXPECT_EQ(slices, 22 + 22 + 22 + 2);
+  EXPECT_EQ(coalesced, 3);
   EXPECT_THAT(arrows, ElementsAre(0, 22, 22, 22));
   EXPECT_THAT(waited_for, ElementsAre(2, 2));
 }

@@ -5,23 +5,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
-#include "base/daemon/descriptor_limit.h"
-#include "base/daemon/end_signals.h"
 #include "base/daemon/port_file.h"
+#include "base/daemon/run_daemon.h"
 #include "base/status_macros.h"
 #include "base/text/logging.h"
-#include "base/version.h"
-#include "google/protobuf/stubs/logging.h"
 #include "worker/daemon/limits/call_gate.h"
 #include "worker/daemon/limits/descriptor_quota.h"
 #include "worker/daemon/methods/metrics.h"
@@ -34,8 +29,6 @@
 namespace cohort::worker {
 namespace {
 
-constexpr int kExitStart = 1;
-constexpr int kExitConfig = 2;
 // For ended calls to return, and for sessions to leave their groups.
 constexpr absl::Duration kLastAnswers = absl::Seconds(2);
 constexpr absl::Duration kLastGrace = absl::Milliseconds(200);
@@ -79,7 +72,8 @@ DescriptorShares ShareDescriptors() {
   return {all / 2, all / 4, all / 8 * 3};
 }
 
-absl::Status Serve(const Options& options, const sigset_t& signals) {
+// Returns the exit code.
+absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   const DescriptorShares shares = ShareDescriptors();
   DescriptorLimits descriptors;
   descriptors.max_in_all = options.max_descriptors > 0 ? options.max_descriptors : shares.sessions;
@@ -130,49 +124,16 @@ absl::Status Serve(const Options& options, const sigset_t& signals) {
     FinishLogging(absl::Seconds(1));
     _exit(0);
   }
-  return absl::OkStatus();
-}
-
-int Main(int argc, char** argv) {
-  absl::StatusOr<ParsedOptions> parsed = ParseOptions(argc, argv);
-  if (!parsed.ok()) {
-    std::fprintf(stderr, "cohort-worker: %s\n", std::string(parsed.status().message()).c_str());
-    return kExitConfig;
-  }
-  if (!parsed->message.empty()) {
-    std::fputs(parsed->message.c_str(), stdout);
-    return 0;
-  }
-  const Options& options = parsed->options;
-  // As in the coordinator: Debian's Abseil keeps a graph of all locks, including gRPC's.
-  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  if (options.check_config) {
-    std::fputs(FormatOptions(options).c_str(), stdout);
-    return 0;
-  }
-  const sigset_t signals = BlockEndSignals();
-  RaiseDescriptorLimit();
-  if (!InitLogging(options.log).ok()) return kExitConfig;
-  // protobuf logs every malformed string that a caller sends; the caller gets an error anyway.
-  google::protobuf::SetLogHandler(nullptr);
-  const std::string changes = FormatChanges(options);
-  Log(LogLevel::kInfo, "cohort-worker",
-      {{"version", kVersion}, {"config", changes.empty() ? "default" : changes}});
-  const absl::Status status = Serve(options, signals);
-  if (!status.ok()) {
-    Log(LogLevel::kError, "could not start", {{"error", status.ToString()}});
-    return kExitStart;
-  }
   return 0;
 }
 
 }  // namespace
 
 int RunWorker(int argc, char** argv) {
-  const int code = Main(argc, argv);
-  // The reader of standard error may have stopped; the process must end nevertheless.
-  if (!FinishLogging(absl::Seconds(1))) _exit(code);
-  return code;
+  Options options;
+  Flags flags = FlagsOf(options);
+  return RunDaemon(argc, argv, flags, options,
+                   [&](const sigset_t& signals) { return Serve(options, signals); });
 }
 
 }  // namespace cohort::worker

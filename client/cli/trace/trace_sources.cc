@@ -1,7 +1,5 @@
 #include "client/cli/trace/trace_sources.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <optional>
@@ -12,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
+#include "base/host_name.h"
 #include "base/rpc/listener/listen_address.h"
 #include "base/status_macros.h"
 #include "base/threads/thread.h"
@@ -32,12 +31,6 @@ struct Asked {
   std::string answered;                // one of them
   absl::StatusOr<std::vector<client::FlightRecord>> records;
 };
-
-std::string HostName() {
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
 
 // The addresses of a member that can be reached from here, its own host's first.
 std::vector<std::string> ReachableFrom(const client::Member& member, const std::string& here) {

@@ -25,6 +25,11 @@ void SetSizes(absl::Span<const int64_t> sizes, google::protobuf::RepeatedField<i
   to->Add(sizes.begin(), sizes.end());
 }
 
+std::vector<const std::string*> Pointers(
+    const google::protobuf::RepeatedPtrField<std::string>& texts) {
+  return {texts.pointer_begin(), texts.pointer_end()};
+}
+
 bool SameElements(const Tensor& a, const Tensor& b) {
   return a.data() == b.data() && a.type() == b.type() && a.shape() == b.shape() &&
          a.strides() == b.strides();
@@ -71,7 +76,9 @@ absl::Status RemoteGroup::Run(const CollectiveCall& call, const Tensor& input, c
     return absl::OkStatus();
   }
   if (!MovesTensors(call.collective)) return absl::OkStatus();
-  COHORT_RETURN_IF_ERROR(tensors.Finish({&response.output()}));
+  COHORT_RETURN_IF_ERROR(tensors.Finish(call.collective == Collective::kAllReduceCoalesced
+                                            ? Pointers(response.received())
+                                            : std::vector<const std::string*>{&response.output()}));
   MutexLock lock(&count_mutex_);
   CountCollective(call, input, output, peers_);
   return absl::OkStatus();
@@ -80,6 +87,24 @@ absl::Status RemoteGroup::Run(const CollectiveCall& call, const Tensor& input, c
 absl::Status RemoteGroup::AddTensors(const CollectiveCall& call, const Tensor& input,
                                      const Tensor& output, CallTensors& tensors,
                                      v1::RunCollectiveRequest& request) const {
+  if (call.collective == Collective::kAllReduceCoalesced) {
+    if (call.inputs.size() != call.outputs.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(Describe(call), ": ", call.outputs.size(),
+                                                     " outputs for ", call.inputs.size(),
+                                                     " inputs"));
+    }
+    for (size_t i = 0; i < call.inputs.size(); ++i) {
+      v1::TensorPair& pair = *request.add_tensors();
+      pair.set_in_place(SameElements(call.inputs[i], call.outputs[i]));
+      if (pair.in_place()) {
+        COHORT_RETURN_IF_ERROR(tensors.AddInOut(call.inputs[i], pair.mutable_input()));
+        continue;
+      }
+      COHORT_RETURN_IF_ERROR(tensors.AddInput(call.inputs[i], pair.mutable_input()));
+      COHORT_RETURN_IF_ERROR(tensors.AddOutput(call.outputs[i], pair.mutable_output()));
+    }
+    return absl::OkStatus();
+  }
   const bool is_root = call.root == rank_;
   if (call.collective == Collective::kBroadcast) {
     return is_root ? tensors.AddInput(input, request.mutable_input())
@@ -145,9 +170,7 @@ absl::Status RemoteGroup::Exchange(absl::Span<const TensorTransfer> transfers,
   }
   v1::RunCollectiveResponse response;
   COHORT_RETURN_IF_ERROR(RunRequest(request, tensors, options, &response));
-  std::vector<const std::string*> received;
-  for (const std::string& bytes : response.received()) received.push_back(&bytes);
-  COHORT_RETURN_IF_ERROR(tensors.Finish(received));
+  COHORT_RETURN_IF_ERROR(tensors.Finish(Pointers(response.received())));
   MutexLock lock(&count_mutex_);
   CountTransfers(transfers, peers_);
   return absl::OkStatus();

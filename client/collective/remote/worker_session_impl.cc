@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/host_name.h"
 #include "base/rpc/answered_by_worker.h"
 #include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
@@ -88,12 +89,6 @@ absl::Status CheckAddress(absl::string_view address) {
     return refuse("it is not host:port, [ipv6]:port or unix:/path");
   }
   return absl::OkStatus();
-}
-
-std::string HostName() {
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  return name;
 }
 
 }  // namespace

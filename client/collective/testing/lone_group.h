@@ -53,6 +53,11 @@ class LoneGroup : public Group {
     if (call.collective == Collective::kBarrier) return absl::OkStatus();
     if (call.ragged) return NotHere();
     if (call.collective == Collective::kExchangeSizes) return CopyTensor(input, output);
+    // With several tensors, `input` and `output` are the first of them.
+    for (size_t i = 1; i < call.inputs.size(); ++i) {
+      const absl::Status copied = CopyTensor(call.inputs[i], call.outputs[i]);
+      if (!copied.ok()) return copied;
+    }
     return CopyAndCount(input, output);
   }
 

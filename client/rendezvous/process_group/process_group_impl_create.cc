@@ -2,22 +2,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/host_name.h"
 #include "client/rendezvous/process_group/process_group_impl.h"
 
 namespace cohort::client {
 namespace {
 
 constexpr absl::Duration kGiveUp = absl::Seconds(1);
-
-std::string HostName() {
-  std::array<char, 257> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
-}
 
 std::string MemberName(const ProcessGroupOptions& options) {
   if (!options.member.empty()) return options.member;

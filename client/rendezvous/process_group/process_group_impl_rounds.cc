@@ -11,23 +11,9 @@ namespace {
 constexpr absl::Duration kAgreementTimeout = absl::Seconds(30);
 constexpr char kAliveName[] = "alive";
 
-v1::VoteOp ToProto(VoteOp op) {
-  switch (op) {
-    case VoteOp::kAnd:
-      return v1::VOTE_OP_AND;
-    case VoteOp::kOr:
-      return v1::VOTE_OP_OR;
-    case VoteOp::kSum:
-      return v1::VOTE_OP_SUM;
-    case VoteOp::kMin:
-      return v1::VOTE_OP_MIN;
-    case VoteOp::kMax:
-      return v1::VOTE_OP_MAX;
-    case VoteOp::kEqual:
-      return v1::VOTE_OP_EQUAL;
-  }
-  return v1::VOTE_OP_UNSPECIFIED;
-}
+// The wire has the same numbers, from 1.
+v1::VoteOp ToProto(VoteOp op) { return static_cast<v1::VoteOp>(static_cast<int>(op) + 1); }
+static_assert(static_cast<int>(VoteOp::kEqual) + 1 == v1::VOTE_OP_EQUAL);
 
 const char* OutcomeText(v1::RoundOutcome outcome) {
   switch (outcome) {

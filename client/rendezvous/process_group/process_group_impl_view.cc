@@ -85,20 +85,9 @@ absl::Status ProcessGroupImpl::ReportInit(absl::string_view name, InitPhase phas
   v1::ReportInitRequest request;
   request.set_name(std::string(name));
   request.set_detail(std::string(detail.substr(0, 512)));
-  switch (phase) {
-    case InitPhase::kGotId:
-      request.set_phase(v1::INIT_PHASE_GOT_ID);
-      break;
-    case InitPhase::kCallingInit:
-      request.set_phase(v1::INIT_PHASE_CALLING_INIT);
-      break;
-    case InitPhase::kDone:
-      request.set_phase(v1::INIT_PHASE_DONE);
-      break;
-    case InitPhase::kFailed:
-      request.set_phase(v1::INIT_PHASE_FAILED);
-      break;
-  }
+  // The wire has the same numbers, from 1.
+  static_assert(static_cast<int>(InitPhase::kFailed) + 1 == v1::INIT_PHASE_FAILED);
+  request.set_phase(static_cast<v1::InitPhase>(static_cast<int>(phase) + 1));
   v1::ReportInitResponse response;
   return session_->Call(method::kReportInit, request, &response,
                         Spec(absl::StrCat("report_init \"", name, "\"")));

@@ -4,21 +4,18 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/fingerprint.h"
 
 namespace cohort::coordinator {
 namespace {
 
 std::string Title(const std::string& name) { return absl::StrCat("fetch of unique ids \"", name, "\""); }
 
-// FNV-1a: distinguishes a repeat from another id; no secret can be read from it.
+// Tells a repeat from another id; no secret can be read from it.
 uint64_t Digest(const std::vector<std::string>& ids) {
-  uint64_t hash = 1469598103934665603u;
-  auto mix = [&hash](unsigned char byte) { hash = (hash ^ byte) * 1099511628211u; };
-  for (const std::string& id : ids) {
-    for (unsigned char byte : id) mix(byte);
-    mix(static_cast<unsigned char>(id.size()));
-  }
-  return hash;
+  cohort::Fingerprint digest;
+  for (const std::string& id : ids) digest.Add(id).Add(uint64_t{id.size()});
+  return digest.value();
 }
 
 }  // namespace

@@ -1,12 +1,51 @@
 // Proposals: how the members agree on the next generation, one proposal at a time.
 #include <algorithm>
+#include <cstddef>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/group/group.h"
 
 namespace cohort::coordinator {
 namespace {
 constexpr size_t kDecidedKept = 16;
+
+int64_t SizeOfView(const GroupContext& context, const RankSet& remove,
+                   const ProposeViewCall& call) {
+  return context.world_size - remove.count() + static_cast<int64_t>(call.add.size());
+}
+
+// Returns the ranks that the proposed view removes, lost ones included. Errors: INVALID_ARGUMENT
+// (no such rank; too few or too many members), FAILED_PRECONDITION (adds a member that is no
+// candidate, or one twice).
+absl::StatusOr<RankSet> RemovedBy(GroupContext& context, const ProposeViewCall& call) {
+  RankSet remove = RankSet::FromRanges(call.remove);
+  if (remove.last() >= context.world_size) {
+    return absl::InvalidArgumentError(absl::StrCat("remove names rank ", remove.last(),
+                                                   "; the world size is ", context.world_size));
+  }
+  for (const auto& [rank, cause] : context.gone) remove.Add(rank);
+  for (size_t i = 0; i < call.add.size(); ++i) {
+    const Member* added = context.roster.ByName(call.add[i]);
+    const auto here = call.add.begin() + static_cast<std::ptrdiff_t>(i);
+    const bool twice = std::find(call.add.begin(), here, call.add[i]) != here;
+    if (added == nullptr || added->state != MemberState::kCandidate || twice) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("add names ", call.add[i],
+                       twice ? " twice" : ", which is no candidate of group ",
+                       twice ? "" : context.key.group));
+    }
+  }
+  const int64_t size = SizeOfView(context, remove, call);
+  const int64_t max_members = context.shard.limits.max_members;
+  const int64_t fewest = context.spec.fixed() ? 1 : context.spec.min_members;
+  const int64_t most = context.spec.fixed() ? max_members : context.spec.max_members;
+  if (size >= std::max<int64_t>(fewest, 1) && size <= std::min(most, max_members)) return remove;
+  return absl::InvalidArgumentError(absl::StrCat("the view would have ", size, " members; group ",
+                                                 context.key.group, " takes ", fewest, " to ",
+                                                 most));
+}
+
 }  // namespace
 
 void Group::Answer(Step& step, Call& call, ProposeViewCall& body) {
@@ -43,12 +82,8 @@ void Group::Answer(Step& step, Call& call, ProposeViewCall& body) {
       shard_.waits.Park(call.id, this, step.now(), step.now() + call.wait);
       return;
     }
-    Cause cause;
-    cause.kind = CauseKind::kViewChanged;
-    cause.member = open.view.proposer;
-    cause.rank = open.proposer_rank;
-    cause.generation = context_.generation;
-    cause.at = step.now();
+    const Cause cause = {CauseKind::kViewChanged, open.view.proposer,  open.proposer_rank, "", "",
+                         context_.generation,     step.now()};
     step.Fail(call.id,
               absl::AbortedError(absl::StrCat("group ", context_.key.group,
                                               ": a view proposal is in progress by member ",
@@ -57,48 +92,22 @@ void Group::Answer(Step& step, Call& call, ProposeViewCall& body) {
     return;
   }
 
-  RankSet remove = RankSet::FromRanges(body.remove);
-  if (remove.last() >= context_.world_size) {
-    step.Fail(call.id, absl::InvalidArgumentError(absl::StrCat(
-                           "remove names rank ", remove.last(), "; the world size is ",
-                           context_.world_size)));
+  const absl::StatusOr<RankSet> remove = RemovedBy(context_, body);
+  if (!remove.ok()) {
+    const bool explained = absl::IsFailedPrecondition(remove.status());
+    step.Fail(call.id, remove.status(),
+              explained ? context_.Explain("propose view", Cause{}) : nullptr);
     return;
   }
-  for (const auto& [rank, cause] : context_.gone) remove.Add(rank);
-  for (size_t i = 0; i < body.add.size(); ++i) {
-    const Member* added = context_.roster.ByName(body.add[i]);
-    const bool twice = std::find(body.add.begin(), body.add.begin() + i, body.add[i]) != body.add.begin() + i;
-    if (added == nullptr || added->state != MemberState::kCandidate || twice) {
-      step.Fail(call.id,
-                absl::FailedPreconditionError(absl::StrCat(
-                    "add names ", body.add[i], twice ? " twice" : ", which is no candidate of group ",
-                    twice ? "" : context_.key.group)),
-                context_.Explain("propose view", Cause{}));
-      return;
-    }
-  }
-  const int64_t size =
-      context_.world_size - remove.count() + static_cast<int64_t>(body.add.size());
-  if (size < 1 || size > shard_.limits.max_members ||
-      (!context_.spec.fixed() &&
-       (size < context_.spec.min_members || size > context_.spec.max_members))) {
-    step.Fail(call.id, absl::InvalidArgumentError(absl::StrCat(
-                           "the view would have ", size, " members; group ", context_.key.group,
-                           " takes ", context_.spec.fixed() ? 1 : context_.spec.min_members, " to ",
-                           context_.spec.fixed() ? shard_.limits.max_members
-                                                 : context_.spec.max_members)));
-    return;
-  }
-
   Proposal& proposal = proposal_.emplace();
   proposal.view.id = context_.NextNumber();
   proposal.view.proposer = member->name;
   proposal.view.base_generation = context_.generation;
-  proposal.view.remove = remove.ToRanges();
+  proposal.view.remove = remove->ToRanges();
   proposal.view.add = body.add;
-  proposal.view.world_size = static_cast<int>(size);
-  proposal.remove = remove;
-  proposal.needed = RankSet::All(context_.world_size).Minus(remove);
+  proposal.view.world_size = static_cast<int>(SizeOfView(context_, *remove, body));
+  proposal.remove = *remove;
+  proposal.needed = RankSet::All(context_.world_size).Minus(*remove);
   proposal.needed.Remove(member->rank);
   proposal.drop_silent = body.drop_silent;
   proposal.operation = operation;

@@ -54,17 +54,8 @@ absl::Status DecodeSpec(const v1::GroupSpec& message, const DecodeContext& conte
   }
   spec->min_members = message.min_members();
   spec->max_members = message.max_members();
-  switch (message.fate()) {
-    case v1::FATE_UNSPECIFIED:
-    case v1::FATE_SHARE:
-      spec->fate = Fate::kShare;
-      break;
-    case v1::FATE_REPORT:
-      spec->fate = Fate::kReport;
-      break;
-    default:
-      return InvalidField("spec.fate", "is not known");
-  }
+  if (!v1::Fate_IsValid(message.fate())) return InvalidField("spec.fate", "is not known");
+  spec->fate = message.fate() == v1::FATE_REPORT ? Fate::kReport : Fate::kShare;
   if (message.has_lease()) {
     COHORT_RETURN_IF_ERROR(DecodeDuration("spec.lease", message.lease(), absl::Milliseconds(50),
                                           absl::Hours(1), &spec->lease));
@@ -199,16 +190,8 @@ absl::Status Decode(v1::ProposeViewRequest& request, const DecodeContext& contex
   }
   for (const std::string& name : request.add()) COHORT_RETURN_IF_ERROR(CheckName("add", name));
   body.add.assign(request.add().begin(), request.add().end());
-  switch (request.silent()) {
-    case v1::SILENT_POLICY_UNSPECIFIED:
-    case v1::SILENT_POLICY_FAIL:
-      break;
-    case v1::SILENT_POLICY_DROP:
-      body.drop_silent = true;
-      break;
-    default:
-      return InvalidField("silent", "is not known");
-  }
+  if (!v1::SilentPolicy_IsValid(request.silent())) return InvalidField("silent", "is not known");
+  body.drop_silent = request.silent() == v1::SILENT_POLICY_DROP;
   COHORT_RETURN_IF_ERROR(
       DecodeWait(request.has_wait(), request.wait(), kDefaultStepWait, context, &call->wait));
   call->body = std::move(body);

@@ -1,6 +1,5 @@
 #include "coordinator/service/codec/encode.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <variant>
@@ -18,15 +17,6 @@ namespace {
 
 // The details of an error stay far below the 8 KB that gRPC has for all metadata.
 constexpr size_t kMaxDetailBytes = 512;
-
-// Not in the middle of a character: a message with broken UTF-8 cannot be parsed.
-std::string CutDetail(const std::string& text) {
-  size_t end = std::min(kMaxDetailBytes, text.size());
-  while (end > 0 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
-    --end;
-  }
-  return text.substr(0, end);
-}
 
 // One overload for each alternative of ReplyBody.
 class Encoder {
@@ -362,10 +352,10 @@ absl::Status EncodeStatus(const Reply& reply, Instant now) {
   v1::ErrorDetails details;
   details.set_group(reply.context->group);
   details.set_current_generation(reply.context->current_generation);
-  details.set_operation(CutDetail(reply.context->operation));
+  details.set_operation(CutText(reply.context->operation, kMaxDetailBytes));
   if (!reply.context->cause.empty()) {
     Fill(reply.context->cause, now, details.mutable_cause());
-    details.mutable_cause()->set_detail(CutDetail(reply.context->cause.detail));
+    details.mutable_cause()->set_detail(CutText(reply.context->cause.detail, kMaxDetailBytes));
   }
   absl::Status status = reply.status;
   status.SetPayload(kErrorDetailsUrl, absl::Cord(details.SerializeAsString()));

@@ -168,6 +168,11 @@ std::vector<std::string> SampleCalls() {
         *request.mutable_input() = ref;
         if (!is_inline) ref.set_tensor(3);
         *request.mutable_output() = ref;
+        for (int i = 0; i < 2; ++i) {
+          *request.add_tensors()->mutable_input() = request.input();
+          request.mutable_tensors(i)->set_in_place(i == 1);
+        }
+        *request.mutable_tensors(0)->mutable_output() = ref;
         request.add_sizes(form.shape.empty() ? 1 : form.shape[0]);
         request.add_output_sizes(form.shape.empty() ? 1 : form.shape[0]);
         *request.add_transfers()->mutable_tensor() = ref;

@@ -89,6 +89,7 @@ ncclResult_t CallNccl(NcclApi& nccl, const FlatCall& call, const NcclOperands& o
   const ncclDataType_t type = operands.type;
   switch (call.collective) {
     case Collective::kAllReduce:
+      if (!call.also.empty()) break;
       return nccl.AllReduce(input, output, count, type, operands.op, comm, stream);
     case Collective::kReduce:
       return nccl.Reduce(input, output, count, type, operands.op, call.root, comm, stream);
@@ -107,6 +108,18 @@ ncclResult_t CallNccl(NcclApi& nccl, const FlatCall& call, const NcclOperands& o
     default:
       return ncclInvalidArgument;
   }
+  // An all_reduce of several tensors.
+  ncclResult_t result = nccl.GroupStart();
+  const auto add = [&](const FlatTensor& tensor) {
+    if (result != ncclSuccess) return;
+    result = nccl.AllReduce(tensor.input, tensor.output, static_cast<size_t>(tensor.count), type,
+                            operands.op, comm, stream);
+    if (result == ncclInProgress) result = ncclSuccess;
+  };
+  add({input, output, call.count});
+  for (const FlatTensor& tensor : call.also) add(tensor);
+  const ncclResult_t ended = nccl.GroupEnd();
+  return result == ncclSuccess ? ended : result;
 }
 
 ncclResult_t CallNccl(NcclApi& nccl, absl::Span<const Transfer> transfers,

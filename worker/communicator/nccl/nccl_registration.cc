@@ -143,10 +143,12 @@ uint32_t NcclCommunicator::Registered(const FlatCall& call, const void* input,
       call.collective != Collective::kReduce && call.collective != Collective::kGather;
   uint32_t which = 0;
   uint64_t offset = 0;
+  uint64_t which_also = 0;  // the number of a tensor of `also`
   const auto add = [&](uint32_t flag, const void* memory, int64_t bytes) {
     const auto found = clique_->Find(memory, static_cast<size_t>(bytes));
     if (!found.has_value()) return;
     which |= flag;
+    if (which_also > 0) offset = Mixed(offset, which_also);
     if (found->window == 0) return;
     for (const int64_t number : {int64_t{flag}, found->window, found->offset}) {
       offset = Mixed(offset, static_cast<uint64_t>(number));
@@ -154,6 +156,11 @@ uint32_t NcclCommunicator::Registered(const FlatCall& call, const void* input,
   };
   if (all_have_input) add(kInputRegistered, input, InputBytes(call, rank(), size()));
   if (all_have_output) add(kOutputRegistered, output, OutputBytes(call, rank(), size()));
+  for (const FlatTensor& tensor : call.also) {
+    ++which_also;
+    add(kInputRegistered, tensor.input, tensor.count * SizeOf(call.type));
+    add(kOutputRegistered, tensor.output, tensor.count * SizeOf(call.type));
+  }
   if (offset != 0)
     offset = std::max<uint64_t>(offset << kOffsetShift & UINT32_MAX, 1 << kOffsetShift);
   return which | static_cast<uint32_t>(offset);

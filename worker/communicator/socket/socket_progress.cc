@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/cpu_pause.h"
 #include "base/status_macros.h"
 #include "base/text/printable.h"
 #include "worker/communicator/socket/mesh/poll_until.h"
@@ -19,14 +20,6 @@ namespace {
 // Rounds that moved something, between two looks at the clock and at all links: large data must not
 // hide that a rank has aborted.
 constexpr int kRoundsBetween = 16;
-
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 }  // namespace
 
@@ -136,7 +129,7 @@ absl::Status SocketCommunicator::DriveUntil(absl::FunctionRef<bool()> finished, 
     if (moved) {
       Sleep(now);
     } else if (now - idle_since < spin_) {
-      Pause();
+      CpuPause();
     } else if (waits_ == nullptr) {
       Sleep(deadline);
     } else {

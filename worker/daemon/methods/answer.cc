@@ -1,7 +1,5 @@
 #include "worker/daemon/methods/answer.h"
 
-#include <unistd.h>
-
 #include "absl/strings/str_cat.h"
 
 namespace cohort::worker {
@@ -22,12 +20,6 @@ absl::StatusOr<absl::Duration> ReadTimeout(bool present, const google::protobuf:
                                                    absl::FormatDuration(kLongest)));
   }
   return duration;
-}
-
-std::string HostName() {
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  return name;
 }
 
 }  // namespace cohort::worker

@@ -2,8 +2,6 @@
 #ifndef COHORT_WORKER_DAEMON_METHODS_ANSWER_H_
 #define COHORT_WORKER_DAEMON_METHODS_ANSWER_H_
 
-#include <string>
-
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/rpc/answered_by_worker.h"
@@ -22,8 +20,6 @@ inline grpc::Status Answer(grpc::ServerContextBase* context, const absl::Status&
 // Returns the call's timeout, or `otherwise` if the request has none. Errors: INVALID_ARGUMENT.
 absl::StatusOr<absl::Duration> ReadTimeout(bool present, const google::protobuf::Duration& timeout,
                                            absl::Duration otherwise);
-
-std::string HostName();
 
 }  // namespace cohort::worker
 

@@ -18,6 +18,7 @@ using client::Sizes;
 using client::TensorTransfer;
 
 constexpr int kMaxTransfers = 65536;
+constexpr int kMaxTensors = 65536;
 constexpr size_t kMostSaid = 4096;
 
 Sizes ToSizes(const google::protobuf::RepeatedField<int64_t>& sizes) {
@@ -57,7 +58,23 @@ absl::Status CollectiveRequest::ReadArguments(int rank) {
   if (Reduces(collective_)) {
     COHORT_ASSIGN_OR_RETURN(reduction, ReadReduction());
   }
-  if (collective_ == Collective::kBroadcast) {
+  if (collective_ == Collective::kAllReduceCoalesced) {
+    if (request_.tensors_size() > kMaxTensors) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "all_reduce_coalesced of ", request_.tensors_size(), " tensors; at most ", kMaxTensors));
+    }
+    for (const v1::TensorPair& pair : request_.tensors()) {
+      COHORT_ASSIGN_OR_RETURN(Tensor input, ReadOnly(pair.input()));
+      const v1::TensorRef& ref = pair.in_place() ? pair.input() : pair.output();
+      const bool is_inline = ref.where_case() == v1::TensorRef::kInline && !ref.on_device();
+      COHORT_ASSIGN_OR_RETURN(Tensor output,
+                              Writable(ref, is_inline ? response_->add_received() : nullptr));
+      call_.inputs.push_back(std::move(input));
+      call_.outputs.push_back(std::move(output));
+    }
+    if (!call_.inputs.empty()) call_.input = call_.inputs[0];
+    if (!call_.outputs.empty()) call_.output = call_.outputs[0];
+  } else if (collective_ == Collective::kBroadcast) {
     COHORT_ASSIGN_OR_RETURN(call_.input, BroadcastTensor(request_.root() == rank));
     call_.output = call_.input;
   } else {
@@ -70,6 +87,7 @@ absl::Status CollectiveRequest::ReadArguments(int rank) {
   call_.call.reduction = reduction;
   call_.sizes = ToSizes(request_.sizes());
   call_.output_sizes = ToSizes(request_.output_sizes());
+  if (!call_.inputs.empty()) bytes_ = BytesOf(call_.View(), call_.input, call_.output);
   return absl::OkStatus();
 }
 

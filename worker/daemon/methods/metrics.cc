@@ -8,14 +8,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/daemon/metrics_endpoint.h"
-#include "base/status_macros.h"
 #include "base/threads/mutex.h"
-#include "prometheus/collectable.h"
 #include "prometheus/counter.h"
 #include "prometheus/family.h"
 #include "prometheus/histogram.h"
-#include "prometheus/registry.h"
-#include "prometheus/text_serializer.h"
 
 namespace cohort::worker {
 namespace {
@@ -47,17 +43,6 @@ struct Cell {
 // In seconds, from a call in shared memory to one that waits for other ranks.
 prometheus::Histogram::BucketBoundaries TimeBuckets() {
   return {0.00001, 0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100};
-}
-
-prometheus::MetricFamily MakeGauge(const char* name, const char* help, int64_t value) {
-  prometheus::MetricFamily family;
-  family.name = name;
-  family.help = help;
-  family.type = prometheus::MetricType::Gauge;
-  prometheus::ClientMetric metric;
-  metric.gauge.value = static_cast<double>(value);
-  family.metric.push_back(std::move(metric));
-  return family;
 }
 
 // The limit on series: a client may join any number of groups.
@@ -98,12 +83,15 @@ class SessionGauges final : public prometheus::Collectable {
 
   std::vector<prometheus::MetricFamily> Collect() const override {
     const WorkerStats stats = sessions_.Stats();
+    const auto gauge = [](const char* name, const char* help, int64_t value) {
+      return MakeFamily(name, help, prometheus::MetricType::Gauge, static_cast<double>(value));
+    };
     return {
-        MakeGauge("cohort_worker_sessions", "Clients.", stats.sessions),
-        MakeGauge("cohort_worker_groups", "Ranks that live here.", stats.groups),
-        MakeGauge("cohort_worker_tensors", "Tensors of all sessions.", stats.tensors),
-        MakeGauge("cohort_worker_tensor_bytes", "Bytes of tensors.", stats.tensor_bytes),
-        MakeGauge("cohort_worker_draining", "1 while draining.", sessions_.draining() ? 1 : 0),
+        gauge("cohort_worker_sessions", "Clients.", stats.sessions),
+        gauge("cohort_worker_groups", "Ranks that live here.", stats.groups),
+        gauge("cohort_worker_tensors", "Tensors of all sessions.", stats.tensors),
+        gauge("cohort_worker_tensor_bytes", "Bytes of tensors.", stats.tensor_bytes),
+        gauge("cohort_worker_draining", "1 while draining.", sessions_.draining() ? 1 : 0),
         MakeWaits(sessions_),
     };
   }
@@ -115,27 +103,27 @@ class SessionGauges final : public prometheus::Collectable {
 }  // namespace
 
 struct Metrics::Impl {
-  std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
+  ServedMetrics served;
   prometheus::Family<prometheus::Counter>& calls =
       prometheus::BuildCounter()
           .Name("cohort_worker_calls_total")
           .Help("Collectives and objects that ended, by collective and size.")
-          .Register(*registry);
+          .Register(served.counters());
   prometheus::Family<prometheus::Counter>& bytes =
       prometheus::BuildCounter()
           .Name("cohort_worker_bytes_total")
           .Help("Bytes of the larger of input and output, of calls that went well.")
-          .Register(*registry);
+          .Register(served.counters());
   prometheus::Family<prometheus::Counter>& errors =
       prometheus::BuildCounter()
           .Name("cohort_worker_errors_total")
           .Help("Calls that failed, by collective and code.")
-          .Register(*registry);
+          .Register(served.counters());
   prometheus::Family<prometheus::Histogram>& seconds =
       prometheus::BuildHistogram()
           .Name("cohort_worker_call_seconds")
           .Help("Duration of calls that went well, with their waits for other ranks.")
-          .Register(*registry);
+          .Register(served.counters());
 
   // Keeps the counters, because a search by labels takes as long as a small collective.
   Cell CellOf(const char* name, const SizeClass& size) {
@@ -150,37 +138,20 @@ struct Metrics::Impl {
 
   Mutex mutex;
   absl::flat_hash_map<std::pair<const char*, const char*>, Cell> cells ABSL_GUARDED_BY(mutex);
-
-  std::shared_ptr<SessionGauges> gauges;
-  std::unique_ptr<MetricsEndpoint> endpoint;
 };
 
 Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}
 Metrics::~Metrics() = default;
 
 absl::Status Metrics::Serve(const std::string& address, const SessionTable& sessions) {
-  impl_->gauges = std::make_shared<SessionGauges>(sessions);
-  COHORT_ASSIGN_OR_RETURN(impl_->endpoint,
-                          MetricsEndpoint::Start(address, {impl_->registry, impl_->gauges}));
-  return absl::OkStatus();
+  return impl_->served.Serve(address, std::make_shared<SessionGauges>(sessions));
 }
 
-int Metrics::port() const { return impl_->endpoint == nullptr ? 0 : impl_->endpoint->port(); }
+int Metrics::port() const { return impl_->served.port(); }
 
-void Metrics::Stop() {
-  impl_->endpoint.reset();
-  impl_->gauges.reset();
-}
+void Metrics::Stop() { impl_->served.Stop(); }
 
-std::string Metrics::Collect() const {
-  std::vector<prometheus::MetricFamily> families = impl_->registry->Collect();
-  if (impl_->gauges != nullptr) {
-    for (prometheus::MetricFamily& family : impl_->gauges->Collect()) {
-      families.push_back(std::move(family));
-    }
-  }
-  return prometheus::TextSerializer().Serialize(families);
-}
+std::string Metrics::Collect() const { return impl_->served.Collect(); }
 
 void Metrics::OnCall(const char* name, int64_t bytes, absl::Duration took, absl::StatusCode code) {
   const Cell cell = impl_->CellOf(name, SizeClassOf(bytes));

@@ -42,18 +42,11 @@ absl::StatusOr<Attached> FindAttached(SessionTable& sessions, const Request& req
 }
 
 std::optional<Phase> FromProto(v1::GroupInitPhase phase) {
-  switch (phase) {
-    case v1::GROUP_INIT_PHASE_GOT_ID:
-      return Phase::kGotId;
-    case v1::GROUP_INIT_PHASE_CALLING_INIT:
-      return Phase::kCallingInit;
-    case v1::GROUP_INIT_PHASE_DONE:
-      return Phase::kDone;
-    case v1::GROUP_INIT_PHASE_FAILED:
-      return Phase::kFailed;
-    default:
-      return std::nullopt;
+  static_assert(static_cast<int>(Phase::kFailed) + 1 == v1::GROUP_INIT_PHASE_FAILED);
+  if (phase == v1::GROUP_INIT_PHASE_UNSPECIFIED || !v1::GroupInitPhase_IsValid(phase)) {
+    return std::nullopt;
   }
+  return static_cast<Phase>(phase - 1);
 }
 
 }  // namespace

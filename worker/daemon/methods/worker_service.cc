@@ -6,6 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "base/clock.h"
+#include "base/host_name.h"
 #include "base/version.h"
 #include "worker/daemon/methods/answer.h"
 #include "worker/daemon/methods/session_stream.h"

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/host_name.h"
 #include "base/id128.h"
 #include "base/status_macros.h"
 #include "base/text/printable.h"
@@ -28,12 +29,6 @@ constexpr uint32_t kVersion = 5;
 constexpr char kRankInfo[] = "cohort.bootstrap.rank_info";
 constexpr char kReach[] = "cohort.bootstrap.reach";
 constexpr char kMeshed[] = "cohort.bootstrap.meshed";
-
-std::string HostName() {
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
 
 absl::StatusOr<std::string> RandomSecret() {
   std::string secret(Id128::kBytes, '\0');

@@ -16,19 +16,12 @@ constexpr absl::Duration kShortTimeout = absl::Seconds(30);
 // Added to a timeout, because the worker's own call to the coordinator has a margin too.
 constexpr absl::Duration kMargin = absl::Seconds(5);
 
+// The wire has the same numbers, from 1.
 v1::GroupInitPhase ToProto(UniqueIdExchange::Phase phase) {
-  switch (phase) {
-    case UniqueIdExchange::Phase::kGotId:
-      return v1::GROUP_INIT_PHASE_GOT_ID;
-    case UniqueIdExchange::Phase::kCallingInit:
-      return v1::GROUP_INIT_PHASE_CALLING_INIT;
-    case UniqueIdExchange::Phase::kDone:
-      return v1::GROUP_INIT_PHASE_DONE;
-    case UniqueIdExchange::Phase::kFailed:
-      return v1::GROUP_INIT_PHASE_FAILED;
-  }
-  return v1::GROUP_INIT_PHASE_UNSPECIFIED;
+  return static_cast<v1::GroupInitPhase>(static_cast<int>(phase) + 1);
 }
+static_assert(static_cast<int>(UniqueIdExchange::Phase::kFailed) + 1 ==
+              v1::GROUP_INIT_PHASE_FAILED);
 
 client::WorkerSessionImpl& SessionOf(const client::RemoteGroup& membership) {
   return client::WorkerSessionImpl::Of(membership.session());

@@ -129,6 +129,36 @@ TEST_P(DisagreementTest, OnShapesOfOtherCounts) {
       {"rank 0 all_reduce of f32 [100, 2000]", "rank 2 all_reduce of f32 [100, 2001]"});
 }
 
+// Lists of as many elements, so that only the digest differs.
+TEST_P(DisagreementTest, OnListsOfTensors) {
+  const auto coalesced = [](TensorCollectives& collectives, const std::vector<Shape>& shapes) {
+    std::vector<Tensor> tensors;
+    for (const Shape& shape : shapes) tensors.push_back(F32(shape));
+    return AllReduceCoalesced(collectives, tensors, tensors, kSum, Soon());
+  };
+  Expect(
+      [&](TensorCollectives& collectives) {
+        return collectives.rank() == 1 ? coalesced(collectives, {{2}, {3}})
+                                       : coalesced(collectives, {{3}, {2}});
+      },
+      {"rank 0 all_reduce_coalesced of f32 [3], [2] by sum; rank 1 all_reduce_coalesced of f32 "
+       "[2], [3] by sum"});
+  // One rank has more tensors, so large that each has an exchange of its own.
+  Expect(
+      [&](TensorCollectives& collectives) {
+        return collectives.rank() == 2 ? coalesced(collectives, {{20000}, {20000}, {20000}})
+                                       : coalesced(collectives, {{20000}, {20000}});
+      },
+      {"rank 0 all_reduce_coalesced of f32 [20000], [20000] by sum; rank 2 all_reduce_coalesced "
+       "of f32 [20000], [20000], [20000] by sum"});
+  Expect(
+      [&](TensorCollectives& collectives) {
+        return collectives.rank() == 1 ? AllReduce(collectives, F32({4}), F32({4}), kSum, Soon())
+                                       : coalesced(collectives, {{4}});
+      },
+      {"rank 0 all_reduce_coalesced of f32 [4] by sum; rank 1 all_reduce of f32 [4] by sum"});
+}
+
 TEST_P(DisagreementTest, OnDimensions) {
   Expect(
       [](TensorCollectives& collectives) {
@@ -362,6 +392,20 @@ TEST(OwnMistakesTest, AreFoundBeforeAnythingIsCalled) {
          "f32 cannot be reduced by bit_and");
   const Tensor complex = Tensor::Zeros(DataType::kC64, {2});
   refuse(AllReduce(collectives, complex, complex, kSum, Soon()), "c64 cannot be reduced by sum");
+
+  refuse(AllReduceCoalesced(collectives, {}, {}, kSum, Soon()), "0 outputs for 0 inputs");
+  refuse(AllReduceCoalesced(collectives, {t, t}, {t}, kSum, Soon()), "1 outputs for 2 inputs");
+  refuse(AllReduceCoalesced(collectives, {t, scalar}, {t, t}, kSum, Soon()),
+         "all_reduce_coalesced of f32 [4, 3], [] by sum: the output is f32 [4, 3] and should be "
+         "f32 [] (tensor 1)");
+  refuse(AllReduceCoalesced(collectives, {t, complex}, {t, complex}, kSum, Soon()),
+         "the input is c64 [2] and should be f32 [2] (tensor 1)");
+  const Tensor ten = F32({10});
+  refuse(AllReduceCoalesced(collectives, {t, *ten.Narrow(0, 0, 6)}, {t, *ten.Narrow(0, 4, 6)}, kSum,
+                            Soon()),
+         "input and output overlap and are not the same (tensor 1)");
+  refuse(AllReduceCoalesced(collectives, {t, t}, {t, t}, {ReduceOp::kBitAnd}, Soon()),
+         "f32 cannot be reduced by bit_and");
 
   refuse(Reduce(collectives, t, t, kSum, 2, Soon()), "root 2 is not in 0..1");
   refuse(Broadcast(collectives, t, -1, Soon()), "root -1 is not in 0..1");

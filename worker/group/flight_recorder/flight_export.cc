@@ -6,16 +6,11 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "base/host_name.h"
 #include "worker/group/bootstrap/host_identity.h"
 
 namespace cohort::worker {
 namespace {
-
-std::string HostName() {
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
 
 client::FlightCall Export(const FlightEntry& entry, absl::Duration calendar) {
   client::FlightCall call;

@@ -47,7 +47,7 @@ class Round {
   void Go() {
     const DataType any = kDataTypes[random_() % kDataTypes.size()];
     const DataType real = AnyReducible();
-    switch (random_() % 12) {
+    switch (random_() % 13) {
       case 0:
         return AllReduce(real);
       case 1:
@@ -72,6 +72,8 @@ class Round {
         return ReduceScatter(real, true);
       case 11:
         return AllToAll(any, false);
+      case 12:
+        return AllReduceCoalesced(real);
     }
   }
 
@@ -207,6 +209,50 @@ class Round {
         [&](TensorCollectives& collectives, const Tensor& in, const Tensor& out) {
           return worker::AllReduce(collectives, in, out, reduction, Soon());
         });
+  }
+
+  // Each output has the bits of an all_reduce of its tensor alone.
+  void AllReduceCoalesced(DataType type) {
+    struct Item {
+      std::vector<RandomTensor> in;  // by rank
+      std::vector<RandomTensor> out;
+      bool in_place = false;
+      std::string sum;
+    };
+    const Reduction reduction = RandomReduction(type);
+    std::vector<Item> items(static_cast<size_t>(1 + Below(random_, 9)));
+    for (Item& item : items) {
+      item.in_place = InPlace();
+      const std::vector<TensorModel> inputs = Models(type, RandomShape(random_, 0));
+      item.sum = Reduced(inputs, reduction).bytes;
+      for (const TensorModel& input : inputs) {
+        item.in.push_back(Make(input));
+        item.out.push_back(Make(type, input.shape));
+      }
+    }
+    const std::string what = absl::StrCat("all_reduce_coalesced by ", NameOf(reduction.op));
+    ExpectOk(world_.Run([&](TensorCollectives& collectives) {
+      const auto rank = static_cast<size_t>(collectives.rank());
+      std::vector<Tensor> inputs;
+      std::vector<Tensor> outputs;
+      for (const Item& item : items) {
+        inputs.push_back(world_.Seen(collectives.rank(), item.in[rank].tensor()));
+        const RandomTensor& to = item.in_place ? item.in[rank] : item.out[rank];
+        outputs.push_back(world_.Seen(collectives.rank(), to.tensor()));
+      }
+      return worker::AllReduceCoalesced(collectives, inputs, outputs, reduction, Soon());
+    }),
+             what);
+    for (size_t i = 0; i < items.size(); ++i) {
+      for (size_t rank = 0; rank < items[i].in.size(); ++rank) {
+        const RandomTensor& to = items[i].in_place ? items[i].in[rank] : items[i].out[rank];
+        ASSERT_TRUE(ElementsOf(to.tensor()) == items[i].sum)
+            << what << ", rank " << rank << ", tensor " << i << " of " << items.size() << ", "
+            << to.tensor().ToString();
+        ASSERT_FALSE(items[i].in[rank].Strayed()) << what << ", rank " << rank;
+        ASSERT_FALSE(items[i].out[rank].Strayed()) << what << ", rank " << rank;
+      }
+    }
   }
 
   void Reduce(DataType type) {

@@ -21,6 +21,19 @@ inline absl::Status AllReduce(TensorCollectives& collectives, const Tensor& inpu
   call.reduction = reduction;
   return collectives.Run(call, input, output, deadline);
 }
+inline absl::Status AllReduceCoalesced(TensorCollectives& collectives,
+                                       absl::Span<const Tensor> inputs,
+                                       absl::Span<const Tensor> outputs, const Reduction& reduction,
+                                       Instant deadline) {
+  const Tensor none;
+  const Tensor& input = inputs.empty() ? none : inputs[0];
+  const Tensor& output = outputs.empty() ? none : outputs[0];
+  CollectiveCall call = MakeCall(Collective::kAllReduceCoalesced, input, output);
+  call.inputs = inputs;
+  call.outputs = outputs;
+  call.reduction = reduction;
+  return collectives.Run(call, input, output, deadline);
+}
 inline absl::Status Reduce(TensorCollectives& collectives, const Tensor& input,
                            const Tensor& output, const Reduction& reduction, int root,
                            Instant deadline) {

@@ -5,8 +5,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/fingerprint.h"
 #include "base/status_macros.h"
-#include "client/parallel/moe/routing/fingerprint.h"
 
 namespace cohort::parallel {
 namespace {

@@ -12,9 +12,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/fingerprint.h"
 #include "base/tensor/tensor.h"
 #include "client/collective/group.h"
-#include "client/parallel/moe/routing/fingerprint.h"
 
 namespace cohort::parallel {
 

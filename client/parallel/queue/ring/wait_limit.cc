@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/cpu_pause.h"
+
 namespace cohort::parallel {
 namespace {
 
@@ -26,14 +28,6 @@ uint32_t Processors() {
   return kCount;
 }
 
-inline void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 }  // namespace
 
 bool LookFor(absl::FunctionRef<bool()> done, uint32_t parties) {
@@ -41,7 +35,7 @@ bool LookFor(absl::FunctionRef<bool()> done, uint32_t parties) {
   int pauses = 1;
   for (int paused = 0; paused < all; paused += pauses) {
     if (done()) return true;
-    for (int i = 0; i < pauses; ++i) Pause();
+    for (int i = 0; i < pauses; ++i) CpuPause();
     pauses = std::min(2 * pauses, kMostPauses);
   }
   // If other processes take the processor, each yield costs milliseconds.

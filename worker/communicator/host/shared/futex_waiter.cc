@@ -41,7 +41,7 @@ absl::Status FutexWaiter::Await(absl::FunctionRef<bool()> done, Instant deadline
       shared_waits_ = shares ? shared_waits_ + 1 : 0;
       if (shares || poisoned()) break;
     }
-    Pause();
+    CpuPause();
   }
   if (done()) return absl::OkStatus();
   // A yield to another program can cost a time slice of milliseconds: the clock ends the yields.

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
+#include "base/cpu_pause.h"
 #include "base/rank_set.h"
 #include "worker/communicator/host/shared/host_shared_memory.h"
 #include "worker/communicator/wait_log.h"
@@ -35,15 +36,6 @@ inline void PrefetchToWrite(const void* line) {
 #endif
 }
 
-// Pauses between two looks. Every look takes the cache line away from the rank that writes it.
-inline void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 // One rank's waiter. Await and Glance are called by one thread at a time, the other methods by any.
 class FutexWaiter {
  public:
@@ -65,7 +57,7 @@ class FutexWaiter {
     if (done()) return true;
     if (gives_way_ || shared_waits_ > 0) return false;
     for (int look = 1; look < kGlances; ++look) {
-      Pause();
+      CpuPause();  // every look takes the cache line away from the rank that writes it
       if (done()) return true;
     }
     return false;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/fingerprint.h"
 
 namespace cohort::worker {
 
@@ -37,11 +38,7 @@ std::string Describe(const OperationLine& line) {
 }
 
 uint64_t Mixed(uint64_t digest, uint64_t number) {
-  // As SplitMix64 mixes; the same in every process, as no hash of the standard library need be.
-  digest = (digest ^ number) + 0x9e3779b97f4a7c15;
-  digest = (digest ^ (digest >> 30)) * 0xbf58476d1ce4e5b9;
-  digest = (digest ^ (digest >> 27)) * 0x94d049bb133111eb;
-  return digest ^ (digest >> 31);
+  return SplitMix64(digest ^ number);
 }
 
 uint64_t Chained(uint64_t chain, const OperationLine& line) {

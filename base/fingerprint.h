@@ -1,14 +1,14 @@
-// A hash of the values that ranks compare, the same in every process.
-#ifndef COHORT_CLIENT_PARALLEL_MOE_ROUTING_FINGERPRINT_H_
-#define COHORT_CLIENT_PARALLEL_MOE_ROUTING_FINGERPRINT_H_
+// Hashes that are the same in every process. They detect mistakes, not malice.
+#ifndef COHORT_BASE_FINGERPRINT_H_
+#define COHORT_BASE_FINGERPRINT_H_
 
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
 
-namespace cohort::parallel {
+namespace cohort {
 
-// FNV-1a with 64 bits: it detects mistakes, not malice.
+// FNV-1a with 64 bits.
 class Fingerprint {
  public:
   Fingerprint& Add(absl::string_view text) {
@@ -27,6 +27,14 @@ class Fingerprint {
   uint64_t value_ = 0xcbf29ce484222325u;
 };
 
-}  // namespace cohort::parallel
+// SplitMix64's finalizer: spreads the bits of one number.
+inline uint64_t SplitMix64(uint64_t number) {
+  number += 0x9e3779b97f4a7c15;
+  number = (number ^ (number >> 30)) * 0xbf58476d1ce4e5b9;
+  number = (number ^ (number >> 27)) * 0x94d049bb133111eb;
+  return number ^ (number >> 31);
+}
 
-#endif  // COHORT_CLIENT_PARALLEL_MOE_ROUTING_FINGERPRINT_H_
+}  // namespace cohort
+
+#endif  // COHORT_BASE_FINGERPRINT_H_

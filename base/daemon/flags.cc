@@ -1,0 +1,238 @@
+#include "base/daemon/flags.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "base/rpc/listener/listen_address.h"
+#include "base/status_macros.h"
+#include "base/version.h"
+
+namespace cohort {
+namespace {
+
+std::string Quoted(absl::string_view value) { return absl::StrCat("\"", value, "\""); }
+
+std::string Dashed(const std::string& name) { return absl::StrCat("--", name); }
+
+absl::Status CheckAddresses(const DaemonOptions& options) {
+  if (options.listen.empty()) return InvalidFlag("listen", "no address");
+  for (const std::string& text : options.listen) {
+    COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(text));
+    if (!address.is_loopback() && !options.insecure) {
+      return InvalidFlag("listen",
+                         absl::StrCat(text,
+                                      " can be reached from other machines, and neither callers "
+                                      "nor traffic are protected: add --insecure to accept that"));
+    }
+  }
+  if (options.metrics_listen.empty()) return absl::OkStatus();
+  COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(options.metrics_listen));
+  if (address.is_unix()) return InvalidFlag("metrics-listen", "must be host:port");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status InvalidFlag(absl::string_view name, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat("--", name, ": ", why));
+}
+
+DaemonOptions::DaemonOptions(int port)
+    : listen({absl::StrCat("127.0.0.1:", port)}),
+      metrics_listen(absl::StrCat("127.0.0.1:", port + 1)) {}
+
+Flags::Flags(std::string program, const std::string& description)
+    : program_(std::move(program)), app_(std::make_unique<CLI::App>(description, program_)) {
+  app_->set_version_flag("--version", absl::StrCat(program_, " ", kVersion));
+  app_->set_config("--config", "", "file with flags as name = value (ini or toml)");
+  // It makes no sense inside a file.
+  app_->add_flag("--check-config", *check_config_, "check the configuration and exit")
+      ->configurable(false);
+}
+
+Flags::~Flags() = default;
+Flags::Flags(Flags&&) noexcept = default;
+
+void Flags::AddFlag(const std::string& name, std::function<std::vector<std::string>()> read,
+                    bool is_list, bool is_pairs) {
+  std::vector<std::string> usual = read();
+  flags_.push_back({name, std::move(read), std::move(usual), is_list, is_pairs});
+}
+
+void Flags::Add(const std::string& name, std::string& field, const std::string& help) {
+  app_->add_option(Dashed(name), field, help);
+  AddFlag(name, [&field] { return std::vector<std::string>{Quoted(field)}; });
+}
+
+void Flags::Add(const std::string& name, std::vector<std::string>& field, const std::string& help) {
+  app_->add_option(Dashed(name), field, help);
+  const auto read = [&field] {
+    std::vector<std::string> values;
+    for (const std::string& value : field) values.push_back(Quoted(value));
+    return values;
+  };
+  AddFlag(name, read, /*is_list=*/true);
+}
+
+void Flags::Add(const std::string& name, bool& field, const std::string& help) {
+  app_->add_flag(Dashed(name), field, help);
+  AddFlag(name, [&field] { return std::vector<std::string>{field ? "true" : "false"}; });
+}
+
+template <typename Number>
+void Flags::AddNumber(const std::string& name, Number& field, Number min, Number max,
+                      const std::string& help) {
+  app_->add_option(Dashed(name), field, help);
+  AddFlag(name, [&field] { return std::vector<std::string>{absl::StrCat(field)}; });
+  AddCheck([name, &field, min, max] {
+    if (field >= min && field <= max) return absl::OkStatus();
+    const bool has_end = max != std::numeric_limits<Number>::max();
+    return InvalidFlag(name, has_end ? absl::StrCat("must be from ", min, " to ", max)
+                                     : absl::StrCat("must be at least ", min));
+  });
+}
+
+void Flags::Add(const std::string& name, int& field, int min, int max, const std::string& help) {
+  AddNumber(name, field, min, max, help);
+}
+
+void Flags::Add(const std::string& name, int64_t& field, int64_t min, int64_t max,
+                const std::string& help) {
+  AddNumber(name, field, min, max, help);
+}
+
+void Flags::Add(const std::string& name, absl::Duration& field, absl::Duration min,
+                absl::Duration max, const std::string& help) {
+  const auto text = std::make_shared<std::string>(absl::FormatDuration(field));
+  app_->add_option(Dashed(name), *text, help);
+  AddFlag(name, [&field] { return std::vector<std::string>{Quoted(absl::FormatDuration(field))}; });
+  AddCheck([name, text, &field, min, max] {
+    if (!absl::ParseDuration(*text, &field)) {
+      return InvalidFlag(
+          name, absl::StrCat(Quoted(*text), " is no duration; write 10s, 500ms or 1h"));
+    }
+    if (field >= min && field <= max) return absl::OkStatus();
+    return InvalidFlag(name, absl::StrCat("must be from ", absl::FormatDuration(min), " to ",
+                                          absl::FormatDuration(max)));
+  });
+}
+
+void Flags::AddWord(const std::string& name, const std::vector<std::string>& words,
+                    std::function<size_t()> read, std::function<void(size_t)> set,
+                    const std::string& help) {
+  const auto text = std::make_shared<std::string>(words[read()]);
+  app_->add_option(Dashed(name), *text, help);
+  AddFlag(name, [words, read] { return std::vector<std::string>{Quoted(words[read()])}; });
+  AddCheck([name, text, words, set] {
+    const auto found = std::find(words.begin(), words.end(), *text);
+    if (found == words.end()) {
+      return InvalidFlag(name, absl::StrCat("must be ", absl::StrJoin(words, " or ")));
+    }
+    set(static_cast<size_t>(found - words.begin()));
+    return absl::OkStatus();
+  });
+}
+
+void Flags::Add(const std::string& name, std::string& field, const std::vector<std::string>& words,
+                const std::string& help) {
+  const auto read = [&field, words] {
+    return static_cast<size_t>(std::find(words.begin(), words.end(), field) - words.begin());
+  };
+  AddWord(name, words, read, [&field, words](size_t index) { field = words[index]; }, help);
+}
+
+void Flags::AddPairs(const std::string& name,
+                     std::function<absl::Status(const std::string& name, int64_t value)> set,
+                     std::function<std::vector<std::string>()> read, const std::string& help) {
+  const auto texts = std::make_shared<std::vector<std::string>>();
+  app_->add_option(Dashed(name), *texts, help);
+  const auto quoted = [read = std::move(read)] {
+    std::vector<std::string> values = read();
+    for (std::string& value : values) value = Quoted(value);
+    return values;
+  };
+  AddFlag(name, quoted, /*is_list=*/true, /*is_pairs=*/true);
+  AddCheck([name, texts, set = std::move(set)] {
+    for (const std::string& text : *texts) {
+      const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
+      int64_t value = 0;
+      if (parts.size() != 2 || !absl::SimpleAtoi(parts[1], &value)) {
+        return InvalidFlag(name, absl::StrCat(Quoted(text), " is not NAME=VALUE"));
+      }
+      const absl::Status status = set(parts[0], value);
+      if (!status.ok()) return InvalidFlag(name, status.message());
+    }
+    return absl::OkStatus();
+  });
+}
+
+void Flags::Add(DaemonOptions& options) {
+  Add("listen", options.listen,
+      absl::StrCat("address to serve on: host:port, [ipv6]:port or unix:/path; port 0 picks one; "
+                   "0.0.0.0 means IPv4, [::] IPv6 and IPv4; repeatable (",
+                   options.listen[0], ")"));
+  Add("insecure", options.insecure,
+      "accept that a --listen address of other than this machine is unprotected");
+  Add("metrics-listen", options.metrics_listen,
+      absl::StrCat("address for Prometheus, host:port; empty: off (", options.metrics_listen, ")"));
+  Add("log-level", options.log.level, {"debug", "info", "warning", "error", "off"},
+      "debug, info, warning, error or off (info)");
+  Add("log-format", options.log.format, {"text", "json"}, "text or json (text)");
+  Add("reflection", options.reflection, "serve gRPC reflection");
+  Add("drain-grace", options.drain_grace, absl::ZeroDuration(), absl::Hours(1),
+      "time between SIGTERM and the end for calls to be answered (10s)");
+  Add("port-file", options.port_file,
+      "file to write the bound addresses to, one in a line, once ready");
+  AddCheck([&options] { return CheckAddresses(options); });
+}
+
+absl::StatusOr<std::string> Flags::Parse(int argc, const char* const* argv) {
+  // CLI11 throws exceptions; none may leave this function.
+  try {
+    app_->parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return app_->help();
+  } catch (const CLI::CallForVersion&) {
+    return absl::StrCat(app_->version(), "\n");
+  } catch (const CLI::ParseError& error) {
+    return absl::InvalidArgumentError(error.what());
+  }
+  for (const auto& check : checks_) COHORT_RETURN_IF_ERROR(check());
+  return *check_config_ ? ToString() : "";
+}
+
+std::string Flags::ToString() const {
+  std::string text;
+  for (const Flag& flag : flags_) {
+    const std::string value = absl::StrJoin(flag.read(), ", ");
+    absl::StrAppend(&text, flag.name, " = ", flag.is_list ? absl::StrCat("[", value, "]") : value,
+                    "\n");
+  }
+  return text;
+}
+
+std::string Flags::Changes() const {
+  std::vector<std::string> changes;
+  for (const Flag& flag : flags_) {
+    const std::vector<std::string> values = flag.read();
+    if (flag.is_pairs) {
+      for (size_t i = 0; i < values.size(); ++i) {
+        if (values[i] != flag.usual[i]) changes.push_back(values[i]);
+      }
+    } else if (values != flag.usual) {
+      const std::string value = absl::StrJoin(values, ", ");
+      changes.push_back(
+          absl::StrCat(flag.name, "=", flag.is_list ? absl::StrCat("[", value, "]") : value));
+    }
+  }
+  return absl::StrReplaceAll(absl::StrJoin(changes, " "), {{"\"", ""}});
+}
+
+}  // namespace cohort
