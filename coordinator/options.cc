@@ -109,7 +109,7 @@ Flags FlagsOf(Options& options) {
         return SetLimit(name, value, &options.limits);
       },
       [&options] { return Pairs(options.limits); },
-      absl::StrCat("NAME=VALUE, repeatable; names, defaults, and what they count: ",
+      absl::StrCat("NAME=VALUE, repeatable; names, defaults, and counted things: ",
                    absl::StrJoin(names, ", ")));
   flags.AddCheck([&options] { return Check(options); });
   return flags;

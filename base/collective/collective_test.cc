@@ -139,7 +139,7 @@ TEST(CollectiveCallTest, FlatCallHasTheDigestAsTag) {
   EXPECT_NE(flat.tag, Digest(call));
 }
 
-TEST(CollectiveCallTest, OfSeveralTensorsHasAllTheirShapes) {
+TEST(CollectiveCallTest, ACallOfSeveralTensorsHasAllTheirShapes) {
   const std::vector<Tensor> tensors = {Tensor::Zeros(DataType::kBF16, {2, 3}),
                                        Tensor::Zeros(DataType::kBF16, {4})};
   CollectiveCall call = MakeCall(Collective::kAllReduceCoalesced, tensors[0], tensors[0]);
