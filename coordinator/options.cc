@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/rpc/listener/incoming_bytes.h"
+#include "base/rpc/listener/incomplete_request_bytes.h"
 #include "coordinator/core/interface/limit_names.h"
 
 namespace cohort::coordinator {

@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "client/checkpoint/output_file.h"
+#include "client/checkpoint/push_pull.h"
 #include "client/checkpoint/safetensors.h"
-#include "client/checkpoint/transfer.h"
 
 namespace cohort::checkpoint {
 

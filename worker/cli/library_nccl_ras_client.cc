@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/status_macros.h"
-#include "worker/communicator/nccl/ras/ras.h"
+#include "worker/communicator/nccl/ras/ras_client.h"
 
 namespace cohort::worker {
 namespace {

@@ -16,7 +16,7 @@
 #include "absl/time/time.h"
 #include "base/threads/mutex.h"
 #include "client/collective/group.h"
-#include "client/collective/recording.h"
+#include "client/collective/record_calls.h"
 #include "worker/group/bootstrap/unique_id_exchange.h"
 #include "worker/group/collectives/tensor_collectives.h"
 #include "worker/group/connections/connections.h"

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "client/collective/recording.h"
+#include "client/collective/record_calls.h"
 #include "worker/group/in_process_group.h"
 #include "worker/group/recorded_sequence.h"
 

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
-#include "client/collective/recording.h"
+#include "client/collective/record_calls.h"
 #include "client/collective/sequence.h"
 #include "worker/group/gpu/gpu_context.h"
 

@@ -20,7 +20,7 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/rpc/listener/http2_guard.h"
-#include "base/rpc/listener/incoming_bytes.h"
+#include "base/rpc/listener/incomplete_request_bytes.h"
 
 namespace cohort {
 
@@ -35,7 +35,7 @@ struct GuardedSocket {
   // The client's address has broken a limit recently. All its connections share it.
   std::shared_ptr<const std::atomic<bool>> suspect;
   // The incoming bytes of all connections of the address; null: not counted.
-  std::shared_ptr<IncomingBytes> incoming;
+  std::shared_ptr<IncompleteRequestBytes> incoming;
   // Called once, on the thread that reads, if the guard closes the connection for the bytes that it
   // sent.
   std::function<void(const absl::Status&)> on_offence;

@@ -82,7 +82,7 @@ struct Listener::Peer {
   Instant suspect_until = absl::InfinitePast();
   Instant next_line = absl::InfinitePast();
   int64_t unlogged = 0;
-  std::shared_ptr<IncomingBytes> incoming;
+  std::shared_ptr<IncompleteRequestBytes> incoming;
 };
 
 struct Listener::Connection {
@@ -219,8 +219,8 @@ Listener::Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks, Liste
       sockets_(std::move(sockets)),
       max_connections_(MostConnections(options_.max_connections)),
       max_connections_per_peer_(MostPerPeer(options_.max_connections_per_peer, max_connections_)),
-      incoming_(std::make_shared<IncomingBytes>("max_incoming_bytes",
-                                                MaxIncomingBytes(options_.max_incoming_bytes))),
+      incoming_(std::make_shared<IncompleteRequestBytes>(
+          "max_incoming_bytes", MaxIncomingBytes(options_.max_incoming_bytes))),
       link_(std::make_shared<Link>()),
       resume_timer_(std::make_shared<ResumeTimer>()),
       loop_("listener", kTick, [this] { OnTick(); }) {
@@ -253,8 +253,8 @@ std::shared_ptr<Listener::Peer> Listener::FindPeer(const std::string& name) {
     peer = std::make_shared<Peer>();
     peer->name = name;
     // One address leaves others a quarter.
-    peer->incoming = std::make_shared<IncomingBytes>("max_incoming_bytes_per_peer",
-                                                     incoming_->limit() / 4 * 3, incoming_);
+    peer->incoming = std::make_shared<IncompleteRequestBytes>(
+        "max_incoming_bytes_per_peer", incoming_->limit() / 4 * 3, incoming_);
   }
   return peer;
 }

@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/rpc/listener/guarded_socket.h"
 #include "base/rpc/listener/http2_guard.h"
-#include "base/rpc/listener/incoming_bytes.h"
+#include "base/rpc/listener/incomplete_request_bytes.h"
 #include "base/rpc/listener/listen_socket.h"
 #include "base/rpc/listener/resume_timer.h"
 #include "base/threads/event_loop.h"
@@ -34,7 +34,7 @@ struct FramedRpcPeer {
   // Thread-safe.
   std::function<void(const absl::Status&)> on_offence = [](const absl::Status&) {};
   // The incoming bytes of all connections of the address; null: not counted.
-  std::shared_ptr<IncomingBytes> incoming;
+  std::shared_ptr<IncompleteRequestBytes> incoming;
 };
 
 struct ListenerSinks {
@@ -99,7 +99,7 @@ class Listener {
   const std::vector<ListenSocket> sockets_;
   const int max_connections_;
   const int max_connections_per_peer_;
-  const std::shared_ptr<IncomingBytes> incoming_;
+  const std::shared_ptr<IncompleteRequestBytes> incoming_;
   // The threads that read reach this object through the link, as long as it exists.
   const std::shared_ptr<Link> link_;
   const std::shared_ptr<ResumeTimer> resume_timer_;

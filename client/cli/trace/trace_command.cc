@@ -10,7 +10,7 @@
 #include "client/cli/trace/trace_sources.h"
 #include "client/collective/trace/chrome_trace.h"
 #include "client/collective/trace/flight_record.h"
-#include "client/collective/trace/group_trace.h"
+#include "client/collective/trace/merge_flight_records.h"
 
 namespace cohort::cli {
 namespace {

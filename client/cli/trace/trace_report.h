@@ -7,7 +7,7 @@
 
 #include "client/cli/output/report_json.h"
 #include "client/cli/trace/trace_sources.h"
-#include "client/collective/trace/group_trace.h"
+#include "client/collective/trace/merge_flight_records.h"
 
 namespace cohort::cli {
 

@@ -7,7 +7,7 @@
 
 #include "absl/time/time.h"
 #include "client/collective/trace/flight_record.h"
-#include "client/collective/trace/group_trace.h"
+#include "client/collective/trace/merge_flight_records.h"
 
 namespace cohort::client {
 

@@ -6,7 +6,7 @@
 //   group_exchange.cc   rounds, objects, unique ids
 //   group_events.cc     events for watchers
 //   group_join.cc       how members join and get ranks
-//   group_complete.cc   when a generation is complete
+//   group_forming.cc   when a generation is complete
 //   group_leases.cc   leases, streams, losses, leaving: how a generation breaks
 //   group_view.cc       proposals: how the next generation begins without a break
 //   group_records.cc    journal rows

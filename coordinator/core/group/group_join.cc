@@ -1,4 +1,4 @@
-// How members get ranks: the checks of a Join, and its effect on the generation. group_complete.cc
+// How members get ranks: the checks of a Join, and its effect on the generation. group_forming.cc
 // decides when the generation is complete.
 #include <algorithm>
 

@@ -15,7 +15,7 @@
 #include "absl/time/time.h"
 #include "base/framed_rpc/frame.h"
 #include "base/framed_rpc/send_queue.h"
-#include "base/rpc/listener/incoming_bytes.h"
+#include "base/rpc/listener/incomplete_request_bytes.h"
 #include "base/rpc/listener/listener.h"
 #include "base/threads/event_loop.h"
 #include "base/threads/mutex.h"

@@ -180,7 +180,7 @@ absl::Status NcclCommunicator::Run(const FlatCall& call, const void* input, void
   COHORT_RETURN_IF_ERROR(CheckArguments(call, rank(), size(), input, output));
   COHORT_ASSIGN_OR_RETURN(const NcclOperands operands, OperandsOf(call, compute_capability_));
   COHORT_RETURN_IF_ERROR(Stand());
-  const OperationLine line = LineFor(call, input, output);
+  const OperationLogLine line = LineFor(call, input, output);
   COHORT_RETURN_IF_ERROR(HostBarrier(line, false, deadline));
   const int64_t sequence = Post(line, false);
   if (call.count == 0) return absl::OkStatus();
@@ -200,14 +200,14 @@ absl::Status NcclCommunicator::Run(const FlatCall& call, const void* input, void
   return status;
 }
 
-OperationLine NcclCommunicator::LineFor(const FlatCall& call, const void* input,
-                                        const void* output) const {
-  OperationLine line = LineOf(call);
+OperationLogLine NcclCommunicator::LineFor(const FlatCall& call, const void* input,
+                                           const void* output) const {
+  OperationLogLine line = LineOf(call);
   line.registered = Registered(call, input, output);
   return line;
 }
 
-absl::Status NcclCommunicator::HostBarrier(const OperationLine& line, bool on_stream,
+absl::Status NcclCommunicator::HostBarrier(const OperationLogLine& line, bool on_stream,
                                            Instant deadline) {
   if (!HasHostBarrier(on_stream)) return absl::OkStatus();
   const absl::Status status =
@@ -232,7 +232,7 @@ absl::StatusOr<std::optional<IssueOrder::Ticket>> NcclCommunicator::TakeTicket(b
   return Break(Blame(status));
 }
 
-int64_t NcclCommunicator::Post(OperationLine line, bool on_stream) {
+int64_t NcclCommunicator::Post(OperationLogLine line, bool on_stream) {
   line.on_stream = on_stream && mode_ == NcclAgreement::kAsync ? 1 : 0;
   if (mode_ != NcclAgreement::kOff) chain_ = Chained(chain_, line);
   operation_log_->Post(rank(), {line, chain_});

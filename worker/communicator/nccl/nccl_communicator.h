@@ -19,7 +19,7 @@
 #include "worker/communicator/nccl/agreement/issue_order.h"
 #include "worker/communicator/nccl/agreement/nccl_operation_log.h"
 #include "worker/communicator/nccl/agreement/operation_agreement.h"
-#include "worker/communicator/nccl/agreement/operation_line.h"
+#include "worker/communicator/nccl/agreement/operation_log_line.h"
 #include "worker/communicator/nccl/api/nccl_api.h"
 #include "worker/communicator/nccl/clique/nccl_clique.h"
 #include "worker/communicator/nccl/clique/nccl_memory.h"
@@ -241,12 +241,12 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Watche
   // Called before anything is on a stream. The watchdog's thread may fail to start, and without it
   // a hanging operation would never be ended.
   absl::Status BeWatched();
-  OperationLine LineFor(const FlatCall& call, const void* input, const void* output) const;
+  OperationLogLine LineFor(const FlatCall& call, const void* input, const void* output) const;
   uint32_t Registered(const FlatCall& call, const void* input, const void* output) const;
   absl::StatusOr<std::shared_ptr<NcclMemory>> RegisterOnAll(
       absl::StatusOr<std::shared_ptr<NcclMemory>> memory, Instant deadline);
   // Posts the next operation of this rank. Returns its number.
-  int64_t Post(OperationLine line, bool on_stream);
+  int64_t Post(OperationLogLine line, bool on_stream);
   // Whether all ranks wait at a barrier before the operation.
   bool HasHostBarrier(bool on_stream) const {
     return mode_ == NcclAgreement::kStrict || (mode_ == NcclAgreement::kAsync && !on_stream);
@@ -256,7 +256,7 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Watche
   // other groups, or no host barrier.
   absl::StatusOr<std::optional<IssueOrder::Ticket>> TakeTicket(bool arrived, Instant deadline);
   // Waits at the host barrier of the operation, if HasHostBarrier says so.
-  absl::Status HostBarrier(const OperationLine& line, bool on_stream, Instant deadline);
+  absl::Status HostBarrier(const OperationLogLine& line, bool on_stream, Instant deadline);
   // Text for an error: the ranks that have not come to an operation, or are not done with it.
   std::string Others(const NcclWork& work) const;
   // Whether something is in flight; does not wait. Errors: the cause that ends the group. If it is

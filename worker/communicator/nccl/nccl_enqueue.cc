@@ -43,7 +43,7 @@ absl::Status NcclCommunicator::Enqueue(const FlatCall& call, const void* input, 
   COHORT_RETURN_IF_ERROR(CheckArguments(call, rank(), size(), input, output));
   COHORT_ASSIGN_OR_RETURN(const NcclOperands operands, OperandsOf(call, compute_capability_));
   COHORT_RETURN_IF_ERROR(Stand());
-  const OperationLine line = LineFor(call, input, output);
+  const OperationLogLine line = LineFor(call, input, output);
   const auto agree = [&]() -> absl::StatusOr<int64_t> {
     // Ranks agree on the replay instead: a rank whose recording fails has not come to all of it.
     if (options.is_recorded) return 0;
@@ -91,7 +91,7 @@ absl::Status NcclCommunicator::Enqueue(absl::Span<const Transfer> transfers,
 absl::Status NcclCommunicator::Enqueue(const NcclReplay& replay, const NcclCallOptions& options,
                                        Instant deadline) {
   COHORT_RETURN_IF_ERROR(Stand());
-  const OperationLine line = LineOfReplay(replay.calls, replay.digest);
+  const OperationLogLine line = LineOfReplay(replay.calls, replay.digest);
   NcclWork work;
   work.replayed = replay.calls;
   const auto agree = [&]() -> absl::StatusOr<int64_t> {
@@ -104,7 +104,7 @@ absl::Status NcclCommunicator::Enqueue(const NcclReplay& replay, const NcclCallO
 
 absl::Status NcclCommunicator::Run(const NcclReplay& replay, Instant deadline) {
   COHORT_RETURN_IF_ERROR(Stand());
-  const OperationLine line = LineOfReplay(replay.calls, replay.digest);
+  const OperationLogLine line = LineOfReplay(replay.calls, replay.digest);
   COHORT_RETURN_IF_ERROR(HostBarrier(line, false, deadline));
   NcclWork work;
   work.sequence = Post(line, false);

@@ -19,7 +19,7 @@
 #include "worker/daemon/methods/served_addresses.h"
 #include "worker/daemon/methods/worker_service.h"
 #include "worker/daemon/sessions/attached_rank.h"
-#include "worker/daemon/sessions/executed_rank.h"
+#include "worker/daemon/sessions/daemon_rank.h"
 
 namespace cohort::worker {
 namespace {
@@ -199,7 +199,7 @@ absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
       request.attached()
           ? AttachedRank::Join({std::move(options.membership), std::move(options.bootstrap)},
                                on_ended)
-          : ExecutedRank::Join(std::move(options), on_ended);
+          : DaemonRank::Join(std::move(options), on_ended);
   const absl::StatusOr<std::shared_ptr<ClientRank>> joined =
       entered.ok() ? Holding(std::move(descriptors), *entered) : entered;
   absl::Status cancelled = joining->reason();

@@ -87,7 +87,7 @@ FramedCollectiveServer::FramedCollectiveServer(WorkerService& service, int64_t m
 
 FramedCollectiveServer::~FramedCollectiveServer() { Stop(absl::ZeroDuration()); }
 
-void FramedCollectiveServer::Adopt(int fd, std::shared_ptr<IncomingBytes> incoming) {
+void FramedCollectiveServer::Adopt(int fd, std::shared_ptr<IncompleteRequestBytes> incoming) {
   UniqueFd taken(fd);
   Prepare(fd);
   MutexLock lock(&mutex_);
@@ -120,7 +120,7 @@ void FramedCollectiveServer::Serve(Connection& connection) {
   connection.done = true;
 }
 
-void FramedCollectiveServer::ServeCalls(int fd, std::shared_ptr<IncomingBytes> incoming) {
+void FramedCollectiveServer::ServeCalls(int fd, std::shared_ptr<IncompleteRequestBytes> incoming) {
   framed_rpc::FrameReader input(static_cast<size_t>(max_message_bytes_));
   IncomingCharge charge(std::move(incoming));
   bool greeted = false;

@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/framed_rpc/frame.h"
-#include "base/rpc/listener/incoming_bytes.h"
+#include "base/rpc/listener/incomplete_request_bytes.h"
 #include "base/threads/mutex.h"
 #include "base/unique_fd.h"
 #include "worker/daemon/methods/worker_service.h"
@@ -32,7 +32,7 @@ class FramedCollectiveServer {
   ~FramedCollectiveServer();
 
   // Takes a connection that begins with the framed RPC preface.
-  void Adopt(int fd, std::shared_ptr<IncomingBytes> incoming = nullptr);
+  void Adopt(int fd, std::shared_ptr<IncompleteRequestBytes> incoming = nullptr);
   // Reads no more calls. Running calls are answered, if they end and their clients take the answers
   // within `grace`. Waits for all threads: callers first end the operations that block calls.
   void Stop(absl::Duration grace);
@@ -40,14 +40,14 @@ class FramedCollectiveServer {
  private:
   struct Connection {
     UniqueFd fd;
-    std::shared_ptr<IncomingBytes> incoming;  // shared by all connections of its address
+    std::shared_ptr<IncompleteRequestBytes> incoming;  // shared by all connections of its address
     bool done = false;
     std::thread thread;
   };
 
   void Serve(Connection& connection);
   // Serves calls until the connection fails or closes.
-  void ServeCalls(int fd, std::shared_ptr<IncomingBytes> incoming);
+  void ServeCalls(int fd, std::shared_ptr<IncompleteRequestBytes> incoming);
   // Answers one frame of a call. `error` is the reason why its body was not read; OK if it was
   // read. Returns false if the connection cannot be used any more.
   bool Answer(int fd, const framed_rpc::Frame& frame, absl::Status error);

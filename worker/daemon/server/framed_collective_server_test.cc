@@ -20,7 +20,7 @@
 
 #include "absl/time/clock.h"
 #include "base/clock.h"
-#include "base/rpc/listener/incoming_bytes.h"
+#include "base/rpc/listener/incomplete_request_bytes.h"
 #include "base/testing/no_new_threads.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -36,14 +36,14 @@ constexpr absl::Duration kSoon = absl::Seconds(20);
 class FramedCollectiveServerTest : public ::testing::Test {
  protected:
   // Returns the client's end of a connection.
-  UniqueFd Connect(std::shared_ptr<IncomingBytes> incoming = nullptr) {
+  UniqueFd Connect(std::shared_ptr<IncompleteRequestBytes> incoming = nullptr) {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
     framed_server_.Adopt(ends[0], std::move(incoming));
     fcntl(ends[1], F_SETFL, 0);
     return UniqueFd(ends[1]);
   }
-  UniqueFd ConnectAndGreet(std::shared_ptr<IncomingBytes> incoming = nullptr) {
+  UniqueFd ConnectAndGreet(std::shared_ptr<IncompleteRequestBytes> incoming = nullptr) {
     UniqueFd fd = Connect(std::move(incoming));
     Send(fd, std::string(framed_rpc::kPreface));
     EXPECT_EQ(Read(fd, framed_rpc::kPreface.size()), framed_rpc::kPreface);
@@ -133,7 +133,7 @@ TEST_F(FramedCollectiveServerTest, AnswersAsGrpcDoes) {
 // Each connection keeps a buffer for its incomplete request.
 TEST_F(FramedCollectiveServerTest, IncompleteRequestsHaveALimitOverAllConnections) {
   constexpr int64_t kLimit = 100000;
-  const auto incoming = std::make_shared<IncomingBytes>("max_incoming_bytes", kLimit);
+  const auto incoming = std::make_shared<IncompleteRequestBytes>("max_incoming_bytes", kLimit);
   const auto await_held = [&](const std::function<bool(int64_t)>& enough) {
     const Instant deadline = Clock::Steady().Now() + kSoon;
     while (!enough(incoming->held()) && Clock::Steady().Now() < deadline) std::this_thread::yield();

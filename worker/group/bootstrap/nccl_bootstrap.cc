@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "worker/communicator/nccl/clique/nccl_clique.h"
-#include "worker/communicator/nccl/ras/ras.h"
+#include "worker/communicator/nccl/ras/ras_client.h"
 #include "worker/cuda/device/cuda_device.h"
 
 namespace cohort::worker {

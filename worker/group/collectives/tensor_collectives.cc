@@ -13,7 +13,7 @@
 #include "worker/communicator/argument_error.h"
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/mismatch.h"
-#include "worker/group/collectives/explain_mismatch.h"
+#include "worker/group/collectives/mismatch_text.h"
 #include "worker/group/collectives/tensor_parts.h"
 
 namespace cohort::worker {
@@ -104,7 +104,7 @@ class CoalescedTensors {
         device_(device) {}
 
   // Copies inputs that are not contiguous.
-  absl::Status Load(Scratch& scratch) {
+  absl::Status Load(ContiguousScratch& scratch) {
     int64_t input_bytes = 0;
     int64_t output_bytes = 0;
     bool overflow = false;
@@ -124,10 +124,10 @@ class CoalescedTensors {
     char* inputs = nullptr;
     char* outputs = nullptr;
     if (input_bytes > 0) {
-      COHORT_ASSIGN_OR_RETURN(inputs, scratch.Take(Scratch::kInput, input_bytes));
+      COHORT_ASSIGN_OR_RETURN(inputs, scratch.Take(ContiguousScratch::kInput, input_bytes));
     }
     if (output_bytes > 0) {
-      COHORT_ASSIGN_OR_RETURN(outputs, scratch.Take(Scratch::kOutput, output_bytes));
+      COHORT_ASSIGN_OR_RETURN(outputs, scratch.Take(ContiguousScratch::kOutput, output_bytes));
     }
     for (size_t i = 0; i < call_.inputs.size(); ++i) {
       const Tensor& input = call_.inputs[i];
@@ -285,14 +285,14 @@ absl::Status TensorCollectives::CheckOutput(const CollectiveCall& call, const Te
 
 absl::StatusOr<const void*> TensorCollectives::Load(const Tensor& view) {
   if (view.contiguous()) return view.data();
-  COHORT_ASSIGN_OR_RETURN(char* const flat, scratch_.Take(Scratch::kInput, view.bytes()));
+  COHORT_ASSIGN_OR_RETURN(char* const flat, scratch_.Take(ContiguousScratch::kInput, view.bytes()));
   COHORT_RETURN_IF_ERROR(location_.Copy(view, Flat(flat, view.type(), view.shape())));
   return flat;
 }
 
 absl::StatusOr<void*> TensorCollectives::FlatMemory(const Tensor& view) {
   if (view.contiguous()) return view.data();
-  return scratch_.Take(Scratch::kOutput, view.bytes());
+  return scratch_.Take(ContiguousScratch::kOutput, view.bytes());
 }
 
 absl::Status TensorCollectives::Store(const void* flat, const Tensor& view) {
@@ -557,7 +557,7 @@ absl::Status TensorCollectives::Exchange(absl::Span<const client::TensorTransfer
   if (bytes == 0) return communicator_.Exchange(flat, deadline);
 
   COHORT_RETURN_IF_ERROR(CheckTransfers(flat, rank(), size()));
-  COHORT_ASSIGN_OR_RETURN(char* room, scratch_.Take(Scratch::kInput, bytes));
+  COHORT_ASSIGN_OR_RETURN(char* room, scratch_.Take(ContiguousScratch::kInput, bytes));
   for (size_t i = 0; i < flat.size(); ++i) {
     const Tensor& tensor = transfers[i].tensor;
     if (tensor.contiguous()) continue;

@@ -15,7 +15,7 @@
 #include "base/tensor/tensor.h"
 #include "client/collective/group.h"
 #include "worker/communicator/communicator.h"
-#include "worker/group/collectives/scratch.h"
+#include "worker/group/collectives/contiguous_scratch.h"
 #include "worker/group/collectives/tensor_call.h"
 #include "worker/group/collectives/tensor_location.h"
 
@@ -166,7 +166,7 @@ class TensorCollectives {
   Communicator& host_;
   TensorLocation& location_;
   const Device device_;
-  Scratch scratch_;
+  ContiguousScratch scratch_;
   std::vector<int64_t> all_sizes_;  // of an all_to_all_v: by rank, its input's and its output's
 };
 

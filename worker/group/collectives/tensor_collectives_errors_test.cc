@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/communicator/mismatch.h"
-#include "worker/group/collectives/explain_mismatch.h"
+#include "worker/group/collectives/mismatch_text.h"
 #include "worker/group/testing/collective_world.h"
 #include "worker/group/testing/typed_collectives.h"
 

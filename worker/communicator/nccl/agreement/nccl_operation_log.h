@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/shm/segment.h"
-#include "worker/communicator/nccl/agreement/operation_line.h"
+#include "worker/communicator/nccl/agreement/operation_log_line.h"
 
 namespace cohort::worker {
 
@@ -27,7 +27,7 @@ class NcclOperationLog {
   static constexpr int64_t kEntries = 2048;
 
   struct Entry {
-    OperationLine line;
+    OperationLogLine line;
     uint64_t chain = 0;  // of this and all before
   };
   // The last operations that the device has begun and done, as far as its rank has seen.
@@ -40,8 +40,8 @@ class NcclOperationLog {
     int64_t sequence = 0;
     bool is_first = true;  // otherwise they may have differed before, in entries that are gone
     int rank = 0;
-    OperationLine mine;
-    OperationLine theirs;
+    OperationLogLine mine;
+    OperationLogLine theirs;
   };
 
   // Errors: INVALID_ARGUMENT (not 1..kMaxRanks), RESOURCE_EXHAUSTED.

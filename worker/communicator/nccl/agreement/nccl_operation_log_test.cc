@@ -18,7 +18,7 @@ void PostAll(const NcclOperationLog& operation_log, int rank,
     FlatCall operation;
     operation.collective = Collective::kAllGather;
     operation.count = count;
-    const OperationLine line = LineOf(operation);
+    const OperationLogLine line = LineOf(operation);
     chain = Chained(chain, line);
     operation_log.Post(rank, {line, chain});
   }
@@ -74,7 +74,7 @@ TEST(NcclOperationLogTest, ADifferenceThatIsGoneIsStillFound) {
   uint64_t chains[] = {1, 2};
   for (int64_t i = 0; i < NcclOperationLog::kEntries + 10; ++i) {
     for (const int rank : {0, 1}) {
-      OperationLine line;
+      OperationLogLine line;
       line.key.count = i;
       chains[rank] = Chained(chains[rank], line);
       operation_log->Post(rank, {line, chains[rank]});
@@ -108,7 +108,7 @@ TEST(NcclOperationLogTest, AReaderDuringAWriteGetsAllOrNothing) {
     }
   });
   for (int64_t i = 1; i <= 20 * NcclOperationLog::kEntries; ++i) {
-    OperationLine line;
+    OperationLogLine line;
     line.key.count = i;
     operation_log->Post(0, {line, static_cast<uint64_t>(i)});
   }

@@ -22,7 +22,7 @@ constexpr int64_t kRemembered = 64;
 
 // The data that each rank brings to a barrier.
 struct Said {
-  OperationLine line;
+  OperationLogLine line;
   int64_t before = 0;
   uint64_t chain = 0;
   uint64_t shares_device = 0;
@@ -62,7 +62,7 @@ void Rest(int look) {
 Agreement::Agreement(Communicator* host, const NcclOperationLog* operation_log)
     : host_(*host), operation_log_(*operation_log), peers_(static_cast<size_t>(host->size())) {}
 
-absl::Status Agreement::OnOperation(const OperationLine& line, bool shares_device,
+absl::Status Agreement::OnOperation(const OperationLogLine& line, bool shares_device,
                                     Instant deadline) {
   const NcclOperationLog::Entry last = Last();
   const Said own{line, operation_log_.posted(host_.rank()), last.chain, shares_device ? 1u : 0u};
@@ -128,12 +128,12 @@ absl::Status Agreement::FindDifference(Instant deadline) {
 }
 
 absl::Status DifferenceError(int rank, const NcclOperationLog::Difference& difference) {
-  const auto name = [](const OperationLine& line) {
+  const auto name = [](const OperationLogLine& line) {
     return line.key.collective() == 0 ? std::string("nothing") : Describe(line);
   };
   const bool mine_first = rank < difference.rank;
-  const OperationLine& lower = mine_first ? difference.mine : difference.theirs;
-  const OperationLine& higher = mine_first ? difference.theirs : difference.mine;
+  const OperationLogLine& lower = mine_first ? difference.mine : difference.theirs;
+  const OperationLogLine& higher = mine_first ? difference.theirs : difference.mine;
   absl::Status status = absl::InvalidArgumentError(absl::StrCat(
       "ranks called different things as operation ", difference.sequence,
       difference.is_first ? "" : " or before it", ": rank ", std::min(rank, difference.rank), " ",

@@ -16,7 +16,7 @@
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/communicator.h"
 #include "worker/communicator/nccl/agreement/nccl_operation_log.h"
-#include "worker/communicator/nccl/agreement/operation_line.h"
+#include "worker/communicator/nccl/agreement/operation_log_line.h"
 #include "worker/communicator/no_message_error.h"
 
 namespace cohort::worker {
@@ -39,7 +39,7 @@ class Agreement {
   // All ranks call it. Returns when all have come for the same operation and have posted the same
   // operations before. `shares_device`: other groups use this rank's device. Errors: those of
   // Communicator; DifferenceError, on all ranks.
-  absl::Status OnOperation(const OperationLine& line, bool shares_device, Instant deadline);
+  absl::Status OnOperation(const OperationLogLine& line, bool shares_device, Instant deadline);
   // Whether any rank's device was shared then: all ranks know the same.
   bool is_device_shared() const { return is_device_shared_; }
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "nlohmann/json.hpp"
-#include "worker/communicator/nccl/ras/ras.h"
+#include "worker/communicator/nccl/ras/ras_client.h"
 
 namespace cohort::worker {
 namespace {

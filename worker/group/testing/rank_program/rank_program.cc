@@ -40,7 +40,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
-#include "worker/communicator/nccl/ras/ras.h"
+#include "worker/communicator/nccl/ras/ras_client.h"
 #include "worker/group/testing/rank_program/backend.h"
 #include "worker/group/testing/rank_program/collective_table.h"
 #include "worker/group/testing/rank_program/joined_rank.h"

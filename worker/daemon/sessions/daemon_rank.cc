@@ -1,4 +1,4 @@
-#include "worker/daemon/sessions/executed_rank.h"
+#include "worker/daemon/sessions/daemon_rank.h"
 
 #include <utility>
 
@@ -6,10 +6,10 @@
 
 namespace cohort::worker {
 
-absl::StatusOr<std::shared_ptr<ClientRank>> ExecutedRank::Join(LocalGroupOptions options,
-                                                               OnEnded on_ended) {
-  std::shared_ptr<ExecutedRank> entry(
-      new ExecutedRank(options.membership.cancellation, std::move(on_ended)));
+absl::StatusOr<std::shared_ptr<ClientRank>> DaemonRank::Join(LocalGroupOptions options,
+                                                             OnEnded on_ended) {
+  std::shared_ptr<DaemonRank> entry(
+      new DaemonRank(options.membership.cancellation, std::move(on_ended)));
   entry->tenant_ = options.membership.connection.tenant;
   options.on_end = [entry = entry.get()](int64_t generation, const std::string& cause) {
     entry->NoteEnd(generation, cause);
@@ -19,7 +19,7 @@ absl::StatusOr<std::shared_ptr<ClientRank>> ExecutedRank::Join(LocalGroupOptions
   return entry;
 }
 
-void ExecutedRank::TakeFacts() {
+void DaemonRank::TakeFacts() {
   GroupFacts facts;
   facts.tenant = tenant_;
   facts.group = group_->name();
@@ -32,20 +32,20 @@ void ExecutedRank::TakeFacts() {
   SetFacts(std::move(facts));
 }
 
-absl::Status ExecutedRank::Rejoin(absl::Duration timeout) {
+absl::Status DaemonRank::Rejoin(absl::Duration timeout) {
   COHORT_RETURN_IF_ERROR(group_->Rejoin(timeout));
   TakeFacts();
   return absl::OkStatus();
 }
 
-void ExecutedRank::Abort(absl::string_view cause) { group_->Abort(absl::AbortedError(cause)); }
+void DaemonRank::Abort(absl::string_view cause) { group_->Abort(absl::AbortedError(cause)); }
 
-void ExecutedRank::Leave(absl::string_view reason) {
+void DaemonRank::Leave(absl::string_view reason) {
   // A rank that does not hear this from the coordinator learns it from its connection to this rank.
   group_->membership().Leave(reason).IgnoreError();
 }
 
-absl::Status ExecutedRank::SendToClient(const shm::LocalSocket&, TensorMemory, Instant) {
+absl::Status DaemonRank::SendToClient(const shm::LocalSocket&, TensorMemory, Instant) {
   return absl::FailedPreconditionError("this group was not joined as attached");
 }
 

@@ -5,12 +5,12 @@
 // (docs/decisions.md). So the sum has a limit, which is a share of the memory that the process may
 // use.
 //
-//   auto all = std::make_shared<IncomingBytes>("max_incoming_bytes", limit);
+//   auto all = std::make_shared<IncompleteRequestBytes>("max_incoming_bytes", limit);
 //   IncomingCharge charge(all);           // of one connection
 //   charge.Set(bytes_of_incomplete_requests);
 //   absl::Status status = all->Check();   // after the charge has grown, with no lock held
-#ifndef COHORT_BASE_RPC_LISTENER_INCOMING_BYTES_H_
-#define COHORT_BASE_RPC_LISTENER_INCOMING_BYTES_H_
+#ifndef COHORT_BASE_RPC_LISTENER_INCOMPLETE_REQUEST_BYTES_H_
+#define COHORT_BASE_RPC_LISTENER_INCOMPLETE_REQUEST_BYTES_H_
 
 #include <algorithm>
 #include <atomic>
@@ -34,11 +34,12 @@ inline int64_t MaxIncomingBytes(int64_t asked) {
 }
 
 // Thread-safe.
-class IncomingBytes {
+class IncompleteRequestBytes {
  public:
   // `name` is how errors call the limit. `whole`, if not null, has all of these bytes too, and has
   // its own limit.
-  IncomingBytes(std::string name, int64_t limit, std::shared_ptr<IncomingBytes> whole = nullptr)
+  IncompleteRequestBytes(std::string name, int64_t limit,
+                         std::shared_ptr<IncompleteRequestBytes> whole = nullptr)
       : name_(std::move(name)), limit_(limit), whole_(std::move(whole)) {}
 
   // Set these before any connection charges. `on_change` runs for each change of the sum, on the
@@ -50,10 +51,10 @@ class IncomingBytes {
   // RESOURCE_EXHAUSTED if the sum is over a limit; names the limit, its value and the sum.
   absl::Status Check() const {
     if (InLimits()) return absl::OkStatus();
-    for (const IncomingBytes* one = this; one != nullptr; one = one->whole_.get()) {
+    for (const IncompleteRequestBytes* one = this; one != nullptr; one = one->whole_.get()) {
       if (one->reclaim) one->reclaim();
     }
-    for (const IncomingBytes* one = this; one != nullptr; one = one->whole_.get()) {
+    for (const IncompleteRequestBytes* one = this; one != nullptr; one = one->whole_.get()) {
       if (one->InOwnLimit()) continue;
       return absl::ResourceExhaustedError(
           absl::StrCat("requests that are not complete are over ", one->name_, " (", one->limit_,
@@ -77,7 +78,7 @@ class IncomingBytes {
 
   const std::string name_;
   const int64_t limit_;
-  const std::shared_ptr<IncomingBytes> whole_;
+  const std::shared_ptr<IncompleteRequestBytes> whole_;
   std::atomic<int64_t> held_{0};
 };
 
@@ -86,7 +87,7 @@ class IncomingCharge {
  public:
   IncomingCharge() = default;
   // With null nothing is charged.
-  explicit IncomingCharge(std::shared_ptr<IncomingBytes> all) : all_(std::move(all)) {}
+  explicit IncomingCharge(std::shared_ptr<IncompleteRequestBytes> all) : all_(std::move(all)) {}
   IncomingCharge(IncomingCharge&& other) noexcept
       : all_(std::move(other.all_)), bytes_(std::exchange(other.bytes_, 0)) {}
   IncomingCharge& operator=(IncomingCharge&& other) noexcept {
@@ -106,13 +107,13 @@ class IncomingCharge {
     return more > 0;
   }
   int64_t bytes() const { return bytes_; }
-  const std::shared_ptr<IncomingBytes>& all() const { return all_; }
+  const std::shared_ptr<IncompleteRequestBytes>& all() const { return all_; }
 
  private:
-  std::shared_ptr<IncomingBytes> all_;
+  std::shared_ptr<IncompleteRequestBytes> all_;
   int64_t bytes_ = 0;
 };
 
 }  // namespace cohort
 
-#endif  // COHORT_BASE_RPC_LISTENER_INCOMING_BYTES_H_
+#endif  // COHORT_BASE_RPC_LISTENER_INCOMPLETE_REQUEST_BYTES_H_

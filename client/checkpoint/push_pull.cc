@@ -1,4 +1,4 @@
-#include "client/checkpoint/transfer.h"
+#include "client/checkpoint/push_pull.h"
 
 #include <algorithm>
 #include <array>

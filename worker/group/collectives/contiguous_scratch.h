@@ -1,6 +1,6 @@
 // Contiguous memory for the duration of one call.
-#ifndef COHORT_WORKER_GROUP_COLLECTIVES_SCRATCH_H_
-#define COHORT_WORKER_GROUP_COLLECTIVES_SCRATCH_H_
+#ifndef COHORT_WORKER_GROUP_COLLECTIVES_CONTIGUOUS_SCRATCH_H_
+#define COHORT_WORKER_GROUP_COLLECTIVES_CONTIGUOUS_SCRATCH_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -12,13 +12,13 @@
 namespace cohort::worker {
 
 // Keeps its blocks for the next call. One thread at a time.
-class Scratch {
+class ContiguousScratch {
  public:
   // Each use has a block of its own.
   enum Use { kInput = 0, kOutput = 1 };
 
   // `location` outlives it.
-  explicit Scratch(TensorLocation* location) : location_(*location) {}
+  explicit ContiguousScratch(TensorLocation* location) : location_(*location) {}
 
   // Returns memory that lasts until the next Take of the same use. It lies at a multiple of 64
   // bytes if the location's memory does.
@@ -36,4 +36,4 @@ class Scratch {
 
 }  // namespace cohort::worker
 
-#endif  // COHORT_WORKER_GROUP_COLLECTIVES_SCRATCH_H_
+#endif  // COHORT_WORKER_GROUP_COLLECTIVES_CONTIGUOUS_SCRATCH_H_

@@ -1,5 +1,5 @@
 // Conversations with a socket that speaks as NCCL's RAS does, or does not.
-#include "worker/communicator/nccl/ras/ras.h"
+#include "worker/communicator/nccl/ras/ras_client.h"
 
 #include <cstdlib>
 #include <iostream>

@@ -1,4 +1,4 @@
-#include "worker/group/collectives/explain_mismatch.h"
+#include "worker/group/collectives/mismatch_text.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "worker/communicator/nccl/ras/ras.h"
+#include "worker/communicator/nccl/ras/ras_client.h"
 
 #include <netdb.h>
 #include <poll.h>

@@ -1,6 +1,6 @@
 // Sends a checkpoint from one rank to all others of a group, in large pieces, with checksums.
-#ifndef COHORT_CLIENT_CHECKPOINT_TRANSFER_H_
-#define COHORT_CLIENT_CHECKPOINT_TRANSFER_H_
+#ifndef COHORT_CLIENT_CHECKPOINT_PUSH_PULL_H_
+#define COHORT_CLIENT_CHECKPOINT_PUSH_PULL_H_
 
 #include <cstdint>
 #include <functional>
@@ -55,4 +55,4 @@ absl::StatusOr<TransferReport> Pull(client::Group& group, int root, Sink& sink,
 
 }  // namespace cohort::checkpoint
 
-#endif  // COHORT_CLIENT_CHECKPOINT_TRANSFER_H_
+#endif  // COHORT_CLIENT_CHECKPOINT_PUSH_PULL_H_

@@ -1,7 +1,7 @@
 // The flight records of a group's ranks, merged by call: the rank that came last to each call, and
 // how long the others waited for it.
-#ifndef COHORT_CLIENT_COLLECTIVE_TRACE_GROUP_TRACE_H_
-#define COHORT_CLIENT_COLLECTIVE_TRACE_GROUP_TRACE_H_
+#ifndef COHORT_CLIENT_COLLECTIVE_TRACE_MERGE_FLIGHT_RECORDS_H_
+#define COHORT_CLIENT_COLLECTIVE_TRACE_MERGE_FLIGHT_RECORDS_H_
 
 #include <cstdint>
 #include <optional>
@@ -72,4 +72,4 @@ GroupTrace PutTogether(std::vector<FlightRecord> records, bool align);
 
 }  // namespace cohort::client
 
-#endif  // COHORT_CLIENT_COLLECTIVE_TRACE_GROUP_TRACE_H_
+#endif  // COHORT_CLIENT_COLLECTIVE_TRACE_MERGE_FLIGHT_RECORDS_H_

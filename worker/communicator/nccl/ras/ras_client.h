@@ -3,8 +3,8 @@
 // The protocol is lines of text over TCP, as the client that comes with NCCL speaks it: a greeting,
 // a time-out, the format, and "STATUS", upon which the report follows until the connection closes.
 // The format that programs can read, JSON, is there from 2.28.7 on.
-#ifndef COHORT_WORKER_COMMUNICATOR_NCCL_RAS_RAS_H_
-#define COHORT_WORKER_COMMUNICATOR_NCCL_RAS_RAS_H_
+#ifndef COHORT_WORKER_COMMUNICATOR_NCCL_RAS_RAS_CLIENT_H_
+#define COHORT_WORKER_COMMUNICATOR_NCCL_RAS_RAS_CLIENT_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -91,4 +91,4 @@ absl::Status WithNcclFindings(const absl::Status& error, const NcclRasOptions& o
 
 }  // namespace cohort::worker
 
-#endif  // COHORT_WORKER_COMMUNICATOR_NCCL_RAS_RAS_H_
+#endif  // COHORT_WORKER_COMMUNICATOR_NCCL_RAS_RAS_CLIENT_H_

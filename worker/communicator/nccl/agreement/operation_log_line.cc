@@ -1,4 +1,4 @@
-#include "worker/communicator/nccl/agreement/operation_line.h"
+#include "worker/communicator/nccl/agreement/operation_log_line.h"
 
 #include <array>
 #include <cstring>
@@ -8,7 +8,7 @@
 
 namespace cohort::worker {
 
-OperationLine LineOfReplay(int calls, uint32_t digest) {
+OperationLogLine LineOfReplay(int calls, uint32_t digest) {
   FlatCall call;
   call.collective = Collective::kReplay;
   call.count = calls;
@@ -16,17 +16,17 @@ OperationLine LineOfReplay(int calls, uint32_t digest) {
   return LineOf(call);
 }
 
-OperationLine LineOf(const FlatCall& call) {
-  OperationLine line;
+OperationLogLine LineOf(const FlatCall& call) {
+  OperationLogLine line;
   line.key = KeyOf(call);
   return line;
 }
 
-bool Same(const OperationLine& a, const OperationLine& b) {
+bool Same(const OperationLogLine& a, const OperationLogLine& b) {
   return std::memcmp(&a, &b, sizeof(a)) == 0;
 }
 
-std::string Describe(const OperationLine& line) {
+std::string Describe(const OperationLogLine& line) {
   const uint32_t which = line.registered & (kInputRegistered | kOutputRegistered);
   const char* const memory = which == 0                   ? ""
                              : which == kInputRegistered  ? ", registered input"
@@ -41,7 +41,7 @@ uint64_t Mixed(uint64_t digest, uint64_t number) {
   return SplitMix64(digest ^ number);
 }
 
-uint64_t Chained(uint64_t chain, const OperationLine& line) {
+uint64_t Chained(uint64_t chain, const OperationLogLine& line) {
   std::array<uint64_t, sizeof(line) / sizeof(uint64_t)> words;
   std::memcpy(words.data(), &line, sizeof(line));
   for (const uint64_t word : words) chain = Mixed(chain, word);

@@ -1,6 +1,6 @@
 // Explains to ranks that they called different collectives.
-#ifndef COHORT_WORKER_GROUP_COLLECTIVES_EXPLAIN_MISMATCH_H_
-#define COHORT_WORKER_GROUP_COLLECTIVES_EXPLAIN_MISMATCH_H_
+#ifndef COHORT_WORKER_GROUP_COLLECTIVES_MISMATCH_TEXT_H_
+#define COHORT_WORKER_GROUP_COLLECTIVES_MISMATCH_TEXT_H_
 
 #include <string>
 
@@ -19,4 +19,4 @@ absl::Status ExplainMismatch(Communicator& communicator, const std::string& own,
 
 }  // namespace cohort::worker
 
-#endif  // COHORT_WORKER_GROUP_COLLECTIVES_EXPLAIN_MISMATCH_H_
+#endif  // COHORT_WORKER_GROUP_COLLECTIVES_MISMATCH_TEXT_H_

@@ -1,4 +1,4 @@
-#include "base/rpc/listener/incoming_bytes.h"
+#include "base/rpc/listener/incomplete_request_bytes.h"
 
 #include <cstdint>
 #include <memory>
@@ -13,8 +13,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(IncomingBytesTest, TheSumOfAllConnectionsHasALimit) {
-  auto all = std::make_shared<IncomingBytes>("max_incoming_bytes", 100);
+TEST(IncompleteRequestBytesTest, TheSumOfAllConnectionsHasALimit) {
+  auto all = std::make_shared<IncompleteRequestBytes>("max_incoming_bytes", 100);
   IncomingCharge one(all);
   IncomingCharge other(all);
   EXPECT_TRUE(one.Set(60));
@@ -28,8 +28,8 @@ TEST(IncomingBytesTest, TheSumOfAllConnectionsHasALimit) {
   EXPECT_TRUE(all->Check().ok());
 }
 
-TEST(IncomingBytesTest, AConnectionGivesItsBytesBackAtItsEnd) {
-  auto all = std::make_shared<IncomingBytes>("max_incoming_bytes", 100);
+TEST(IncompleteRequestBytesTest, AConnectionGivesItsBytesBackAtItsEnd) {
+  auto all = std::make_shared<IncompleteRequestBytes>("max_incoming_bytes", 100);
   {
     IncomingCharge one(all);
     one.Set(50);
@@ -42,10 +42,10 @@ TEST(IncomingBytesTest, AConnectionGivesItsBytesBackAtItsEnd) {
   EXPECT_EQ(all->held(), 0);
 }
 
-TEST(IncomingBytesTest, AnAddressHasALimitOfItsOwn) {
-  auto all = std::make_shared<IncomingBytes>("max_incoming_bytes", 100);
-  auto peer = std::make_shared<IncomingBytes>("max_incoming_bytes_per_peer", 75, all);
-  auto other = std::make_shared<IncomingBytes>("max_incoming_bytes_per_peer", 75, all);
+TEST(IncompleteRequestBytesTest, AnAddressHasALimitOfItsOwn) {
+  auto all = std::make_shared<IncompleteRequestBytes>("max_incoming_bytes", 100);
+  auto peer = std::make_shared<IncompleteRequestBytes>("max_incoming_bytes_per_peer", 75, all);
+  auto other = std::make_shared<IncompleteRequestBytes>("max_incoming_bytes_per_peer", 75, all);
   IncomingCharge charge(peer);
   IncomingCharge others(other);
   charge.Set(76);
@@ -56,8 +56,8 @@ TEST(IncomingBytesTest, AnAddressHasALimitOfItsOwn) {
   EXPECT_THAT(std::string(other->Check().message()), HasSubstr("max_incoming_bytes (100)"));
 }
 
-TEST(IncomingBytesTest, AtTheLimitWhatClosedConnectionsLeftIsReclaimed) {
-  auto all = std::make_shared<IncomingBytes>("max_incoming_bytes", 100);
+TEST(IncompleteRequestBytesTest, AtTheLimitWhatClosedConnectionsLeftIsReclaimed) {
+  auto all = std::make_shared<IncompleteRequestBytes>("max_incoming_bytes", 100);
   int64_t seen = 0;
   IncomingCharge closed(all);
   all->on_change = [&](int64_t more) { seen += more; };

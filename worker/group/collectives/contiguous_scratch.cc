@@ -1,4 +1,4 @@
-#include "worker/group/collectives/scratch.h"
+#include "worker/group/collectives/contiguous_scratch.h"
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@ constexpr int64_t kLeast = int64_t{64} << 10;
 
 }  // namespace
 
-absl::StatusOr<char*> Scratch::Take(Use use, int64_t bytes) {
+absl::StatusOr<char*> ContiguousScratch::Take(Use use, int64_t bytes) {
   Tensor& block = blocks_[use];
   if (bytes > block.bytes() || block.data() == nullptr) {
     // Doubles the block, so that growing calls do not allocate each time. A block that is not kept
@@ -25,7 +25,7 @@ absl::StatusOr<char*> Scratch::Take(Use use, int64_t bytes) {
   return static_cast<char*>(block.data());
 }
 
-void Scratch::Trim() {
+void ContiguousScratch::Trim() {
   if (!too_large_) return;
   too_large_ = false;
   for (Tensor& block : blocks_) {

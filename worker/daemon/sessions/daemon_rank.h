@@ -1,6 +1,6 @@
 // A client's rank whose collectives this worker executes.
-#ifndef COHORT_WORKER_DAEMON_SESSIONS_EXECUTED_RANK_H_
-#define COHORT_WORKER_DAEMON_SESSIONS_EXECUTED_RANK_H_
+#ifndef COHORT_WORKER_DAEMON_SESSIONS_DAEMON_RANK_H_
+#define COHORT_WORKER_DAEMON_SESSIONS_DAEMON_RANK_H_
 
 #include <memory>
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace cohort::worker {
 
-class ExecutedRank final : public ClientRank {
+class DaemonRank final : public ClientRank {
  public:
   // Blocks like LocalGroup::Create. Errors: those of LocalGroup::Create.
   static absl::StatusOr<std::shared_ptr<ClientRank>> Join(LocalGroupOptions options,
@@ -34,7 +34,7 @@ class ExecutedRank final : public ClientRank {
   }
 
  private:
-  ExecutedRank(std::shared_ptr<client::Cancellation> joining, OnEnded on_ended)
+  DaemonRank(std::shared_ptr<client::Cancellation> joining, OnEnded on_ended)
       : ClientRank(std::move(joining), std::move(on_ended)) {}
   void TakeFacts();
 
@@ -44,4 +44,4 @@ class ExecutedRank final : public ClientRank {
 
 }  // namespace cohort::worker
 
-#endif  // COHORT_WORKER_DAEMON_SESSIONS_EXECUTED_RANK_H_
+#endif  // COHORT_WORKER_DAEMON_SESSIONS_DAEMON_RANK_H_

@@ -1,5 +1,5 @@
 // Push and Pull between threads, over a group that can damage its tensors.
-#include "client/checkpoint/transfer.h"
+#include "client/checkpoint/push_pull.h"
 
 #include <unistd.h>
 

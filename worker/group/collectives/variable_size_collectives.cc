@@ -98,7 +98,8 @@ absl::Status TensorCollectives::PaddedAllGather(const CollectiveCall& call, cons
                                                 const Tensor& output, Instant deadline) {
   const int64_t pitch = Largest(call.sizes) * RowCount(call.shape, call.dim);
   const int64_t bytes = pitch * SizeOf(call.type);
-  COHORT_ASSIGN_OR_RETURN(char* const all, scratch_.Take(Scratch::kOutput, bytes * size()));
+  COHORT_ASSIGN_OR_RETURN(char* const all,
+                          scratch_.Take(ContiguousScratch::kOutput, bytes * size()));
   char* const own = all + bytes * rank();
   COHORT_RETURN_IF_ERROR(location_.Copy(input, Flat(own, call.type, input.shape())));
   const absl::Status status = RunFlat(call, Collective::kAllGather, own, all, pitch, deadline);
@@ -114,7 +115,7 @@ absl::Status TensorCollectives::BroadcastParts(const CollectiveCall& call, const
   const bool direct = HasFlatParts(output, call.dim);
   char* all = static_cast<char*>(output.data());
   if (!direct) {
-    COHORT_ASSIGN_OR_RETURN(all, scratch_.Take(Scratch::kOutput, output.bytes()));
+    COHORT_ASSIGN_OR_RETURN(all, scratch_.Take(ContiguousScratch::kOutput, output.bytes()));
   }
   char* const own = all + Before(call.sizes, rank()) * row * element;
   const void* from = input.data();
@@ -153,7 +154,8 @@ absl::Status TensorCollectives::PaddedReduceScatter(const CollectiveCall& call, 
                                                     const Tensor& output, Instant deadline) {
   const int64_t pitch = Largest(call.sizes) * RowCount(call.shape, call.dim);
   const int64_t bytes = pitch * SizeOf(call.type);
-  COHORT_ASSIGN_OR_RETURN(char* const all, scratch_.Take(Scratch::kInput, bytes * size()));
+  COHORT_ASSIGN_OR_RETURN(char* const all,
+                          scratch_.Take(ContiguousScratch::kInput, bytes * size()));
   // The reduction covers the padding too: zeros are valid numbers, and fast ones.
   COHORT_RETURN_IF_ERROR(location_.Clear(all, bytes * size()));
   COHORT_RETURN_IF_ERROR(PackParts(input, call.dim, call.sizes, pitch, all, Copier()));
@@ -169,7 +171,7 @@ absl::Status TensorCollectives::ReduceParts(const CollectiveCall& call, const Te
   const bool direct = HasFlatParts(input, call.dim);
   char* all = static_cast<char*>(input.data());
   if (!direct) {
-    COHORT_ASSIGN_OR_RETURN(all, scratch_.Take(Scratch::kInput, input.bytes()));
+    COHORT_ASSIGN_OR_RETURN(all, scratch_.Take(ContiguousScratch::kInput, input.bytes()));
     COHORT_RETURN_IF_ERROR(PackParts(input, call.dim, call.sizes, 0, all, Copier()));
   } else if (output.contiguous()) {
     const char* const own = all + Before(call.sizes, rank()) * row * element;
@@ -209,8 +211,8 @@ absl::Status TensorCollectives::PaddedGather(const CollectiveCall& call, const T
   const int64_t pitch = Largest(call.sizes) * RowCount(call.shape, call.dim);
   const int64_t bytes = pitch * SizeOf(call.type);
   const bool is_root = rank() == call.root;
-  COHORT_ASSIGN_OR_RETURN(char* const all,
-                          scratch_.Take(Scratch::kOutput, is_root ? bytes * size() : bytes));
+  COHORT_ASSIGN_OR_RETURN(
+      char* const all, scratch_.Take(ContiguousScratch::kOutput, is_root ? bytes * size() : bytes));
   char* const own = is_root ? all + bytes * rank() : all;
   COHORT_RETURN_IF_ERROR(location_.Copy(input, Flat(own, call.type, input.shape())));
   const absl::Status status = RunFlat(call, Collective::kGather, own, all, pitch, deadline);
@@ -236,7 +238,7 @@ absl::Status TensorCollectives::SendParts(const CollectiveCall& call, const Tens
   const bool direct = HasFlatParts(output, call.dim);
   char* all = static_cast<char*>(output.data());
   if (!direct) {
-    COHORT_ASSIGN_OR_RETURN(all, scratch_.Take(Scratch::kOutput, output.bytes()));
+    COHORT_ASSIGN_OR_RETURN(all, scratch_.Take(ContiguousScratch::kOutput, output.bytes()));
   }
   char* const own = all + Before(call.sizes, rank()) * row * element;
   if (direct && input.contiguous()) {

@@ -1,6 +1,6 @@
 // Records the calls of collectives on GPUs instead of running them.
-#ifndef COHORT_CLIENT_COLLECTIVE_RECORDING_H_
-#define COHORT_CLIENT_COLLECTIVE_RECORDING_H_
+#ifndef COHORT_CLIENT_COLLECTIVE_RECORD_CALLS_H_
+#define COHORT_CLIENT_COLLECTIVE_RECORD_CALLS_H_
 
 #include <cstdint>
 #include <utility>
@@ -46,4 +46,4 @@ int64_t DigestOf(const RecordedCalls& calls);
 
 }  // namespace cohort::client
 
-#endif  // COHORT_CLIENT_COLLECTIVE_RECORDING_H_
+#endif  // COHORT_CLIENT_COLLECTIVE_RECORD_CALLS_H_

@@ -1,4 +1,4 @@
-#include "client/collective/recording.h"
+#include "client/collective/record_calls.h"
 
 #include <algorithm>
 #include <utility>

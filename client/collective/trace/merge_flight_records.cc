@@ -1,4 +1,4 @@
-#include "client/collective/trace/group_trace.h"
+#include "client/collective/trace/merge_flight_records.h"
 
 #include <algorithm>
 #include <limits>
