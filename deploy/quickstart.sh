@@ -54,9 +54,9 @@ build() {
   local cache=${COHORT_BAZEL_CACHE:-$HOME/.cache/cohort-bazel}
   local targets=(//coordinator:cohort-coordinator //worker/daemon:cohort-worker //worker/cli:cohort)
   # The server of bazel stays for the next build; it does not count as left behind.
-  env -u COHORT_QUICKSTART -u TMPDIR bazel build --config=opt "--disk_cache=$cache" --noshow_progress "${targets[@]}"
+  env -u COHORT_QUICKSTART -u TMPDIR bazel build --config=quickstart "--disk_cache=$cache" --noshow_progress "${targets[@]}"
   local bin
-  bin=$(env -u COHORT_QUICKSTART -u TMPDIR bazel info --config=opt bazel-bin 2> /dev/null)
+  bin=$(env -u COHORT_QUICKSTART -u TMPDIR bazel info --config=quickstart bazel-bin 2> /dev/null)
   cp "$bin/coordinator/cohort-coordinator" "$bin/worker/daemon/cohort-worker" "$bin/worker/cli/cohort" "$scratch/"
 }
 

@@ -419,11 +419,11 @@ const char* RecordKindName(RecordKind kind) {
 
 RecordKind KindOf(const RecordValue& value) {
   // The variant lists its types in the order of the kinds.
-  static_assert(std::is_same_v<std::variant_alternative_t<0, RecordValue>, GroupRecord>);
-  static_assert(std::is_same_v<std::variant_alternative_t<4, RecordValue>, RoundEndRecord>);
-  static_assert(std::is_same_v<std::variant_alternative_t<8, RecordValue>, UniqueIdRecord>);
-  static_assert(std::is_same_v<std::variant_alternative_t<9, RecordValue>, SendOrderRecord>);
-  static_assert(std::variant_size_v<RecordValue> == 10);
+  static_assert(std::is_same_v<std::variant_alternative_t<0, RecordValue::variant>, GroupRecord>);
+  static_assert(std::is_same_v<std::variant_alternative_t<4, RecordValue::variant>, RoundEndRecord>);
+  static_assert(std::is_same_v<std::variant_alternative_t<8, RecordValue::variant>, UniqueIdRecord>);
+  static_assert(std::is_same_v<std::variant_alternative_t<9, RecordValue::variant>, SendOrderRecord>);
+  static_assert(std::variant_size_v<RecordValue::variant> == 10);
   return static_cast<RecordKind>(value.index() + 1);
 }
 

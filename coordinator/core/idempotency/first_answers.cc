@@ -124,7 +124,7 @@ std::string DescribeAnswered(const T&) {
 
 template <typename T, size_t I = 0>
 constexpr int KindOf() {
-  if constexpr (std::is_same_v<std::variant_alternative_t<I, ReplyBody>, T>) {
+  if constexpr (std::is_same_v<std::variant_alternative_t<I, ReplyBody::variant>, T>) {
     return static_cast<int>(I);
   } else {
     return KindOf<T, I + 1>();

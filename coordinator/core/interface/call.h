@@ -219,13 +219,24 @@ struct EvictCall {
   std::string reason;
 };
 
-using CallBody =
-    std::variant<CreateGroupCall, JoinCall, LeaveCall, KeepAliveCall, GetGroupCall, ListGroupsCall,
-                 WatchGroupCall, AttachCall, ProposeViewCall, AckViewCall, ReportErrorCall,
-                 CloseGroupCall, EnterRoundCall, CancelRoundCall, SendCall, ReceiveCall, ExpireCall,
-                 StatsCall, PutBlobCall, GetBlobCall, PutCall, GetCall, RangeCall, DeleteCall,
-                 AddCall, AppendCall, QueuePushCall, QueuePopCall, WatchKeysCall, PublishIdsCall,
-                 FetchIdsCall, ReportInitCall, WhoIsMissingCall, DumpWaitsCall, EvictCall>;
+// The special members are in call.cc. Each file that uses this variant would otherwise compile
+// its own copy of them.
+struct CallBody
+    : std::variant<CreateGroupCall, JoinCall, LeaveCall, KeepAliveCall, GetGroupCall,
+                   ListGroupsCall, WatchGroupCall, AttachCall, ProposeViewCall, AckViewCall,
+                   ReportErrorCall, CloseGroupCall, EnterRoundCall, CancelRoundCall, SendCall,
+                   ReceiveCall, ExpireCall, StatsCall, PutBlobCall, GetBlobCall, PutCall, GetCall,
+                   RangeCall, DeleteCall, AddCall, AppendCall, QueuePushCall, QueuePopCall,
+                   WatchKeysCall, PublishIdsCall, FetchIdsCall, ReportInitCall, WhoIsMissingCall,
+                   DumpWaitsCall, EvictCall> {
+  using variant::variant;
+  CallBody();
+  CallBody(const CallBody&);
+  CallBody(CallBody&&) noexcept;
+  CallBody& operator=(const CallBody&);
+  CallBody& operator=(CallBody&&) noexcept;
+  ~CallBody();
+};
 
 struct Call {
   CallId id = 0;

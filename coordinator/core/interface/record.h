@@ -150,9 +150,19 @@ struct SendOrderRecord {
   int64_t last = 0;  // the last number that was accepted
 };
 
-using RecordValue = std::variant<GroupRecord, MemberRecord, ObjectRecord, RoundNameRecord,
-                                 RoundEndRecord, KeyRecord, QueueItemRecord, OperationRecord,
-                                 UniqueIdRecord, SendOrderRecord>;
+// The special members are in record.cc. Each file that uses this variant would otherwise compile
+// its own copy of them.
+struct RecordValue
+    : std::variant<GroupRecord, MemberRecord, ObjectRecord, RoundNameRecord, RoundEndRecord,
+                   KeyRecord, QueueItemRecord, OperationRecord, UniqueIdRecord, SendOrderRecord> {
+  using variant::variant;
+  RecordValue();
+  RecordValue(const RecordValue&);
+  RecordValue(RecordValue&&) noexcept;
+  RecordValue& operator=(const RecordValue&);
+  RecordValue& operator=(RecordValue&&) noexcept;
+  ~RecordValue();
+};
 
 struct Record {
   GroupKey key;

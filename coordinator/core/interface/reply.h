@@ -261,13 +261,23 @@ struct EvictReply {
   int rank = -1;
 };
 
-using ReplyBody =
-    std::variant<EmptyReply, CreateGroupReply, JoinReply, KeepAliveReply, GetGroupReply,
-                 ListGroupsReply, WatchGroupReply, ViewReply, ReportErrorReply, RoundReply,
-                 CancelRoundReply, SendReply, ReceiveReply, ExpireReply, StatsReply, PutBlobReply,
-                 GetBlobReply, PutReply, GetReply, RangeReply, DeleteReply, AddReply, AppendReply,
-                 QueuePushReply, QueuePopReply, WatchKeysReply, FetchIdsReply, WhoIsMissingReply,
-                 DumpWaitsReply, EvictReply>;
+// The special members are in reply.cc. Each file that uses this variant would otherwise compile
+// its own copy of them.
+struct ReplyBody
+    : std::variant<EmptyReply, CreateGroupReply, JoinReply, KeepAliveReply, GetGroupReply,
+                   ListGroupsReply, WatchGroupReply, ViewReply, ReportErrorReply, RoundReply,
+                   CancelRoundReply, SendReply, ReceiveReply, ExpireReply, StatsReply,
+                   PutBlobReply, GetBlobReply, PutReply, GetReply, RangeReply, DeleteReply,
+                   AddReply, AppendReply, QueuePushReply, QueuePopReply, WatchKeysReply,
+                   FetchIdsReply, WhoIsMissingReply, DumpWaitsReply, EvictReply> {
+  using variant::variant;
+  ReplyBody();
+  ReplyBody(const ReplyBody&);
+  ReplyBody(ReplyBody&&) noexcept;
+  ReplyBody& operator=(const ReplyBody&);
+  ReplyBody& operator=(ReplyBody&&) noexcept;
+  ~ReplyBody();
+};
 
 // The details of ABORTED, NOT_FOUND and FAILED_PRECONDITION.
 struct ErrorContext {

@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "base/clock.h"
@@ -20,31 +19,16 @@ class Step {
 
   Instant now() const { return now_; }
 
-  void Answer(CallId id, ReplyBody body) {
-    effects_.replies.push_back(Reply{id, absl::OkStatus(), nullptr, std::move(body)});
-  }
-  void Fail(CallId id, absl::Status status, std::shared_ptr<const ErrorContext> context = nullptr) {
-    effects_.replies.push_back(Reply{id, std::move(status), std::move(context), EmptyReply{}});
-  }
+  void Answer(CallId id, ReplyBody body);
+  void Fail(CallId id, absl::Status status, std::shared_ptr<const ErrorContext> context = nullptr);
 
-  void LogEvent(const GroupKey& key, const GroupEvent& event) {
-    if (effects_.wants_log_events) effects_.log_events.push_back(GroupLogEvent{key, event});
-  }
+  void LogEvent(const GroupKey& key, const GroupEvent& event);
 
   // Whether records are wanted; a caller that would copy much asks first.
   bool keeps_records() const { return effects_.wants_records; }
-  void Write(const GroupKey& key, RecordKind kind, std::string id, RecordValue value) {
-    if (!effects_.wants_records) return;
-    effects_.records.push_back(Record{key, kind, std::move(id), std::move(value)});
-  }
-  void Erase(const GroupKey& key, RecordKind kind, std::string id) {
-    if (!effects_.wants_records) return;
-    effects_.records.push_back(Record{key, kind, std::move(id), std::nullopt});
-  }
-  void EraseAll(const GroupKey& key, RecordKind kind) {
-    if (!effects_.wants_records) return;
-    effects_.records.push_back(Record{key, kind, "", std::nullopt, true});
-  }
+  void Write(const GroupKey& key, RecordKind kind, std::string id, RecordValue value);
+  void Erase(const GroupKey& key, RecordKind kind, std::string id);
+  void EraseAll(const GroupKey& key, RecordKind kind);
 
  private:
   const Instant now_;

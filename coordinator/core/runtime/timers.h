@@ -20,30 +20,12 @@ class Timers {
  public:
   using Action = std::function<void(Step&)>;
 
-  TimerId Schedule(Instant at, Action action) {
-    const TimerId id = ++last_id_;
-    due_.emplace(Key{at, id}, std::move(action));
-    when_.emplace(id, at);
-    return id;
-  }
+  TimerId Schedule(Instant at, Action action);
   // Unknown ids and 0 are fine. Sets `id` to 0.
-  void Cancel(TimerId& id) {
-    auto it = when_.find(id);
-    if (it != when_.end()) {
-      due_.erase(Key{it->second, id});
-      when_.erase(it);
-    }
-    id = 0;
-  }
+  void Cancel(TimerId& id);
   // Runs all actions that are due, in order of time, and those that they schedule for now or
   // before.
-  void Run(Step& step) {
-    while (!due_.empty() && due_.begin()->first.first <= step.now()) {
-      auto node = due_.extract(due_.begin());
-      when_.erase(node.key().second);
-      node.mapped()(step);
-    }
-  }
+  void Run(Step& step);
   Instant Next() const { return due_.empty() ? absl::InfiniteFuture() : due_.begin()->first.first; }
 
  private:

@@ -44,61 +44,23 @@ class WaitTable {
     Instant deadline;
   };
 
-  void Park(CallId id, WaitOwner* owner, Instant since, Instant deadline) {
-    waits_[id] = Entry{owner, since, deadline};
-    deadlines_.insert({deadline, id});
-    charge_.Add(kParkedCallCost);
-  }
+  void Park(CallId id, WaitOwner* owner, Instant since, Instant deadline);
   // The owner has answered or dropped the call. Unknown ids are fine.
-  void Done(CallId id) {
-    auto it = waits_.find(id);
-    if (it == waits_.end()) return;
-    deadlines_.erase({it->second.deadline, id});
-    waits_.erase(it);
-    charge_.Add(-kParkedCallCost);
-  }
-  const Entry* Find(CallId id) const {
-    auto it = waits_.find(id);
-    return it == waits_.end() ? nullptr : &it->second;
-  }
+  void Done(CallId id);
+  const Entry* Find(CallId id) const;
 
   // The caller went away.
-  void Cancel(Step& step, CallId id) {
-    const Entry* entry = Find(id);
-    if (entry == nullptr) return;
-    WaitOwner* owner = entry->owner;
-    Done(id);
-    owner->Forget(step, id);
-  }
+  void Cancel(Step& step, CallId id);
   // Ends the waits whose deadline has passed. An owner may answer other calls meanwhile.
-  void Run(Step& step) {
-    while (!deadlines_.empty() && deadlines_.begin()->first <= step.now()) {
-      const CallId id = deadlines_.begin()->second;
-      WaitOwner* owner = waits_.at(id).owner;
-      Done(id);
-      owner->TimeOut(step, id);
-    }
-  }
+  void Run(Step& step);
   // Moves all waits back by `by`: their callers have waited that much longer than the core's time
   // says.
-  void Advance(absl::Duration by) {
-    deadlines_.clear();
-    for (auto& [id, entry] : waits_) {
-      entry.since -= by;
-      entry.deadline -= by;
-      deadlines_.insert({entry.deadline, id});
-    }
-  }
+  void Advance(absl::Duration by);
   Instant Next() const {
     return deadlines_.empty() ? absl::InfiniteFuture() : deadlines_.begin()->first;
   }
   size_t size() const { return waits_.size(); }
-  std::vector<CallId> Ids() const {
-    std::vector<CallId> ids;
-    ids.reserve(waits_.size());
-    for (const auto& [deadline, id] : deadlines_) ids.push_back(id);
-    return ids;
-  }
+  std::vector<CallId> Ids() const;
 
  private:
   absl::flat_hash_map<CallId, Entry> waits_;

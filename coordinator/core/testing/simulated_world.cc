@@ -44,7 +44,7 @@ const char* CallName(const Call& call) {
       "put",          "get",         "range",          "delete",       "add",
       "append",       "queue_push",  "queue_pop",      "watch_keys",   "publish_ids",
       "fetch_ids",    "report_init", "who_is_missing", "dump_waits",   "evict"};
-  static_assert(std::size(kNames) == std::variant_size_v<CallBody>, "one name for each call");
+  static_assert(std::size(kNames) == std::variant_size_v<CallBody::variant>, "one name for each call");
   return kNames[call.body.index()];
 }
 

@@ -37,7 +37,7 @@ absl::Status DecodeFrom(google::protobuf::io::ZeroCopyInputStream* stream,
 
 template <typename T, size_t index = 0>
 constexpr size_t IndexOf() {
-  if constexpr (std::is_same_v<std::variant_alternative_t<index, ReplyBody>, T>) {
+  if constexpr (std::is_same_v<std::variant_alternative_t<index, ReplyBody::variant>, T>) {
     return index;
   } else {
     return IndexOf<T, index + 1>();

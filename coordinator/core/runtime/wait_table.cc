@@ -1,0 +1,57 @@
+#include "coordinator/core/runtime/wait_table.h"
+
+namespace cohort::coordinator {
+
+void WaitTable::Park(CallId id, WaitOwner* owner, Instant since, Instant deadline) {
+  waits_[id] = Entry{owner, since, deadline};
+  deadlines_.insert({deadline, id});
+  charge_.Add(kParkedCallCost);
+}
+
+void WaitTable::Done(CallId id) {
+  auto it = waits_.find(id);
+  if (it == waits_.end()) return;
+  deadlines_.erase({it->second.deadline, id});
+  waits_.erase(it);
+  charge_.Add(-kParkedCallCost);
+}
+
+const WaitTable::Entry* WaitTable::Find(CallId id) const {
+  auto it = waits_.find(id);
+  return it == waits_.end() ? nullptr : &it->second;
+}
+
+void WaitTable::Cancel(Step& step, CallId id) {
+  const Entry* entry = Find(id);
+  if (entry == nullptr) return;
+  WaitOwner* owner = entry->owner;
+  Done(id);
+  owner->Forget(step, id);
+}
+
+void WaitTable::Run(Step& step) {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= step.now()) {
+    const CallId id = deadlines_.begin()->second;
+    WaitOwner* owner = waits_.at(id).owner;
+    Done(id);
+    owner->TimeOut(step, id);
+  }
+}
+
+void WaitTable::Advance(absl::Duration by) {
+  deadlines_.clear();
+  for (auto& [id, entry] : waits_) {
+    entry.since -= by;
+    entry.deadline -= by;
+    deadlines_.insert({entry.deadline, id});
+  }
+}
+
+std::vector<CallId> WaitTable::Ids() const {
+  std::vector<CallId> ids;
+  ids.reserve(waits_.size());
+  for (const auto& [deadline, id] : deadlines_) ids.push_back(id);
+  return ids;
+}
+
+}  // namespace cohort::coordinator
