@@ -13,8 +13,8 @@ void Step::Fail(CallId id, absl::Status status, std::shared_ptr<const ErrorConte
   effects_.replies.push_back(Reply{id, std::move(status), std::move(context), EmptyReply{}});
 }
 
-void Step::Note(const GroupKey& key, const GroupEvent& event) {
-  if (effects_.wants_log_events) effects_.notes.push_back(GroupLogEvent{key, event});
+void Step::LogEvent(const GroupKey& key, const GroupEvent& event) {
+  if (effects_.wants_log_events) effects_.log_events.push_back(GroupLogEvent{key, event});
 }
 
 void Step::Write(const GroupKey& key, RecordKind kind, std::string id, RecordValue value) {
