@@ -40,7 +40,7 @@ std::string Describe(const TokenBatch& batch, bool asks) {
 }
 
 // A fingerprint of everything that Describe tells.
-uint32_t FingerprintOf(const TokenBatch& batch, const TensorList& all, bool asks) {
+uint32_t BatchFingerprint(const TokenBatch& batch, const TensorList& all, bool asks) {
   Fingerprint fingerprint;
   fingerprint.Add(uint64_t{asks ? 1U : 0U}).Add(uint64_t{batch.companions.size()});
   for (const Tensor* const tensor : all) AddRows(*tensor, fingerprint);
@@ -107,7 +107,7 @@ absl::StatusOr<DispatchedBatch> Dispatch(client::Group& group, const TokenBatch&
   const bool asks = !options.sizes.has_value();
   const TensorList all = AllOf(batch);
   const auto text = [&] { return Describe(batch, asks); };
-  const Meaning meaning = {FingerprintOf(batch, all, asks), text};
+  const Meaning meaning = {BatchFingerprint(batch, all, asks), text};
   if (asks) {
     COHORT_ASSIGN_OR_RETURN(result.sizes,
                             ExchangeAgreed(group, batch.hidden.shape()[0], meaning, time));

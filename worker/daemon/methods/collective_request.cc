@@ -66,7 +66,7 @@ absl::Status CollectiveRequest::ReadArguments(int rank) {
     for (const v1::TensorPair& pair : request_.tensors()) {
       COHORT_ASSIGN_OR_RETURN(Tensor input, ReadOnly(pair.input()));
       const v1::TensorRef& ref = pair.in_place() ? pair.input() : pair.output();
-      const bool is_inline = ref.where_case() == v1::TensorRef::kInline && !ref.on_device();
+      const bool is_inline = ref.where_case() == v1::TensorRef::kInline;
       COHORT_ASSIGN_OR_RETURN(Tensor output,
                               Writable(ref, is_inline ? response_->add_received() : nullptr));
       call_.inputs.push_back(std::move(input));
