@@ -88,10 +88,10 @@ class Coordinator {
     DispatcherOptions dispatch;
     dispatch.max_message_bytes = kMaxMessageBytes;
     result->dispatcher_ = std::make_unique<Dispatcher>(dispatch, *result->engine_, nullptr);
-    FramedRpcServerOptions options;
-    options.max_message_bytes = kMaxMessageBytes;
-    options.max_concurrent_calls = kMaxCalls;
-    result->server_ = std::make_unique<FramedRpcServer>(options, *result->dispatcher_);
+    FramedRpcServerOptions server;
+    server.max_message_bytes = kMaxMessageBytes;
+    server.max_concurrent_calls = kMaxCalls;
+    result->server_ = std::make_unique<FramedRpcServer>(server, *result->dispatcher_);
     return result;
   }
   ~Coordinator() {
