@@ -7,7 +7,7 @@ set -euo pipefail
 changelog=$1
 shift
 root=$(dirname "$(readlink -f "$changelog")")
-version=$(sed -n 's/^## \([0-9.]*\).*/\1/p' "$changelog" | head -n 1)
+version=$(sed -n 's/^## \([0-9][0-9.]*\).*/\1/p' "$changelog" | head -n 1)
 failures=0
 
 expect() {

@@ -119,6 +119,7 @@ absl::StatusOr<Frame> DecodeFrameHeader(absl::string_view bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("a message of version ", version, ", which should be ", kVersion));
   }
+  if (Get<uint8_t>(bytes, 5) != 0) return Malformed("a reserved byte is not 0");
   const auto kind = Get<uint8_t>(bytes, 6);
   const auto later = Get<uint8_t>(bytes, 7);
   if (!IsFrameKind(kind)) return Malformed(absl::StrCat("unknown kind ", kind));

@@ -135,6 +135,12 @@ TEST(FrameTest, AnotherVersionSaysSo) {
               HasSubstr("version 9, which should be 3"));
 }
 
+TEST(FrameTest, TheReservedByteIsZero) {
+  std::string bytes = EncodeFrame(Frame());
+  bytes[5] = 1;
+  EXPECT_THAT(std::string(DecodeFrameHeader(bytes).status().message()), HasSubstr("reserved"));
+}
+
 TEST(FrameTest, NumbersThatDoNotFitMemoryAreRefused) {
   Frame frame;
   frame.body_later = true;

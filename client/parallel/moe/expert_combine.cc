@@ -104,7 +104,9 @@ absl::StatusOr<Tensor> CombineFromExperts(client::Group& group, const ExpertBatc
     return prepared;
   };
   const absl::StatusOr<Prepared> prepared = prepare();
-  if (!prepared.ok()) return group.FailCollective(prepared.status(), time.OptionsOnHost());
+  if (!prepared.ok()) {
+    return group.FailCollectiveAs(prepared.status(), time.OptionsOnHost());
+  }
   const ExpertRoutes& routes = *batch.routes;
   if (!home) {
     COHORT_RETURN_IF_ERROR(group.ReduceScatterV(prepared->input, prepared->output, 0, routes.tokens,

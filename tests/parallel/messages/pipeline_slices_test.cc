@@ -298,7 +298,7 @@ TEST_P(ScatterGatherTest, SlicesOfTwoMicroBatchesAreNotGathered) {
     const absl::Status& status = statuses_[static_cast<size_t>(r)];
     EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0 has number 2"));
-    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 number 1"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 has number 1"));
   }
 }
 

@@ -265,8 +265,8 @@ TEST_P(PipelineTest, NothingIsDroppedAtTheEnds) {
       refused(stage.SendBackwardRecvForward(backward).status(), "stage 0 of 3");
       refused(stage.SendForwardRecvForward({}).status(), "no previous stage to receive from");
       both.input_gradient = some;
-      refused(stage.SendForwardBackwardRecvForwardBackward(both).status(), "no previous one");
-      refused(stage.RecvTensorMeta().status(), "no previous one");
+      refused(stage.SendForwardBackwardRecvForwardBackward(both).status(), "has no previous stage");
+      refused(stage.RecvTensorMeta().status(), "has no previous stage");
     }
     if (group.rank() == 2) {
       Pipeline::ForwardBackward forward;
@@ -275,8 +275,8 @@ TEST_P(PipelineTest, NothingIsDroppedAtTheEnds) {
       refused(stage.SendForwardRecvBackward(forward).status(), "stage 2 of 3");
       refused(stage.SendBackwardRecvBackward({}).status(), "no next stage to receive from");
       both.output = some;
-      refused(stage.SendForwardBackwardRecvForwardBackward(both).status(), "no next one");
-      refused(stage.SendTensorMeta(some).status(), "no next one");
+      refused(stage.SendForwardBackwardRecvForwardBackward(both).status(), "has no next stage");
+      refused(stage.SendTensorMeta(some).status(), "has no next stage");
     }
     // Between the ends, and without wrap, a call with two directions works.
     Pipeline::ForwardForward middle;

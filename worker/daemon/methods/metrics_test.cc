@@ -27,7 +27,7 @@ TEST(MetricsTest, CountsByCollectiveSizeAndCode) {
   EXPECT_THAT(
       text,
       HasSubstr("cohort_worker_errors_total{code=\"DEADLINE_EXCEEDED\",collective=\"barrier\"} 1"));
-  EXPECT_THAT(text, HasSubstr("cohort_worker_call_seconds_count{size=\"<=4Ki\","));
+  EXPECT_THAT(text, HasSubstr("cohort_worker_call_seconds_count{collective=\"barrier\",size=\"<=4Ki\"} 0"));
   EXPECT_THAT(text, Not(HasSubstr("cohort_worker_sessions")));
 }
 
