@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Builds and runs the benchmarks: ours and the peers in one run, interleaved, on this machine.
+# Builds and runs the benchmarks: Cohort and the peer systems in one run, interleaved, on this machine.
 #
-#   tests/benchmark/run.sh rendezvous            the control plane beside its peers, as a table
+#   tests/benchmark/run.sh rendezvous            the coordinator and its peer systems, as a table
 #   tests/benchmark/run.sh rendezvous --json     the same, one JSON object per line
 #   tests/benchmark/run.sh rendezvous --quick    a few minutes less, more noise
 #   tests/benchmark/run.sh rendezvous --operation barrier --members 8 --members 256
-#   tests/benchmark/run.sh peers                 the peers alone
-#   tests/benchmark/run.sh claims [--json]       a million barriers, cost of a parked call, ...
-#   tests/benchmark/run.sh collective [--json]   collectives on host memory beside Open MPI and Gloo
+#   tests/benchmark/run.sh peer-systems          the peer systems alone
+#   tests/benchmark/run.sh guarantees [--json]   a million barriers, cost of a parked call, ...
+#   tests/benchmark/run.sh collective [--json]   collectives on host memory: Cohort, Open MPI, Gloo
 #   tests/benchmark/run.sh collective --members 4 --operation all_reduce --sizes 64K 1M
-#   tests/benchmark/run.sh collective --busy     call by call, beside a background load and another group
-#   tests/benchmark/run.sh patterns [--json]     tensor maps, queues, experts, pipelines beside hand-written code
+#   tests/benchmark/run.sh collective --background   call by call, with a background load and with another group
+#   tests/benchmark/run.sh patterns [--json]     tensor maps, queues, experts, pipelines against hand-written code
 #   tests/benchmark/run.sh gpu [--json]          what we add to NCCL's calls; exits 3 without a GPU
 #   tests/benchmark/run.sh gpu --bundle FOLDER   the same from deploy/bundle.sh --gpu-tests FOLDER
 #
@@ -43,14 +43,14 @@ build() {
   bin=$(${BAZEL:-bazel} info --config=opt bazel-bin 2> /dev/null)
 }
 
-check_peers() {
+check_peer_systems() {
   need redis-server "package redis-server"
   need /usr/bin/python3 "package python3"
   /usr/bin/python3 -c 'from torch.distributed import TCPStore' 2> /dev/null ||
     fail "python3-torch (with TCPStore) is missing: run deploy/bootstrap.sh --benchmarks"
 }
 
-check_collective_peers() {
+check_collective_libraries() {
   need mpirun "package openmpi-bin"
   [[ -e /usr/include/gloo/context.h ]] ||
     fail "libgloo-dev is missing: run deploy/bootstrap.sh --benchmarks"
@@ -93,11 +93,11 @@ section=${1:-}
 [[ $# -gt 0 ]] && shift
 ulimit -n "$(ulimit -Hn)"
 
-peer_flags() {
+peer_system_flags() {
   flags=(
-    --floor-server "$bin/tests/benchmark/peers/grpc_floor_server"
+    --bare-grpc-server "$bin/tests/benchmark/rendezvous/peer_systems/bare_grpc_server"
     --redis-server "$(command -v redis-server)"
-    --tcpstore-script tests/benchmark/peers/tcpstore_stateless.py
+    --tcpstore-script tests/benchmark/rendezvous/peer_systems/tcpstore_stateless.py
     --scratch "$scratch"
   )
 }
@@ -108,7 +108,7 @@ find_torch() {
   if python3 -c 'import sys, torch.distributed as d; sys.exit(not d.is_nccl_available())' \
     2> /dev/null; then
     torch_flags=(--torch-python "$(command -v python3)"
-      --torch-script tests/benchmark/gpu/torch_contender.py)
+      --torch-script tests/benchmark/gpu/torch_implementation.py)
   else
     echo "torch is left out: there is no python3 with torch.distributed and its NCCL here" >&2
   fi
@@ -116,33 +116,33 @@ find_torch() {
 
 case $section in
   rendezvous)
-    check_peers
-    build //tests/benchmark:rendezvous_benchmark //tests/benchmark/peers:grpc_floor_server \
+    check_peer_systems
+    build //tests/benchmark/rendezvous:rendezvous_benchmark //tests/benchmark/rendezvous/peer_systems:bare_grpc_server \
       //coordinator:cohort-coordinator
-    peer_flags
-    run_driver "$bin/tests/benchmark/rendezvous_benchmark" "${flags[@]}" \
+    peer_system_flags
+    run_driver "$bin/tests/benchmark/rendezvous/rendezvous_benchmark" "${flags[@]}" \
       --coordinator "$bin/coordinator/cohort-coordinator" "$@"
     ;;
-  peers)
-    check_peers
-    build //tests/benchmark:peers_benchmark //tests/benchmark/peers:grpc_floor_server
-    peer_flags
-    run_driver "$bin/tests/benchmark/peers_benchmark" "${flags[@]}" "$@"
+  peer-systems)
+    check_peer_systems
+    build //tests/benchmark/rendezvous:peer_systems_benchmark //tests/benchmark/rendezvous/peer_systems:bare_grpc_server
+    peer_system_flags
+    run_driver "$bin/tests/benchmark/rendezvous/peer_systems_benchmark" "${flags[@]}" "$@"
     ;;
-  claims)
-    build //tests/benchmark:claims_benchmark //coordinator:cohort-coordinator
-    run_driver "$bin/tests/benchmark/claims_benchmark" --scratch "$scratch" \
+  guarantees)
+    build //tests/benchmark/guarantees:guarantees_benchmark //coordinator:cohort-coordinator
+    run_driver "$bin/tests/benchmark/guarantees/guarantees_benchmark" --scratch "$scratch" \
       --coordinator "$bin/coordinator/cohort-coordinator" "$@"
     ;;
   collective)
-    check_collective_peers
+    check_collective_libraries
     build //tests/benchmark/collective:collective_benchmark \
       //tests/benchmark/collective/members:gloo_member //tests/benchmark/collective/members:limit_member \
       //tests/benchmark/collective/members:openmpi_member //tests/benchmark/collective/members:cohort_member \
       //tests/benchmark/collective/members:cohort_attached_member \
       //tests/benchmark/collective/members:cohort_daemon_member \
       //tests/benchmark/collective/members:cohort_tcp_member //tests/benchmark/collective/members:grpc_member \
-      //tests/benchmark/collective:busy_load \
+      //tests/benchmark/collective:processor_load \
       //coordinator:cohort-coordinator //worker/daemon:cohort-worker
     [[ ! -w /dev/shm ]] || memory_scratch=$(mktemp -d /dev/shm/cohort-benchmark.XXXXXX)
     run_driver "$bin/tests/benchmark/collective/collective_benchmark" --scratch "$scratch" \
@@ -182,6 +182,6 @@ case $section in
     ;;
   *)
     usage >&2
-    fail "which benchmark? rendezvous, peers, claims, collective, patterns or gpu"
+    fail "which benchmark? rendezvous, peer-systems, guarantees, collective, patterns or gpu"
     ;;
 esac

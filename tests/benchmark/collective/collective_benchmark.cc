@@ -1,10 +1,11 @@
-// The collective benchmark: the peers and the limit in one run, one process per rank.
+// The collective benchmark: Cohort, other libraries and the limit of the memory in one run, one
+// process per rank.
 //
 //   tests/benchmark/run.sh collective                         # the whole table, two members
 //   tests/benchmark/run.sh collective --members 4 --json
 //   tests/benchmark/run.sh collective --operation all_reduce --sizes 65536 1M
-//   tests/benchmark/run.sh collective --apart        # over a network of this machine's own
-//   tests/benchmark/run.sh collective --busy         # call by call, beside a load, and a group
+//   tests/benchmark/run.sh collective --separate-hosts   # over a network of this machine's own
+//   tests/benchmark/run.sh collective --background   # call by call, with other work on the machine
 //
 // Why the comparison is fair:
 //   * All members of all implementations live as long as the run, and sleep in a read while others
@@ -15,8 +16,9 @@
 //     own barrier, then N operations in a row, which each rank times. Its result is the slowest
 //     rank's time over N. N is the same for all ranks: a burst takes about 25 ms, but N is at
 //     least three.
-//   * Peers show their best: Open MPI with several settings (openmpi_field.cc) beside the default
-//     one, Gloo with all its algorithms and ways to wait (gloo_field.cc). The row names the best.
+//   * The other libraries show their best: Open MPI with the default and several other settings
+//     (openmpi_implementation.cc), Gloo with all its algorithms and modes of waiting
+//     (gloo_implementation.cc). The row names the best variant.
 //   * The limit is measured, too (limit_member.cc): the most that this machine's memory allows now.
 #include <sched.h>
 
@@ -27,9 +29,9 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
-#include "tests/benchmark/collective/busy.h"
-#include "tests/benchmark/collective/contest.h"
-#include "tests/benchmark/collective/field.h"
+#include "tests/benchmark/collective/background_load.h"
+#include "tests/benchmark/collective/comparison.h"
+#include "tests/benchmark/collective/implementations.h"
 #include "tests/benchmark/collective/processes/stop_signal.h"
 #include "tests/benchmark/collective/table.h"
 #include "tests/failure/testing/host_network.h"
@@ -40,49 +42,55 @@ namespace {
 struct Flags {
   bool json = false;
   bool quick = false;
-  bool apart = false;
-  bool busy = false;
+  bool separate_hosts = false;
+  bool background = false;
   int64_t deadline_s = 20;
   std::vector<std::string> operations;
   std::vector<int64_t> sizes = {8, 1 << 10, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20};
-  FieldOptions field;
-  BusyOptions beside;
+  ImplementationOptions implementations;
+  BackgroundOptions background_options;
 };
 
 void AddFlags(CLI::App& app, Flags& flags) {
   app.add_flag("--json", flags.json, "one JSON object per line");
   app.add_flag("--quick", flags.quick, "fewer and shorter rounds");
-  app.add_flag("--apart", flags.apart,
+  app.add_flag("--separate-hosts", flags.separate_hosts,
                "each rank on a host of its own: a network namespace of this machine, on a switch; "
                "of those that use sockets: cohort-tcp and gloo-best");
-  app.add_flag("--busy", flags.busy,
-               "call by call, each implementation's best way beside nothing, beside a process that "
-               "takes a share of one processor, and beside another group of two ranks; small sizes "
-               "and all_reduce and broadcast unless said otherwise");
-  app.add_option("--load", flags.beside.share, "with --busy: the share that the process takes")
+  app.add_flag(
+      "--background", flags.background,
+      "call by call, each implementation's best variant on the idle machine, with a process that "
+      "takes a share of one processor, and with another group of two ranks; small sizes "
+      "and all_reduce and broadcast unless said otherwise");
+  app.add_option("--load", flags.background_options.share,
+                 "with --background: the share that the process takes")
       ->check(CLI::Range(0.01, 1.0));
-  app.add_option("--seed", flags.beside.seed,
-                 "with --busy: seed of the lengths of its time slices");
-  app.add_option("--members", flags.field.members, "how many ranks")->check(CLI::Range(2, 64));
+  app.add_option("--seed", flags.background_options.seed,
+                 "with --background: seed of the lengths of its time slices");
+  app.add_option("--members", flags.implementations.members, "how many ranks")
+      ->check(CLI::Range(2, 64));
   app.add_option("--sizes", flags.sizes, "in bytes; 64K and 1M are understood")
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(int64_t{4}, int64_t{1} << 28));
   app.add_option("--operation", flags.operations,
                  "only these: all_reduce, reduce_scatter, broadcast, all_gather, all_to_all, "
                  "sendrecv");
-  app.add_option("--implementation", flags.field.implementations,
+  app.add_option("--implementation", flags.implementations.names,
                  "only these: cohort, cohort-attached, cohort-daemon, cohort-tcp, grpc, openmpi, "
                  "openmpi-best, gloo-best, limit");
   app.add_option("--deadline", flags.deadline_s, "seconds that a burst may take")
       ->check(CLI::Range(1, 3600));
-  app.add_option("--programs", flags.field.programs, "the folder of the members' programs")
+  app.add_option("--programs", flags.implementations.programs,
+                 "the folder of the members' programs")
       ->required();
-  app.add_option("--mpirun", flags.field.mpirun, "the path of mpirun")->required();
-  app.add_option("--coordinator", flags.field.coordinator, "the path of cohort-coordinator")
+  app.add_option("--mpirun", flags.implementations.mpirun, "the path of mpirun")->required();
+  app.add_option("--coordinator", flags.implementations.coordinator,
+                 "the path of cohort-coordinator")
       ->required();
-  app.add_option("--worker", flags.field.worker, "the path of cohort-worker")->required();
-  app.add_option("--scratch", flags.field.scratch, "a folder for logs and sockets")->required();
-  app.add_option("--memory-scratch", flags.field.memory_scratch,
+  app.add_option("--worker", flags.implementations.worker, "the path of cohort-worker")->required();
+  app.add_option("--scratch", flags.implementations.scratch, "a folder for logs and sockets")
+      ->required();
+  app.add_option("--memory-scratch", flags.implementations.memory_scratch,
                  "a folder in memory for the shared files of Open MPI");
 }
 
@@ -102,8 +110,8 @@ std::vector<Collective> WantedCollectives(const std::vector<std::string>& names)
   return wanted;
 }
 
-ContestOptions OptionsFor(bool quick) {
-  ContestOptions options;
+ComparisonOptions OptionsFor(bool quick) {
+  ComparisonOptions options;
   if (quick) {
     options.burst = absl::Milliseconds(15);
     options.rounds = 5;
@@ -113,31 +121,31 @@ ContestOptions OptionsFor(bool quick) {
 }
 
 // Returns the exit status.
-int RunAllBusy(Flags flags) {
+int RunAllWithBackground(Flags flags) {
   if (flags.operations.empty()) flags.operations = {"all_reduce", "broadcast"};
-  if (flags.field.implementations.empty()) {
-    flags.field.implementations = {"cohort", "cohort-attached", "openmpi", "gloo-best"};
+  if (flags.implementations.names.empty()) {
+    flags.implementations.names = {"cohort", "cohort-attached", "openmpi", "gloo-best"};
   }
-  flags.beside.load = flags.field.programs + "/busy_load";
-  flags.beside.field = flags.field;
+  flags.background_options.load = flags.implementations.programs + "/processor_load";
+  flags.background_options.implementations = flags.implementations;
   if (flags.quick) {
-    flags.beside.rounds = 2;
-    flags.beside.slice = absl::Milliseconds(50);
+    flags.background_options.rounds = 2;
+    flags.background_options.slice = absl::Milliseconds(50);
   }
-  const auto background = Background::Start(flags.beside);
+  const auto background = Background::Start(flags.background_options);
   if (!background.ok()) {
     std::fprintf(stderr, "%s\n", background.status().ToString().c_str());
     return 1;
   }
-  Field field = MakeField(flags.field);
+  Implementations implementations = MakeImplementations(flags.implementations);
   int failures = 0;
   for (Collective collective : WantedCollectives(flags.operations)) {
     for (int64_t bytes : flags.sizes) {
-      // The best entrant of each implementation on the idle machine.
+      // The best variant of each implementation on the idle machine.
       const std::vector<Result> best =
-          RunContest(OptionsFor(/*quick=*/true), collective, bytes, field.entrants);
-      failures +=
-          RunBusy(flags.beside, **background, collective, bytes, best, field.entrants, flags.json);
+          RunComparison(OptionsFor(/*quick=*/true), collective, bytes, implementations.variants);
+      failures += MeasureWithBackground(flags.background_options, **background, collective, bytes,
+                                        best, implementations.variants, flags.json);
       if (StopSignal() != 0) return 128 + StopSignal();
     }
   }
@@ -147,25 +155,25 @@ int RunAllBusy(Flags flags) {
 // Returns the exit status.
 int RunAll(Flags flags) {
   std::unique_ptr<testing::HostNetwork> hosts;
-  if (flags.apart) {
-    auto made = testing::HostNetwork::Create(flags.field.members);
+  if (flags.separate_hosts) {
+    auto made = testing::HostNetwork::Create(flags.implementations.members);
     if (!made.ok()) {
       std::fprintf(stderr, "%s\n", made.status().ToString().c_str());
       return 1;
     }
     hosts = *std::move(made);
-    flags.field.hosts = hosts.get();
-    if (flags.field.implementations.empty()) {
-      flags.field.implementations = {"cohort-tcp", "gloo-best"};
+    flags.implementations.hosts = hosts.get();
+    if (flags.implementations.names.empty()) {
+      flags.implementations.names = {"cohort-tcp", "gloo-best"};
     }
   }
-  if (flags.busy) return RunAllBusy(std::move(flags));
-  Field field = MakeField(flags.field);
-  Table table(flags.json, flags.field.members);
+  if (flags.background) return RunAllWithBackground(std::move(flags));
+  Implementations implementations = MakeImplementations(flags.implementations);
+  Table table(flags.json, flags.implementations.members);
   for (Collective collective : WantedCollectives(flags.operations)) {
     for (int64_t bytes : flags.sizes) {
       const std::vector<Result> results =
-          RunContest(OptionsFor(flags.quick), collective, bytes, field.entrants);
+          RunComparison(OptionsFor(flags.quick), collective, bytes, implementations.variants);
       if (StopSignal() != 0) return 128 + StopSignal();
       table.Add(collective, bytes, results);
     }
@@ -182,15 +190,15 @@ int main(int argc, char** argv) {
   CLI::App app("The collective benchmark");
   AddFlags(app, flags);
   CLI11_PARSE(app, argc, argv);
-  if (flags.busy && app.count("--sizes") == 0) flags.sizes = {8, 1 << 10, 4 << 10, 64 << 10};
+  if (flags.background && app.count("--sizes") == 0) flags.sizes = {8, 1 << 10, 4 << 10, 64 << 10};
   for (const std::string& name : flags.operations) {
     if (!ParseCollective(name).ok()) {
       std::fprintf(stderr, "no operation \"%s\"\n", name.c_str());
       return 2;
     }
   }
-  flags.field.cores = CoreCount();
-  flags.field.deadline = absl::Seconds(flags.deadline_s);
+  flags.implementations.cores = CoreCount();
+  flags.implementations.deadline = absl::Seconds(flags.deadline_s);
   CatchStopSignals();
   return RunAll(flags);
 }

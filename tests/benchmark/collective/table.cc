@@ -86,7 +86,7 @@ void Table::Print(const Row& row) {
   if (!header_printed_) {
     std::printf("%-14s %7s %8s %-15s %-10s %9s %9s %9s %9s %7s  %s\n", "operation", "members",
                 "size", "implementation", "memory", "median", "min", "max", "bus GB/s", "x limit",
-                "best way");
+                "best variant");
     header_printed_ = true;
   }
   std::printf(

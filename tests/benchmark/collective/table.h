@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "tests/benchmark/collective/contest.h"
+#include "tests/benchmark/collective/comparison.h"
 #include "tests/benchmark/collective/processes/work.h"
-#include "tests/benchmark/report.h"
+#include "tests/benchmark/harness/report.h"
 
 namespace cohort::benchmark {
 
-// Writes to standard output, each cell as it comes.
+// Writes to standard output, the rows of each size as they come.
 class Table {
  public:
   Table(bool json, int members) : json_(json), members_(members) {}
@@ -20,8 +20,8 @@ class Table {
   // One row per result:
   // {"section":"collective","operation","members","bytes","implementation","memory","median_us",
   // "min_us","max_us","bus_gb_s","iterations","rounds","best","times_limit"}. "memory" is there if
-  // it applies, and "best" (the best way) if there are several. "times_limit", the median over that
-  // of `limit` in the same cell, is there if the limit was measured. Results that failed go to
+  // it applies, and "best" (the best variant) if there are several. "times_limit", the median over
+  // that of `limit` of the same size, is there if the limit was measured. Results that failed go to
   // standard error.
   void Add(Collective collective, int64_t bytes, const std::vector<Result>& results);
 

@@ -1,7 +1,7 @@
 // Collectives on the memory of a GPU, one rank: what we add to NCCL's own calls.
 //
 //   gpu_benchmark [--json] [--sizes 8 65536 ...] [--operation all_reduce ...] [--quick]
-//                 [--torch-python PYTHON --torch-script torch_contender.py]
+//                 [--torch-python PYTHON --torch-script torch_implementation.py]
 //
 // Without a GPU it says so and exits with 3.
 #include <algorithm>
@@ -14,10 +14,10 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "tests/benchmark/gpu/gpu_cells.h"
-#include "tests/benchmark/gpu/torch_contender.h"
-#include "tests/benchmark/report.h"
-#include "worker/communicator/nccl/benchmark/device_contender.h"
+#include "tests/benchmark/gpu/gpu_measurement.h"
+#include "tests/benchmark/gpu/torch_implementation.h"
+#include "tests/benchmark/harness/report.h"
+#include "worker/communicator/nccl/benchmark/device_implementation.h"
 #include "worker/communicator/nccl/benchmark/nccl_source.h"
 
 namespace cohort::benchmark {
@@ -34,23 +34,24 @@ struct Options {
   TorchOptions torch;
 };
 
-// A failure of PyTorch is reported, and the other contenders are measured.
-absl::StatusOr<std::vector<std::unique_ptr<DeviceContender>>> MakeContenders(
+// A failure of PyTorch is reported, and the other implementations are measured.
+absl::StatusOr<std::vector<std::unique_ptr<DeviceImplementation>>> MakeImplementations(
     const Options& options) {
   const int64_t most = *std::max_element(options.sizes.begin(), options.sizes.end());
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<worker::NcclApi> nccl, LinkedNccl());
   std::fprintf(stderr, "NCCL %d of %s\n", nccl->version(), nccl->source().c_str());
-  std::vector<std::unique_ptr<DeviceContender>> contenders(2);
-  COHORT_ASSIGN_OR_RETURN(contenders[0], MakeNcclContender(nccl, most));
-  COHORT_ASSIGN_OR_RETURN(contenders[1], MakeCohortContender(nccl, most));
-  if (options.torch.python.empty()) return contenders;
-  absl::StatusOr<std::unique_ptr<DeviceContender>> torch = MakeTorchContender(options.torch, most);
+  std::vector<std::unique_ptr<DeviceImplementation>> implementations(2);
+  COHORT_ASSIGN_OR_RETURN(implementations[0], MakeNcclImplementation(nccl, most));
+  COHORT_ASSIGN_OR_RETURN(implementations[1], MakeCohortImplementation(nccl, most));
+  if (options.torch.python.empty()) return implementations;
+  absl::StatusOr<std::unique_ptr<DeviceImplementation>> torch =
+      MakeTorchImplementation(options.torch, most);
   if (torch.ok()) {
-    contenders.push_back(*std::move(torch));
+    implementations.push_back(*std::move(torch));
   } else {
     std::fprintf(stderr, "torch is left out: %s\n", torch.status().ToString().c_str());
   }
-  return contenders;
+  return implementations;
 }
 
 void PrintHeader() {
@@ -68,8 +69,8 @@ void Print(const Row& row) {
 }
 
 // Returns the number of failed results.
-int RunCells(const Options& options,
-             const std::vector<std::unique_ptr<DeviceContender>>& contenders) {
+int RunOperations(const Options& options,
+                  const std::vector<std::unique_ptr<DeviceImplementation>>& implementations) {
   GpuMeasureOptions measure;
   if (options.quick) measure.rounds = 5;
   Report lines(/*json=*/true);
@@ -82,7 +83,8 @@ int RunCells(const Options& options,
       continue;
     }
     for (const int64_t bytes : options.sizes) {
-      const std::vector<GpuResult> results = MeasureGpuCell(measure, operation, bytes, contenders);
+      const std::vector<GpuResult> results =
+          MeasureGpuOperation(measure, operation, bytes, implementations);
       for (const GpuResult& result : results) {
         if (result.status.ok()) continue;
         ++failures;
@@ -118,12 +120,12 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "no GPU here: %s\n", std::string(gpu.message()).c_str());
     return kNoDevice;
   }
-  const auto contenders = MakeContenders(options);
-  if (!contenders.ok()) {
-    std::fprintf(stderr, "%s\n", contenders.status().ToString().c_str());
+  const auto implementations = MakeImplementations(options);
+  if (!implementations.ok()) {
+    std::fprintf(stderr, "%s\n", implementations.status().ToString().c_str());
     return 1;
   }
-  return RunCells(options, *contenders) == 0 ? 0 : 1;
+  return RunOperations(options, *implementations) == 0 ? 0 : 1;
 }
 
 }  // namespace

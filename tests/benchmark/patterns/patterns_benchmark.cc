@@ -9,11 +9,11 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "tests/benchmark/child_process.h"
-#include "tests/benchmark/coordinator_process.h"
-#include "tests/benchmark/patterns/cells.h"
-#include "tests/benchmark/patterns/contest.h"
-#include "tests/benchmark/report.h"
+#include "tests/benchmark/harness/child_process.h"
+#include "tests/benchmark/harness/coordinator_process.h"
+#include "tests/benchmark/harness/report.h"
+#include "tests/benchmark/patterns/comparison.h"
+#include "tests/benchmark/patterns/comparisons.h"
 #include "worker/group/local_group.h"
 
 namespace cohort::benchmark {
@@ -40,12 +40,13 @@ std::vector<int> SizesOf(const std::string& pattern) {
   return {2};
 }
 
-absl::StatusOr<std::vector<Contest>> ContestsOf(const std::string& pattern, client::Group& group,
-                                                const std::string& scratch) {
-  if (pattern == "tensor_map") return TensorMapContests(group);
-  if (pattern == "queue") return QueueContests(group, scratch);
-  if (pattern == "moe") return MoeContests(group);
-  if (pattern == "pipeline") return PipelineContests(group);
+absl::StatusOr<std::vector<Comparison>> ComparisonsOf(const std::string& pattern,
+                                                      client::Group& group,
+                                                      const std::string& scratch) {
+  if (pattern == "tensor_map") return TensorMapComparisons(group);
+  if (pattern == "queue") return QueueComparisons(group, scratch);
+  if (pattern == "moe") return MoeComparisons(group);
+  if (pattern == "pipeline") return PipelineComparisons(group);
   return absl::InvalidArgumentError(absl::StrCat("no pattern \"", pattern, "\""));
 }
 
@@ -58,21 +59,21 @@ absl::Status RunRank(const Flags& flags) {
   rank_options.timeout = kCall;
   COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<client::Group> group,
                           worker::LocalGroup::Create(rank_options));
-  ContestOptions options;
+  ComparisonOptions options;
   if (flags.quick) {
     options.rounds = 5;
     options.time = absl::Milliseconds(20);
   }
   const std::string scratch = flags.memory_scratch.empty() ? flags.scratch : flags.memory_scratch;
-  COHORT_ASSIGN_OR_RETURN(std::vector<Contest> contests,
-                          ContestsOf(flags.patterns[0], *group, scratch));
+  COHORT_ASSIGN_OR_RETURN(std::vector<Comparison> comparisons,
+                          ComparisonsOf(flags.patterns[0], *group, scratch));
   Report report(flags.json);
-  for (const Contest& contest : contests) {
-    COHORT_ASSIGN_OR_RETURN(const std::vector<Row> rows, Run(*group, contest, options));
+  for (const Comparison& comparison : comparisons) {
+    COHORT_ASSIGN_OR_RETURN(const std::vector<Row> rows, Run(*group, comparison, options));
     if (flags.rank != 0) continue;
     for (const Row& row : rows) report.Add(row);
   }
-  contests.clear();
+  comparisons.clear();
   // No rank leaves while another one still measures.
   return group->ExchangeSizes(0).status();
 }
@@ -123,7 +124,7 @@ absl::Status Drive(const Flags& flags, const std::string& program) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("Measures patterns beside hand-written code.");
+  CLI::App app("Compares communication patterns with hand-written code.");
   app.add_option("--coordinator", flags.coordinator, "The coordinator's program")->required();
   app.add_option("--scratch", flags.scratch, "A folder for logs");
   app.add_option("--memory-scratch", flags.memory_scratch, "A folder in memory");

@@ -15,10 +15,10 @@ class FlagBarrier {
  public:
   static constexpr size_t BytesFor(int members) { return members * sizeof(Line); }
 
-  // `memory` holds zeros at first. `gives_way`: ranks yield the processor, because there are more
+  // `memory` holds zeros at first. `yields`: ranks yield the processor, because there are more
   // ranks than cores.
-  FlagBarrier(void* memory, int rank, int members, bool gives_way)
-      : lines_(static_cast<Line*>(memory)), rank_(rank), members_(members), gives_way_(gives_way) {}
+  FlagBarrier(void* memory, int rank, int members, bool yields)
+      : lines_(static_cast<Line*>(memory)), rank_(rank), members_(members), yields_(yields) {}
 
   void Wait() {
     const uint64_t round = ++round_;
@@ -26,7 +26,7 @@ class FlagBarrier {
     for (int i = 1; i < members_; ++i) {
       const std::atomic<uint64_t>& other = lines_[(rank_ + i) % members_].round;
       while (other.load(std::memory_order_acquire) < round) {
-        if (gives_way_) sched_yield();
+        if (yields_) sched_yield();
       }
     }
   }
@@ -39,7 +39,7 @@ class FlagBarrier {
   Line* const lines_;
   const int rank_;
   const int members_;
-  const bool gives_way_;
+  const bool yields_;
   uint64_t round_ = 0;
 };
 

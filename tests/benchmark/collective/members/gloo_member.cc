@@ -1,5 +1,5 @@
-// A rank of Gloo: three full meshes of TCP connections, one for each way of
-// waiting for sockets. A way is "MODE/ALGORITHM": "async/ring", "busy/class-bcube".
+// A rank of Gloo: three full meshes of TCP connections, one for each mode of
+// waiting for sockets. Work::algorithm is "MODE/ALGORITHM": "async/ring", "busy/class-bcube".
 #include <gloo/barrier.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
@@ -85,10 +85,10 @@ class GlooMember final : public Member {
   }
 
   absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const Work& work) override {
-    const size_t slash = work.way.find('/');
-    const auto context = contexts_.find(work.way.substr(0, slash));
+    const size_t slash = work.algorithm.find('/');
+    const auto context = contexts_.find(work.algorithm.substr(0, slash));
     if (slash == std::string::npos || context == contexts_.end()) {
-      return absl::UnimplementedError(absl::StrCat("no way \"", work.way, "\""));
+      return absl::UnimplementedError(absl::StrCat("no algorithm \"", work.algorithm, "\""));
     }
     Buffers buffers;
     buffers.extents = ExtentsOf(work, options_.rank, options_.members);
@@ -100,7 +100,7 @@ class GlooMember final : public Member {
     GlooTask task;
     task.context = context->second;
     task.work = work;
-    task.algorithm = work.way.substr(slash + 1);
+    task.algorithm = work.algorithm.substr(slash + 1);
     task.input = buffers.input->data();
     task.output = buffers.output->data();
     GlooCall call;

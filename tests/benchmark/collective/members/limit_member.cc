@@ -1,11 +1,11 @@
 // A rank of the limit: the cost of an operation when every rank may read and write all buffers, and
 // does nothing else.
 //
-// The limit of a cell is the time of the bare accesses, by all ranks at once, plus that of one flag
-// barrier. The accesses of different ranks have no order. Each rank runs its own N times, and then
-// the barrier N times, so that it never waits between accesses. An implementation must load and
-// store at least these bytes, and its ranks must wait for each other where every output needs every
-// input:
+// The limit of an operation and a size is the time of the bare accesses, by all ranks at once, plus
+// that of one flag barrier. The accesses of different ranks have no order. Each rank runs its own N
+// times, and then the barrier N times, so that it never waits between accesses. An implementation
+// must load and store at least these bytes, and its ranks must wait for each other where every
+// output needs every input:
 //
 //   operation        rank r, of P
 //   all_reduce       loads slice r of P inputs, stores it to P outputs     n + n bytes
@@ -19,7 +19,7 @@
 // on before it arrives. A barrier then costs more than the least, up to some KiB, and such rows can
 // be under 1.
 //
-// Slices are whole cache lines. Stores go through the cache or past it: each way is an entrant of
+// Slices are whole cache lines. Stores go through the cache or past it: each is a variant of
 // its own, and the table shows the better. Ranks are pinned to cores in turn. As much memory is in
 // huge pages as the system allows.
 #include <fcntl.h>
@@ -189,10 +189,10 @@ class LimitWork final : public Prepared {
 
 class LimitMember final : public Member {
  public:
-  LimitMember(const MemberOptions& options, shm::Segment flags, bool gives_way)
+  LimitMember(const MemberOptions& options, shm::Segment flags, bool yields)
       : options_(options),
         flags_(std::move(flags)),
-        barrier_(flags_.data(), options.rank, options.members, gives_way) {}
+        barrier_(flags_.data(), options.rank, options.members, yields) {}
 
   int rank() const override { return options_.rank; }
 
@@ -202,9 +202,9 @@ class LimitMember final : public Member {
   }
 
   absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const Work& work) override {
-    const Stores stores = work.way == "streaming" ? Stores::kStreaming
-                          : work.way == "memcpy"  ? Stores::kMemcpy
-                                                  : Stores::kCached;
+    const Stores stores = work.algorithm == "streaming" ? Stores::kStreaming
+                          : work.algorithm == "memcpy"  ? Stores::kMemcpy
+                                                        : Stores::kCached;
     const Layout layout(work, options_.members);
     const std::string path = absl::StrCat(options_.folder, "/segment-", ++segments_);
     COHORT_ASSIGN_OR_RETURN(shm::Segment segment,

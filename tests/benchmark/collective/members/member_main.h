@@ -22,8 +22,8 @@ struct MemberOptions {
 using MemberFactory = std::function<absl::StatusOr<std::unique_ptr<Member>>(const MemberOptions&)>;
 
 // Reads --control PATH --members P [--rank R] [--folder DIR] [--address A] and makes the member.
-// Then follows the driver at PATH (team.h) until it sends "quit". Ends at once when the driver is
-// gone, even in the middle of a call. Returns main's result.
+// Then follows the driver at PATH (member_processes.h) until it sends "quit". Ends at once when the
+// driver is gone, even in the middle of a call. Returns main's result.
 int MemberMain(int argc, char** argv, const MemberFactory& factory);
 
 }  // namespace cohort::benchmark

@@ -51,7 +51,7 @@ class MpiWork final : public Prepared {
         return MPI_Allgather(input(), each, MPI_FLOAT, output(), each, MPI_FLOAT, MPI_COMM_WORLD);
       }
       case Collective::kReduceScatter:
-        if (work_.way == "uneven") {
+        if (work_.algorithm == "uneven") {
           return MPI_Reduce_scatter(input(), output(), blocks_.data(), MPI_FLOAT, MPI_SUM,
                                     MPI_COMM_WORLD);
         }

@@ -33,7 +33,7 @@ std::string MemoryName(Memory memory) { return memory == Memory::kPlain ? "plain
 
 std::string FormatWork(const Work& work) {
   return absl::StrCat(CollectiveName(work.collective), " ", work.bytes, " ",
-                      MemoryName(work.memory), " ", work.way.empty() ? "-" : work.way);
+                      MemoryName(work.memory), " ", work.algorithm.empty() ? "-" : work.algorithm);
 }
 
 absl::StatusOr<Work> ParseWork(absl::string_view text) {
@@ -47,7 +47,7 @@ absl::StatusOr<Work> ParseWork(absl::string_view text) {
   if (!collective.ok()) return collective.status();
   work.collective = *collective;
   work.memory = words[2] == "plain" ? Memory::kPlain : Memory::kRegistered;
-  if (words[3] != "-") work.way = words[3];
+  if (words[3] != "-") work.algorithm = words[3];
   return work;
 }
 

@@ -1,4 +1,4 @@
-// The work of one cell of the collective benchmark: an operation, a size, and the kind of memory.
+// One piece of work of the collective benchmark: an operation, a size, and the kind of memory.
 #ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_PROCESSES_WORK_H_
 #define COHORT_TESTS_BENCHMARK_COLLECTIVE_PROCESSES_WORK_H_
 
@@ -13,7 +13,7 @@
 namespace cohort::benchmark {
 
 // All elements are fp32; reductions are sums, into memory other than the inputs'. With P members
-// and a cell's size of n bytes, a member has
+// and a size of n bytes, a member has
 //
 //   operation        input           output          content of the output
 //   all_reduce       n               n               the sum of all inputs
@@ -34,7 +34,7 @@ struct Work {
   Collective collective = Collective::kAllReduce;
   int64_t bytes = 0;
   Memory memory = Memory::kPlain;
-  std::string way;  // how, where an implementation has several ways; else empty
+  std::string algorithm;  // where an implementation has several; else empty
 };
 
 std::vector<Collective> AllCollectives();
@@ -42,7 +42,7 @@ std::string CollectiveName(Collective collective);
 absl::StatusOr<Collective> ParseCollective(absl::string_view name);
 std::string MemoryName(Memory memory);
 
-// The text that members get: "all_reduce 65536 plain ring". A way has no blanks.
+// The text that members get: "all_reduce 65536 plain ring". An algorithm has no blanks.
 std::string FormatWork(const Work& work);
 absl::StatusOr<Work> ParseWork(absl::string_view text);
 

@@ -1,4 +1,4 @@
-// The input and the output of a contender's calls, on device 0.
+// The input and the output of an implementation's calls, on device 0.
 #ifndef COHORT_WORKER_COMMUNICATOR_NCCL_BENCHMARK_DEVICE_BUFFERS_H_
 #define COHORT_WORKER_COMMUNICATOR_NCCL_BENCHMARK_DEVICE_BUFFERS_H_
 

@@ -1,0 +1,67 @@
+// Cohort's ranks as members, in the three forms of a group, with memory from the group and with the
+// caller's own. Also the same over sockets, and the cost of a bare call to a worker.
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/benchmark/collective/implementations.h"
+
+namespace cohort::benchmark {
+namespace {
+
+// The folder that all members of one start share.
+std::string FolderOf(const Command& arguments) {
+  for (size_t i = 0; i + 1 < arguments.size(); ++i) {
+    if (arguments[i] == "--folder") return arguments[i + 1];
+  }
+  return "";
+}
+
+}  // namespace
+
+void AddCohort(const ImplementationOptions& options, Implementations& implementations) {
+  const auto add = [&](const std::string& name, const std::string& program, bool workers) {
+    Variant variant;
+    variant.rows = {name};
+    variant.processes = AddMemberProcesses(
+        options, name,
+        [options, program, workers](const Command& arguments) {
+          const std::string folder = FolderOf(arguments);
+          const std::string coordinator = absl::StrCat("unix:", folder, "/coordinator");
+          std::vector<Command> commands = OneForEachRank(
+              absl::StrCat(options.programs, "/members/", program), options.members, arguments);
+          commands.push_back({options.coordinator, "--listen", coordinator, "--metrics-listen", "",
+                              "--journal", "memory"});
+          for (int rank = 0; workers && rank < options.members; ++rank) {
+            commands.push_back({options.worker, "--coordinator", coordinator, "--listen",
+                                absl::StrCat("unix:", folder, "/worker-", rank), "--metrics-listen",
+                                ""});
+          }
+          return commands;
+        },
+        implementations);
+    variant.collectives = AllCollectives();
+    variant.names_memory = true;
+    if (name == "grpc") {
+      // The least cost of a small call.
+      variant.names_memory = false;
+      variant.collectives = {Collective::kAllReduce};
+      variant.max_bytes = 4 << 10;
+      implementations.variants.push_back(variant);
+      return;
+    }
+    for (const Memory memory : {Memory::kRegistered, Memory::kPlain}) {
+      if (name == "cohort-tcp" && memory == Memory::kRegistered) continue;
+      variant.memory = memory;
+      variant.label = MemoryName(memory);
+      implementations.variants.push_back(variant);
+    }
+  };
+  add("cohort", "cohort_member", false);
+  add("cohort-attached", "cohort_attached_member", true);
+  add("cohort-daemon", "cohort_daemon_member", true);
+  add("cohort-tcp", "cohort_tcp_member", false);
+  add("grpc", "grpc_member", true);
+}
+
+}  // namespace cohort::benchmark

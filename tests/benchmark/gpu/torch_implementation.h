@@ -1,0 +1,27 @@
+// PyTorch's ProcessGroupNCCL, in a Python process that sleeps in a read while
+// others are measured.
+#ifndef COHORT_TESTS_BENCHMARK_GPU_TORCH_IMPLEMENTATION_H_
+#define COHORT_TESTS_BENCHMARK_GPU_TORCH_IMPLEMENTATION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "worker/communicator/nccl/benchmark/device_implementation.h"
+
+namespace cohort::benchmark {
+
+struct TorchOptions {
+  std::string python;
+  std::string script;  // torch_implementation.py
+};
+
+// Errors: UNAVAILABLE (the process ended; has its standard error), DEADLINE_EXCEEDED (no answer
+// came), INTERNAL (its answer is not the expected one).
+absl::StatusOr<std::unique_ptr<DeviceImplementation>> MakeTorchImplementation(
+    const TorchOptions& options, int64_t most_bytes);
+
+}  // namespace cohort::benchmark
+
+#endif  // COHORT_TESTS_BENCHMARK_GPU_TORCH_IMPLEMENTATION_H_
