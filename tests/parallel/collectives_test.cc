@@ -10,7 +10,7 @@
 #include "base/status_macros.h"
 #include "client/collective/async_calls.h"
 #include "client/parallel/collectives/by_parallel_mode.h"
-#include "client/parallel/collectives/result_buffers.h"
+#include "client/parallel/collectives/results/result_buffers.h"
 #include "client/parallel/messages/pending_call.h"
 #include "gmock/gmock.h"
 #include "tests/parallel/testing/collective_rounds.h"

@@ -23,8 +23,8 @@
 #include "base/collective/reduction.h"
 #include "base/tensor/tensor.h"
 #include "client/collective/group.h"
-#include "client/parallel/collectives/result_buffers.h"
-#include "client/parallel/collectives/result_shapes.h"
+#include "client/parallel/collectives/results/result_buffers.h"
+#include "client/parallel/collectives/results/result_shapes.h"
 
 namespace cohort::parallel {
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "client/parallel/collectives/allocate.h"
+#include "client/parallel/collectives/results/allocate.h"
 
 namespace cohort::parallel {
 namespace {

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/tensor/tensor.h"
-#include "client/parallel/collectives/result_shapes.h"
+#include "client/parallel/collectives/results/result_shapes.h"
 #include "client/parallel/messages/messages.h"
 
 namespace cohort::parallel {

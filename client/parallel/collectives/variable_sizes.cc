@@ -4,8 +4,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "client/parallel/collectives/allocate_result.h"
 #include "client/parallel/collectives/collectives.h"
+#include "client/parallel/collectives/results/allocate_result.h"
 #include "client/parallel/collectives/shared_timeout.h"
 
 namespace cohort::parallel {

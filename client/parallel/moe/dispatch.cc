@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "client/parallel/collectives/allocate.h"
+#include "client/parallel/collectives/results/allocate.h"
 #include "client/parallel/moe/routing/moe_agreement.h"
 #include "client/parallel/moe/rows/gather_rows.h"
 

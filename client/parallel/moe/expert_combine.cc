@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/tensor/data_type.h"
-#include "client/parallel/collectives/allocate.h"
+#include "client/parallel/collectives/results/allocate.h"
 #include "client/parallel/moe/expert_dispatch.h"
 #include "client/parallel/moe/expert_routes.h"
 #include "client/parallel/moe/routing/moe_agreement.h"

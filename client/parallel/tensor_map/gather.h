@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/collective/group.h"
-#include "client/parallel/tensor_map/entries.h"
+#include "client/parallel/tensor_map/entries/entries.h"
 #include "client/parallel/tensor_map/tensor_map.h"
 
 namespace cohort::parallel {

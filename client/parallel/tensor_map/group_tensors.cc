@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/tensor/host_tensor.h"
-#include "client/parallel/tensor_map/packing.h"
+#include "client/parallel/tensor_map/entries/packing.h"
 
 namespace cohort::parallel {
 

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "base/tensor/tensor.h"
 #include "client/collective/group.h"
-#include "client/parallel/tensor_map/entries.h"
+#include "client/parallel/tensor_map/entries/entries.h"
 
 namespace cohort::parallel {
 

@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "client/parallel/tensor_map/entries.h"
+#include "client/parallel/tensor_map/entries/entries.h"
+#include "client/parallel/tensor_map/entries/packing.h"
 #include "client/parallel/tensor_map/group_tensors.h"
-#include "client/parallel/tensor_map/packing.h"
 
 namespace cohort::parallel {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/status_macros.h"
 #include "client/parallel/collectives/keep_alive.h"
 #include "client/parallel/tensor_map/deadline.h"
-#include "client/parallel/tensor_map/entries.h"
+#include "client/parallel/tensor_map/entries/entries.h"
 #include "client/parallel/tensor_map/group_tensors.h"
 
 namespace cohort::parallel {

@@ -37,8 +37,8 @@
 #include "absl/status/statusor.h"
 #include "base/tensor/tensor.h"
 #include "client/collective/group.h"
-#include "client/parallel/collectives/result_buffers.h"
-#include "client/parallel/collectives/result_shapes.h"
+#include "client/parallel/collectives/results/result_buffers.h"
+#include "client/parallel/collectives/results/result_shapes.h"
 
 namespace cohort::parallel {
 

@@ -5,9 +5,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "client/parallel/collectives/allocate.h"
-#include "client/parallel/collectives/allocate_result.h"
-#include "client/parallel/collectives/result_shapes.h"
+#include "client/parallel/collectives/results/allocate.h"
+#include "client/parallel/collectives/results/allocate_result.h"
+#include "client/parallel/collectives/results/result_shapes.h"
 #include "client/parallel/tensor_parallel/views.h"
 
 namespace cohort::parallel {

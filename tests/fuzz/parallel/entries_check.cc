@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "client/parallel/tensor_map/entries.h"
+#include "client/parallel/tensor_map/entries/entries.h"
 #include "client/parallel/tensor_map/tensor_map.h"
 
 namespace cohort::parallel::fuzz {

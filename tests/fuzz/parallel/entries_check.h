@@ -1,4 +1,5 @@
-// Bytes that another rank may send in place of a tensor map: client/parallel/tensor_map/entries.h.
+// Bytes that another rank may send in place of a tensor map:
+// client/parallel/tensor_map/entries/entries.h.
 #ifndef COHORT_TESTS_FUZZ_PARALLEL_ENTRIES_CHECK_H_
 #define COHORT_TESTS_FUZZ_PARALLEL_ENTRIES_CHECK_H_
 

@@ -9,7 +9,7 @@
 #include "base/testing/random_tensor.h"
 #include "client/collective/async_calls.h"
 #include "client/parallel/messages/messages.h"
-#include "client/parallel/tensor_map/entries.h"
+#include "client/parallel/tensor_map/entries/entries.h"
 #include "client/parallel/tensor_map/send_receive.h"
 #include "tests/parallel/testing/map_test_base.h"
 

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "base/status_macros.h"
-#include "client/parallel/collectives/allocate.h"
+#include "client/parallel/collectives/results/allocate.h"
 #include "client/parallel/moe/rows/gather_rows.h"
 #include "client/parallel/moe/rows/packed_rows.h"
 

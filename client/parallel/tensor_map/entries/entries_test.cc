@@ -1,4 +1,4 @@
-#include "client/parallel/tensor_map/entries.h"
+#include "client/parallel/tensor_map/entries/entries.h"
 
 #include <cstdlib>
 #include <iostream>

@@ -1,7 +1,7 @@
 // The type, shape and place of each collective's result, computed without a group. The collectives
 // allocate with these functions, so both accept the same arguments.
-#ifndef COHORT_CLIENT_PARALLEL_COLLECTIVES_RESULT_SHAPES_H_
-#define COHORT_CLIENT_PARALLEL_COLLECTIVES_RESULT_SHAPES_H_
+#ifndef COHORT_CLIENT_PARALLEL_COLLECTIVES_RESULTS_RESULT_SHAPES_H_
+#define COHORT_CLIENT_PARALLEL_COLLECTIVES_RESULTS_RESULT_SHAPES_H_
 
 #include <string>
 
@@ -81,4 +81,4 @@ absl::StatusOr<TensorSpec> AllToAllVResult(const TensorSpec& input, RankAndSize 
 
 }  // namespace cohort::parallel
 
-#endif  // COHORT_CLIENT_PARALLEL_COLLECTIVES_RESULT_SHAPES_H_
+#endif  // COHORT_CLIENT_PARALLEL_COLLECTIVES_RESULTS_RESULT_SHAPES_H_

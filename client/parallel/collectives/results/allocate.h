@@ -1,6 +1,6 @@
 // Memory for a tensor of a given or computed shape.
-#ifndef COHORT_CLIENT_PARALLEL_COLLECTIVES_ALLOCATE_H_
-#define COHORT_CLIENT_PARALLEL_COLLECTIVES_ALLOCATE_H_
+#ifndef COHORT_CLIENT_PARALLEL_COLLECTIVES_RESULTS_ALLOCATE_H_
+#define COHORT_CLIENT_PARALLEL_COLLECTIVES_RESULTS_ALLOCATE_H_
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,4 +19,4 @@ absl::StatusOr<Tensor> Allocate(client::Group& group, DataType type, const Shape
 
 }  // namespace cohort::parallel
 
-#endif  // COHORT_CLIENT_PARALLEL_COLLECTIVES_ALLOCATE_H_
+#endif  // COHORT_CLIENT_PARALLEL_COLLECTIVES_RESULTS_ALLOCATE_H_

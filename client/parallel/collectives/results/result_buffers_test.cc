@@ -1,4 +1,4 @@
-#include "client/parallel/collectives/result_buffers.h"
+#include "client/parallel/collectives/results/result_buffers.h"
 
 #include <utility>
 

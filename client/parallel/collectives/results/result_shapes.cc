@@ -1,4 +1,4 @@
-#include "client/parallel/collectives/result_shapes.h"
+#include "client/parallel/collectives/results/result_shapes.h"
 
 #include <algorithm>
 

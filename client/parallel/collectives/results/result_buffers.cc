@@ -1,4 +1,4 @@
-#include "client/parallel/collectives/result_buffers.h"
+#include "client/parallel/collectives/results/result_buffers.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,7 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "base/status_macros.h"
 #include "base/threads/mutex.h"
-#include "client/parallel/collectives/allocate.h"
+#include "client/parallel/collectives/results/allocate.h"
 
 namespace cohort::parallel {
 

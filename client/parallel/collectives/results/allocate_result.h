@@ -1,12 +1,12 @@
 // Memory for the result of a collective.
-#ifndef COHORT_CLIENT_PARALLEL_COLLECTIVES_ALLOCATE_RESULT_H_
-#define COHORT_CLIENT_PARALLEL_COLLECTIVES_ALLOCATE_RESULT_H_
+#ifndef COHORT_CLIENT_PARALLEL_COLLECTIVES_RESULTS_ALLOCATE_RESULT_H_
+#define COHORT_CLIENT_PARALLEL_COLLECTIVES_RESULTS_ALLOCATE_RESULT_H_
 
 #include "absl/status/statusor.h"
 #include "base/tensor/tensor.h"
 #include "client/collective/group.h"
-#include "client/parallel/collectives/result_buffers.h"
-#include "client/parallel/collectives/result_shapes.h"
+#include "client/parallel/collectives/results/result_buffers.h"
+#include "client/parallel/collectives/results/result_shapes.h"
 
 namespace cohort::parallel {
 
@@ -17,4 +17,4 @@ absl::StatusOr<Tensor> AllocateResult(client::Group& group, const absl::StatusOr
 
 }  // namespace cohort::parallel
 
-#endif  // COHORT_CLIENT_PARALLEL_COLLECTIVES_ALLOCATE_RESULT_H_
+#endif  // COHORT_CLIENT_PARALLEL_COLLECTIVES_RESULTS_ALLOCATE_RESULT_H_

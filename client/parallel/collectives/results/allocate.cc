@@ -1,4 +1,4 @@
-#include "client/parallel/collectives/allocate.h"
+#include "client/parallel/collectives/results/allocate.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "client/parallel/tensor_map/entries.h"
+#include "client/parallel/tensor_map/entries/entries.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "client/parallel/tensor_map/entry_format.h"
+#include "client/parallel/tensor_map/entries/entry_format.h"
 
 namespace cohort::parallel {
 namespace {

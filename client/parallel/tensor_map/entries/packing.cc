@@ -1,4 +1,4 @@
-#include "client/parallel/tensor_map/packing.h"
+#include "client/parallel/tensor_map/entries/packing.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,6 +1,6 @@
-#include "client/parallel/collectives/allocate_result.h"
+#include "client/parallel/collectives/results/allocate_result.h"
 
-#include "client/parallel/collectives/allocate.h"
+#include "client/parallel/collectives/results/allocate.h"
 
 namespace cohort::parallel {
 

@@ -15,8 +15,8 @@
 //   text    := length, its bytes
 //
 // Counts, lengths and extents are varints: 7 bits a byte, the least significant first.
-#ifndef COHORT_CLIENT_PARALLEL_TENSOR_MAP_ENTRIES_H_
-#define COHORT_CLIENT_PARALLEL_TENSOR_MAP_ENTRIES_H_
+#ifndef COHORT_CLIENT_PARALLEL_TENSOR_MAP_ENTRIES_ENTRIES_H_
+#define COHORT_CLIENT_PARALLEL_TENSOR_MAP_ENTRIES_ENTRIES_H_
 
 #include <cstdint>
 #include <memory>
@@ -102,4 +102,4 @@ absl::StatusOr<Value> DecodeValue(absl::string_view bytes);
 
 }  // namespace cohort::parallel
 
-#endif  // COHORT_CLIENT_PARALLEL_TENSOR_MAP_ENTRIES_H_
+#endif  // COHORT_CLIENT_PARALLEL_TENSOR_MAP_ENTRIES_ENTRIES_H_

@@ -5,8 +5,8 @@
 //   front := code(1 byte: 0) 7 bytes, size of entries(8 bytes) entries, { tensor at multiples of 64
 //   }
 //          | code(1 byte: a status' code) 7 bytes, text       of a root that cannot send
-#ifndef COHORT_CLIENT_PARALLEL_TENSOR_MAP_PACKING_H_
-#define COHORT_CLIENT_PARALLEL_TENSOR_MAP_PACKING_H_
+#ifndef COHORT_CLIENT_PARALLEL_TENSOR_MAP_ENTRIES_PACKING_H_
+#define COHORT_CLIENT_PARALLEL_TENSOR_MAP_ENTRIES_PACKING_H_
 
 #include <cstdint>
 #include <string>
@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/tensor/tensor.h"
-#include "client/parallel/tensor_map/entries.h"
+#include "client/parallel/tensor_map/entries/entries.h"
 
 namespace cohort::parallel {
 
@@ -65,4 +65,4 @@ absl::StatusOr<absl::string_view> EntriesIn(const Tensor& front);
 
 }  // namespace cohort::parallel
 
-#endif  // COHORT_CLIENT_PARALLEL_TENSOR_MAP_PACKING_H_
+#endif  // COHORT_CLIENT_PARALLEL_TENSOR_MAP_ENTRIES_PACKING_H_

@@ -1,6 +1,6 @@
 // The parts of the format that the writer and the reader of a map's entries share.
-#ifndef COHORT_CLIENT_PARALLEL_TENSOR_MAP_ENTRY_FORMAT_H_
-#define COHORT_CLIENT_PARALLEL_TENSOR_MAP_ENTRY_FORMAT_H_
+#ifndef COHORT_CLIENT_PARALLEL_TENSOR_MAP_ENTRIES_ENTRY_FORMAT_H_
+#define COHORT_CLIENT_PARALLEL_TENSOR_MAP_ENTRIES_ENTRY_FORMAT_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/tensor/tensor.h"
-#include "client/parallel/tensor_map/entries.h"
+#include "client/parallel/tensor_map/entries/entries.h"
 
 namespace cohort::parallel {
 
@@ -40,4 +40,4 @@ inline absl::StatusOr<int64_t> CheckedBytes(DataType type, const Shape& shape) {
 
 }  // namespace cohort::parallel
 
-#endif  // COHORT_CLIENT_PARALLEL_TENSOR_MAP_ENTRY_FORMAT_H_
+#endif  // COHORT_CLIENT_PARALLEL_TENSOR_MAP_ENTRIES_ENTRY_FORMAT_H_

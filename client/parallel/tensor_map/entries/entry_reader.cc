@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/parallel/tensor_map/entries.h"
-#include "client/parallel/tensor_map/entry_format.h"
+#include "client/parallel/tensor_map/entries/entries.h"
+#include "client/parallel/tensor_map/entries/entry_format.h"
 
 namespace cohort::parallel {
 namespace {

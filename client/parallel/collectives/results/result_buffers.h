@@ -1,6 +1,6 @@
 // Memory for results, allocated in advance.
-#ifndef COHORT_CLIENT_PARALLEL_COLLECTIVES_RESULT_BUFFERS_H_
-#define COHORT_CLIENT_PARALLEL_COLLECTIVES_RESULT_BUFFERS_H_
+#ifndef COHORT_CLIENT_PARALLEL_COLLECTIVES_RESULTS_RESULT_BUFFERS_H_
+#define COHORT_CLIENT_PARALLEL_COLLECTIVES_RESULTS_RESULT_BUFFERS_H_
 
 #include <cstdint>
 #include <memory>
@@ -9,7 +9,7 @@
 #include "absl/types/span.h"
 #include "base/tensor/tensor.h"
 #include "client/collective/group.h"
-#include "client/parallel/collectives/result_shapes.h"
+#include "client/parallel/collectives/results/result_shapes.h"
 
 namespace cohort::parallel {
 
@@ -47,4 +47,4 @@ class Buffers {
 
 }  // namespace cohort::parallel
 
-#endif  // COHORT_CLIENT_PARALLEL_COLLECTIVES_RESULT_BUFFERS_H_
+#endif  // COHORT_CLIENT_PARALLEL_COLLECTIVES_RESULTS_RESULT_BUFFERS_H_
