@@ -78,7 +78,7 @@ Member FromProto(const v1::Member& member) {
   result.incarnation = member.incarnation();
   result.rank = member.rank();
   if (member.state() != v1::MEMBER_STATE_UNSPECIFIED && v1::MemberState_IsValid(member.state())) {
-    result.state = static_cast<MemberState>(member.state() - 1);
+    result.state = static_cast<MemberState>(member.state());
   }
   result.host = member.host();
   result.addresses.assign(member.addresses().begin(), member.addresses().end());
@@ -106,7 +106,7 @@ GroupState FromProto(v1::GroupState state) {
   if (state == v1::GROUP_STATE_UNSPECIFIED || !v1::GroupState_IsValid(state)) {
     return GroupState::kForming;
   }
-  return static_cast<GroupState>(state - 1);
+  return static_cast<GroupState>(state);
 }
 
 GroupInfo FromProto(const v1::Group& group) {
@@ -132,7 +132,7 @@ GroupEvent FromProto(const v1::GroupEvent& event) {
   result.revision = event.revision();
   if (event.kind() != v1::GROUP_EVENT_KIND_UNSPECIFIED &&
       v1::GroupEventKind_IsValid(event.kind())) {
-    result.kind = static_cast<EventKind>(event.kind() - 1);
+    result.kind = static_cast<EventKind>(event.kind());
   }
   result.generation = event.generation();
   result.member = event.member();

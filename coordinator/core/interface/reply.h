@@ -198,23 +198,6 @@ struct FetchIdsReply {
   MissingReport missing;
 };
 
-struct OpenWait {
-  std::string operation;
-  MissingReport missing;
-  absl::Duration age;
-  absl::Duration remaining;
-};
-struct InitRank {
-  int rank = 0;
-  std::string member;
-  std::string phase;
-  std::string detail;
-  absl::Duration age;
-};
-struct InitStatus {
-  std::string name;
-  std::vector<InitRank> ranks;
-};
 struct TensorWait {
   std::string operation;
   MissingReport missing;
@@ -222,14 +205,6 @@ struct TensorWait {
   RankSet inside;
   RankSet waited_for;
   std::string mismatch;
-};
-struct RankReport {
-  int rank = 0;
-  std::string member;
-  std::string host;
-  std::optional<absl::Duration> last_heard;
-  std::optional<absl::Duration> reported;  // the age of `tensors`
-  TensorReport tensors;
 };
 struct WhoIsMissingReply {
   std::string group;
@@ -243,15 +218,6 @@ struct WhoIsMissingReply {
   std::vector<RankReport> ranks;
   RankSet unanswered;
   RankSet unknown;
-};
-struct ParkedCall {
-  std::string group;
-  std::string member;
-  int rank = -1;
-  std::string operation;
-  absl::Duration age;
-  absl::Duration remaining;
-  std::vector<RankRange> waits_on;
 };
 struct DumpWaitsReply {
   std::vector<ParkedCall> calls;

@@ -60,40 +60,6 @@ std::string Cause::ToString() const {
   return text;
 }
 
-const char* EventKindName(EventKind kind) {
-  switch (kind) {
-    case EventKind::kJoined:
-      return "joined";
-    case EventKind::kSuspected:
-      return "suspected";
-    case EventKind::kRecovered:
-      return "recovered";
-    case EventKind::kLost:
-      return "lost";
-    case EventKind::kLeft:
-      return "left";
-    case EventKind::kActive:
-      return "active";
-    case EventKind::kBroken:
-      return "broken";
-    case EventKind::kViewProposed:
-      return "view_proposed";
-    case EventKind::kViewCommitted:
-      return "view_committed";
-    case EventKind::kViewRefused:
-      return "view_refused";
-    case EventKind::kCandidate:
-      return "candidate";
-    case EventKind::kDraining:
-      return "draining";
-    case EventKind::kClosed:
-      return "closed";
-    case EventKind::kErrorReported:
-      return "error_reported";
-  }
-  return "unknown";
-}
-
 const char* RoundKindName(RoundKind kind) {
   switch (kind) {
     case RoundKind::kBarrier:

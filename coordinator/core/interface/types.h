@@ -11,8 +11,7 @@
 
 #include "absl/time/time.h"
 #include "base/clock.h"
-#include "base/collective/collective.h"
-#include "base/rank_set.h"
+#include "base/group_report.h"
 
 namespace cohort::coordinator {
 
@@ -57,29 +56,6 @@ struct GroupSpec {
   }
 };
 
-enum class GroupState { kForming = 1, kActive = 2, kBroken = 3, kClosed = 4 };
-enum class MemberState {
-  kJoining = 1,
-  kActive = 2,
-  kSuspected = 3,
-  kLost = 4,
-  kLeft = 5,
-  kCandidate = 6
-};
-
-enum class CauseKind {
-  kNone = 0,
-  kLeaseExpired = 1,
-  kConnectionLost = 2,
-  kEvicted = 3,
-  kReplaced = 4,
-  kLeft = 5,
-  kReported = 6,
-  kNoProgress = 7,
-  kViewChanged = 8,
-  kClosed = 9,
-  kStaleGeneration = 10
-};
 
 struct Cause {
   CauseKind kind = CauseKind::kNone;
@@ -100,30 +76,6 @@ struct Cause {
 // The beginning of `text`, at most `max_bytes` long; does not cut a UTF-8 character.
 std::string CutText(const std::string& text, size_t max_bytes);
 
-struct MemberInfo {
-  std::string name;
-  int64_t incarnation = 0;
-  int rank = -1;
-  MemberState state = MemberState::kJoining;
-  std::string host;
-  std::vector<std::string> addresses;
-  std::map<std::string, std::string> labels;
-  absl::Duration last_heard;  // age
-  bool attached = false;      // an attached stream stands for it
-  int64_t progress = 0;
-  std::string progress_operation;
-  absl::Duration progress_age;
-};
-
-struct ViewProposal {
-  int64_t id = 0;
-  std::string proposer;
-  int64_t base_generation = 0;
-  std::vector<RankRange> remove;
-  std::vector<std::string> add;
-  int world_size = 0;
-};
-
 struct GroupInfo {
   std::string name;
   int64_t generation = 0;
@@ -138,67 +90,6 @@ struct GroupInfo {
   std::optional<ViewProposal> proposal;
 };
 
-struct MissingMember {
-  int rank = 0;
-  std::string member;
-  std::string host;
-  std::optional<absl::Duration> last_heard;
-  bool attached = false;
-  std::string last_operation;
-  absl::Duration last_operation_age;
-  int64_t progress = 0;
-  std::string progress_operation;
-  absl::Duration progress_age;
-};
-
-// The ranks that a wait waits for: complete as ranges, with details of the first kDetails.
-struct MissingReport {
-  static constexpr int kDetails = 64;
-  int expected_count = 0;
-  int arrived_count = 0;
-  std::vector<RankRange> arrived;
-  std::vector<RankRange> missing;
-  std::vector<MissingMember> details;
-  std::optional<int> first_rank;
-  std::optional<int> last_rank;
-  absl::Duration since_first;
-  absl::Duration skew;
-};
-
-// One rank's report of its operations on tensors, like TensorReport of proto/cohort/v1/group.proto.
-struct TensorOperation {
-  int64_t generation = 0;
-  int64_t number = 0;  // 0: a transfer between some of the ranks
-  Collective collective = Collective::kUnknown;
-  std::string state;
-  int peer = -1;
-  absl::Duration begun;                 // age at the time of the report
-  std::optional<absl::Duration> ended;  // age at the time of the report; absent: it has not ended
-};
-struct TensorReport {
-  bool moves_tensors = false;
-  std::optional<TensorOperation> last;
-  std::optional<TensorOperation> open;
-  std::vector<RankRange> waits_for;
-};
-
-enum class EventKind {
-  kJoined = 1,
-  kSuspected = 2,
-  kRecovered = 3,
-  kLost = 4,
-  kLeft = 5,
-  kActive = 6,
-  kBroken = 7,
-  kViewProposed = 8,
-  kViewCommitted = 9,
-  kViewRefused = 10,
-  kCandidate = 11,
-  kDraining = 12,
-  kClosed = 13,
-  kErrorReported = 14
-};
-
 struct GroupEvent {
   int64_t revision = 0;
   EventKind kind = EventKind::kJoined;
@@ -208,9 +99,6 @@ struct GroupEvent {
   Cause cause;
   std::optional<ViewProposal> proposal;
 };
-
-inline constexpr int kEventKindCount = 14;
-const char* EventKindName(EventKind kind);
 
 enum class RoundKind {
   kBarrier = 1,
