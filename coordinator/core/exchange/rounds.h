@@ -169,15 +169,26 @@ class Rounds final : public WaitOwner {
   void KeepEnd(const std::shared_ptr<const RoundEnd>& end);
   // The end that a member gets for a number that ended unreleased and is not in `rounds`.
   std::shared_ptr<const RoundEnd> EndOf(const Name& name, int64_t number, int rank) const;
+  // Answers a call on a number that has ended.
+  void AnswerEnded(Step& step, CallId id, Name& name, int64_t number, int rank);
   static std::string LateReason(const RoundEnd& end, int rank);
   static void WriteLate(const Name& name, RoundNameRecord& record);
   void RestoreLate(Name& name, const RoundNameRecord& record);
 
+  // --- rounds_enter_release.cc
+  absl::Status CheckArguments(const EnterRoundCall& call, int rank, const RankSet& participants,
+                              size_t value_count) const;
+  // The open round that the call enters, opened if it is new. Null: the call was answered, because
+  // the number has ended or cannot be opened.
+  Round* FindOrOpen(Step& step, CallId id, const EnterRoundCall& call, int rank,
+                    const RankSet& participants, Name& name, int64_t number);
   void Open(Step& step, const EnterRoundCall& call, int rank, RankSet participants, Round& round);
   // Empty: the call fits the round. Else a text that names both sides.
   std::string Mismatch(const Round& round, const EnterRoundCall& call, int rank,
                        const RankSet& participants) const;
-  void AnswerEnded(Step& step, CallId id, Name& name, int64_t number, int rank);
+  void EnterSymmetric(Step& step, CallId id, int rank, absl::Duration wait,
+                      const EnterRoundCall& call, std::vector<Payload> values, Name& name,
+                      Round& round);
   void EnterRooted(Step& step, CallId id, int rank, absl::Duration wait, const EnterRoundCall& call,
                    std::vector<Payload> values, Name& name, Round& round);
   void Serve(Step& step, Name& name, Round& round, CallId id, int rank);
@@ -187,7 +198,6 @@ class Rounds final : public WaitOwner {
   void EndWait(Step& step, int rank);
   void MaybeRelease(Step& step, Name& name, Round& round);
   bool Complete(const Round& round) const;
-  void CountVotes(const Round& round, RoundEnd& end) const;
   // Ends a round for all members that wait in it.
   void End(Step& step, Name& name, Round& round, RoundOutcome outcome, std::string reason);
   void AbortRound(Step& step, Name& name, Round& round, const Cause& cause);

@@ -9,6 +9,47 @@
 #include "coordinator/core/exchange/rounds.h"
 
 namespace cohort::coordinator {
+namespace {
+
+std::string TitleOf(const EnterRoundCall& call) {
+  return absl::StrCat(RoundKindName(call.kind), " \"", call.name, "\"");
+}
+
+void CountVotes(VoteOp op, const std::vector<int64_t>& votes, const RankSet& participants,
+                RoundEnd& end) {
+  const std::vector<int>& ranks = participants.ToVector();
+  uint64_t sum = 0;  // wraps; signed overflow would be undefined
+  bool all = true, any = false;
+  for (size_t i = 0; i < votes.size(); ++i) {
+    sum += static_cast<uint64_t>(votes[i]);
+    all = all && votes[i] != 0;
+    any = any || votes[i] != 0;
+    if (votes[i] != votes[0]) end.dissenting.Add(ranks[i]);
+  }
+  switch (op) {
+    case VoteOp::kAnd:
+      end.vote = all ? 1 : 0;
+      break;
+    case VoteOp::kOr:
+      end.vote = any ? 1 : 0;
+      break;
+    case VoteOp::kSum:
+      end.vote = static_cast<int64_t>(sum);
+      break;
+    case VoteOp::kMin:
+      end.vote = *std::min_element(votes.begin(), votes.end());
+      break;
+    case VoteOp::kMax:
+      end.vote = *std::max_element(votes.begin(), votes.end());
+      break;
+    case VoteOp::kEqual:
+      end.vote = end.dissenting.empty() ? 1 : 0;
+      break;
+  }
+  if (op != VoteOp::kEqual) end.dissenting.Clear();
+}
+
+}  // namespace
 
 std::string Rounds::Title(const Name& name, const Round& round) const {
   return absl::StrCat(RoundKindName(round.kind), " \"", name.name, "\" #", round.number);
@@ -95,39 +136,42 @@ void Rounds::Open(Step& step, const EnterRoundCall& call, int rank, RankSet part
   round.charge = Charge(group_.shard.tally, MemoryKind::kRounds, CostOfRound(round));
 }
 
-void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
-                   const EnterRoundCall& call, std::vector<Payload> values) {
-  const int rank = member.rank;
-  RankSet participants = call.participants.empty() ? RankSet::All(group_.world_size)
-                                                   : RankSet::FromRanges(call.participants);
-  const std::string title = absl::StrCat(RoundKindName(call.kind), " \"", call.name, "\"");
+absl::Status Rounds::CheckArguments(const EnterRoundCall& call, int rank,
+                                    const RankSet& participants, size_t value_count) const {
   if (participants.last() >= group_.world_size) {
-    step.Fail(id, absl::InvalidArgumentError(absl::StrCat(
-                      title, ": participant ", participants.last(), " is not below the world size ",
-                      group_.world_size)));
-    return;
+    return absl::InvalidArgumentError(
+        absl::StrCat(TitleOf(call), ": participant ", participants.last(),
+                     " is not below the world size ", group_.world_size));
   }
   if (!participants.Contains(rank)) {
-    step.Fail(id, absl::InvalidArgumentError(
-                      absl::StrCat(title, ": the caller, rank ", rank, ", is not among participants ",
-                                   participants.ToString().substr(0, 256))));
-    return;
+    return absl::InvalidArgumentError(
+        absl::StrCat(TitleOf(call), ": the caller, rank ", rank, ", is not among participants ",
+                     participants.ToString().substr(0, 256)));
   }
   const bool has_root = Rooted(call.kind) || call.kind == RoundKind::kGather;
   if (has_root && !participants.Contains(call.root)) {
-    step.Fail(id, absl::InvalidArgumentError(absl::StrCat(
-                      title, ": root ", call.root, " is not among participants ",
-                      participants.ToString().substr(0, 256))));
-    return;
+    return absl::InvalidArgumentError(absl::StrCat(TitleOf(call), ": root ", call.root,
+                                                   " is not among participants ",
+                                                   participants.ToString().substr(0, 256)));
   }
   if (call.kind == RoundKind::kScatter && call.root == rank &&
-      static_cast<int>(values.size()) != participants.count()) {
-    step.Fail(id, absl::InvalidArgumentError(
-                      absl::StrCat(title, ": the root brings ", values.size(), " values for ",
-                                   participants.count(), " participants")));
+      static_cast<int>(value_count) != participants.count()) {
+    return absl::InvalidArgumentError(absl::StrCat(TitleOf(call), ": the root brings ", value_count,
+                                                   " values for ", participants.count(),
+                                                   " participants"));
+  }
+  return absl::OkStatus();
+}
+
+void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
+                   const EnterRoundCall& call, std::vector<Payload> values) {
+  const int rank = member.rank;
+  const RankSet participants = call.participants.empty() ? RankSet::All(group_.world_size)
+                                                         : RankSet::FromRanges(call.participants);
+  if (absl::Status valid = CheckArguments(call, rank, participants, values.size()); !valid.ok()) {
+    step.Fail(id, std::move(valid));
     return;
   }
-
   Name* name = FindOrAddName(step, call.name);
   if (name == nullptr) {
     step.Fail(id, absl::ResourceExhaustedError(absl::StrCat(
@@ -141,46 +185,14 @@ void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
   member.operation_number = number;
   member.operation_at = step.now();
 
-  auto it = name->rounds.find(number);
-  const bool has_ended = number <= name->ended_through || number == name->last_released;
-  if (it == name->rounds.end() && has_ended) {
-    AnswerEnded(step, id, *name, number, rank);
-    return;
-  }
-  if (it == name->rounds.end()) {
-    if (static_cast<int64_t>(name->rounds.size()) >= group_.shard.limits.max_open_rounds) {
-      step.Fail(id, absl::ResourceExhaustedError(
-                        absl::StrCat(title, ": ", name->rounds.size(),
-                                     " numbers are open; max_open_rounds is ",
-                                     group_.shard.limits.max_open_rounds)));
-      return;
-    }
-    it = name->rounds.try_emplace(number).first;
-    it->second.number = number;
-    Open(step, call, rank, participants, it->second);
-  }
-  Round& round = it->second;
-  if (round.ended) {
-    // Only members of the round get its values. The digest is not compared: a restart forgets it.
-    if (call.kind != round.kind || call.root != round.root || participants != round.participants) {
-      auto end = MakeEnd(step.now(), *name, round, RoundOutcome::kMismatch,
-                         Mismatch(round, call, rank, participants));
-      end->late = !round.arrived.Contains(rank);
-      end->next_number = std::max(number, name->ended_through) + 1;
-      round.arrived.Add(rank);
-      CatchUp(step, *name, rank);
-      step.Answer(id, RoundReply{std::move(end), false, Payload()});
-      return;
-    }
-    AnswerEnded(step, id, *name, number, rank);
-    return;
-  }
+  Round* const open = FindOrOpen(step, id, call, rank, participants, *name, number);
+  if (open == nullptr) return;
+  Round& round = *open;
   if (std::string reason = Mismatch(round, call, rank, participants); !reason.empty()) {
     round.waiters.push_back({id, rank});
     End(step, *name, round, RoundOutcome::kMismatch, std::move(reason));
     return;
   }
-
   if (!round.arrived.Contains(rank)) {
     if (round.first_rank < 0) round.first_rank = rank;
     round.last_rank = rank;
@@ -188,11 +200,52 @@ void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
   }
   // Having come here, the member has whatever earlier numbers gave it.
   DropEndedBefore(step, *name, number);
-
   if (Rooted(call.kind)) {
     EnterRooted(step, id, rank, wait, call, std::move(values), *name, round);
-    return;
+  } else {
+    EnterSymmetric(step, id, rank, wait, call, std::move(values), *name, round);
   }
+}
+
+Rounds::Round* Rounds::FindOrOpen(Step& step, CallId id, const EnterRoundCall& call, int rank,
+                                  const RankSet& participants, Name& name, int64_t number) {
+  auto it = name.rounds.find(number);
+  if (it == name.rounds.end()) {
+    if (number <= name.ended_through || number == name.last_released) {
+      AnswerEnded(step, id, name, number, rank);
+      return nullptr;
+    }
+    if (static_cast<int64_t>(name.rounds.size()) >= group_.shard.limits.max_open_rounds) {
+      step.Fail(id, absl::ResourceExhaustedError(
+                        absl::StrCat(TitleOf(call), ": ", name.rounds.size(),
+                                     " numbers are open; max_open_rounds is ",
+                                     group_.shard.limits.max_open_rounds)));
+      return nullptr;
+    }
+    it = name.rounds.try_emplace(number).first;
+    it->second.number = number;
+    Open(step, call, rank, participants, it->second);
+  }
+  Round& round = it->second;
+  if (!round.ended) return &round;
+  // Only members of the round get its values. The digest is not compared: a restart forgets it.
+  if (call.kind == round.kind && call.root == round.root && participants == round.participants) {
+    AnswerEnded(step, id, name, number, rank);
+    return nullptr;
+  }
+  auto end = MakeEnd(step.now(), name, round, RoundOutcome::kMismatch,
+                     Mismatch(round, call, rank, participants));
+  end->late = !round.arrived.Contains(rank);
+  end->next_number = std::max(number, name.ended_through) + 1;
+  round.arrived.Add(rank);
+  CatchUp(step, name, rank);
+  step.Answer(id, RoundReply{std::move(end), false, Payload()});
+  return nullptr;
+}
+
+void Rounds::EnterSymmetric(Step& step, CallId id, int rank, absl::Duration wait,
+                            const EnterRoundCall& call, std::vector<Payload> values, Name& name,
+                            Round& round) {
   for (Waiter& waiter : round.waiters) {
     if (waiter.rank != rank) continue;
     // A repeat: the first call's caller is gone, or does not wait for its answer any more.
@@ -205,7 +258,7 @@ void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
   for (const auto& [gone, cause] : group_.gone) {
     if (call.kind == RoundKind::kAgreeAlive || !round.participants.Contains(gone)) continue;
     round.waiters.push_back({id, rank});
-    AbortRound(step, *name, round, cause);
+    AbortRound(step, name, round, cause);
     return;
   }
   const int index = round.participants.CountBelow(rank);
@@ -218,8 +271,8 @@ void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
     round.votes[index] = call.vote;
   }
   round.arrived.Add(rank);
-  Park(step, *name, round, id, rank, wait);
-  MaybeRelease(step, *name, round);
+  Park(step, name, round, id, rank, wait);
+  MaybeRelease(step, name, round);
 }
 
 void Rounds::Park(Step& step, Name& name, Round& round, CallId id, int rank, absl::Duration wait) {
@@ -255,44 +308,10 @@ void Rounds::MaybeRelease(Step& step, Name& name, Round& round) {
   if (Complete(round)) End(step, name, round, RoundOutcome::kReleased, "");
 }
 
-void Rounds::CountVotes(const Round& round, RoundEnd& end) const {
-  const std::vector<int>& ranks = round.participants.ToVector();
-  const std::vector<int64_t>& votes = round.votes;
-  uint64_t sum = 0;  // wraps; signed overflow would be undefined
-  bool all = true, any = false;
-  for (size_t i = 0; i < votes.size(); ++i) {
-    sum += static_cast<uint64_t>(votes[i]);
-    all = all && votes[i] != 0;
-    any = any || votes[i] != 0;
-    if (votes[i] != votes[0]) end.dissenting.Add(ranks[i]);
-  }
-  switch (round.op) {
-    case VoteOp::kAnd:
-      end.vote = all ? 1 : 0;
-      break;
-    case VoteOp::kOr:
-      end.vote = any ? 1 : 0;
-      break;
-    case VoteOp::kSum:
-      end.vote = static_cast<int64_t>(sum);
-      break;
-    case VoteOp::kMin:
-      end.vote = *std::min_element(votes.begin(), votes.end());
-      break;
-    case VoteOp::kMax:
-      end.vote = *std::max_element(votes.begin(), votes.end());
-      break;
-    case VoteOp::kEqual:
-      end.vote = end.dissenting.empty() ? 1 : 0;
-      break;
-  }
-  if (round.op != VoteOp::kEqual) end.dissenting.Clear();
-}
-
 void Rounds::End(Step& step, Name& name, Round& round, RoundOutcome outcome, std::string reason) {
   std::shared_ptr<RoundEnd> end = MakeEnd(step.now(), name, round, outcome, std::move(reason));
   const bool released = outcome == RoundOutcome::kReleased;
-  if (released && round.kind == RoundKind::kVote) CountVotes(round, *end);
+  if (released && round.kind == RoundKind::kVote) CountVotes(round.op, round.votes, round.participants, *end);
   if (round.kind == RoundKind::kAgreeAlive) end->alive = round.arrived;
   const bool has_values = released && (round.kind == RoundKind::kAllGather || round.kind == RoundKind::kGather);
   if (has_values) {
@@ -343,52 +362,6 @@ void Rounds::End(Step& step, Name& name, Round& round, RoundOutcome outcome, std
   }
   // Else the watermark waits for an earlier number that is open, and only this round knows that it
   // has ended.
-}
-
-void Rounds::AnswerEnded(Step& step, CallId id, Name& name, int64_t number, int rank) {
-  auto it = name.rounds.find(number);
-  if (it != name.rounds.end()) {
-    Round& round = it->second;
-    if (round.end->outcome != RoundOutcome::kReleased) {
-      std::shared_ptr<const RoundEnd> end = round.end;
-      if (round.arrived.Add(rank)) {
-        auto late = std::make_shared<RoundEnd>(*end);
-        late->late = true;
-        late->reason = LateReason(*end, rank);
-        end = std::move(late);
-      }
-      step.Answer(id, RoundReply{std::move(end), false, Payload()});
-      return;
-    }
-    const bool reads = round.kind == RoundKind::kGather ? rank == round.root
-                                                        : Rooted(round.kind) && rank != round.root;
-    if (reads && round.receipt == 0) {
-      step.Fail(id, absl::DataLossError(absl::StrCat(Title(name, round), " was released and its values were "
-                                                     "acknowledged")));
-      return;
-    }
-    RoundReply reply;
-    reply.end = round.end;
-    reply.with_values = round.kind == RoundKind::kAllGather ||
-                        (round.kind == RoundKind::kGather && rank == round.root);
-    if (Rooted(round.kind) && rank != round.root) {
-      reply.own = round.kind == RoundKind::kBroadcast
-                      ? round.values[0]
-                      : round.values[round.participants.CountBelow(rank)];
-    }
-    step.Answer(id, std::move(reply));
-    return;
-  }
-  const bool lost = number != name.last_released && number == name.last_number &&
-                    name.last_outcome == RoundOutcome::kReleased;
-  if (lost) {
-    step.Fail(id, absl::DataLossError(
-                      absl::StrCat(RoundKindName(name.last_kind), " \"", name.name, "\" #", number,
-                                   " was released; its values expired or were acknowledged")));
-  } else {
-    step.Answer(id, RoundReply{EndOf(name, number, rank), false, Payload()});
-  }
-  CatchUp(step, name, rank);
 }
 
 }  // namespace cohort::coordinator

@@ -122,6 +122,52 @@ std::shared_ptr<const RoundEnd> Rounds::EndOf(const Name& name, int64_t number, 
   return end;
 }
 
+void Rounds::AnswerEnded(Step& step, CallId id, Name& name, int64_t number, int rank) {
+  auto it = name.rounds.find(number);
+  if (it != name.rounds.end()) {
+    Round& round = it->second;
+    if (round.end->outcome != RoundOutcome::kReleased) {
+      std::shared_ptr<const RoundEnd> end = round.end;
+      if (round.arrived.Add(rank)) {
+        auto late = std::make_shared<RoundEnd>(*end);
+        late->late = true;
+        late->reason = LateReason(*end, rank);
+        end = std::move(late);
+      }
+      step.Answer(id, RoundReply{std::move(end), false, Payload()});
+      return;
+    }
+    const bool reads = round.kind == RoundKind::kGather ? rank == round.root
+                                                        : Rooted(round.kind) && rank != round.root;
+    if (reads && round.receipt == 0) {
+      step.Fail(id, absl::DataLossError(absl::StrCat(Title(name, round), " was released and its values were "
+                                                     "acknowledged")));
+      return;
+    }
+    RoundReply reply;
+    reply.end = round.end;
+    reply.with_values = round.kind == RoundKind::kAllGather ||
+                        (round.kind == RoundKind::kGather && rank == round.root);
+    if (Rooted(round.kind) && rank != round.root) {
+      reply.own = round.kind == RoundKind::kBroadcast
+                      ? round.values[0]
+                      : round.values[round.participants.CountBelow(rank)];
+    }
+    step.Answer(id, std::move(reply));
+    return;
+  }
+  const bool lost = number != name.last_released && number == name.last_number &&
+                    name.last_outcome == RoundOutcome::kReleased;
+  if (lost) {
+    step.Fail(id, absl::DataLossError(
+                      absl::StrCat(RoundKindName(name.last_kind), " \"", name.name, "\" #", number,
+                                   " was released; its values expired or were acknowledged")));
+  } else {
+    step.Answer(id, RoundReply{EndOf(name, number, rank), false, Payload()});
+  }
+  CatchUp(step, name, rank);
+}
+
 void Rounds::WriteLate(const Name& name, RoundNameRecord& record) {
   for (const auto& [number, late] : name.late) {
     RoundNameRecord::Late& row = record.late.emplace_back();
