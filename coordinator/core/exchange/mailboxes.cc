@@ -20,7 +20,6 @@ Mailboxes::~Mailboxes() {
   group_.shard.timers.Cancel(expiry_timer_);
   for (const auto& [id, key] : receiving_) group_.shard.waits.Done(id);
   for (const auto& [id, sequence] : sending_) group_.shard.waits.Done(id);
-  for (const auto& [id, position] : holding_) group_.shard.waits.Done(id);
 }
 
 absl::Status Mailboxes::CheckDestination(int sender, const SendCall& call) const {
@@ -107,52 +106,73 @@ void Mailboxes::AwaitConsumed(Step& step, CallId id, absl::Duration wait, int64_
   group_.shard.waits.Park(id, this, step.now(), step.now() + wait);
 }
 
+absl::Status Mailboxes::CheckSource(int receiver, const std::optional<int>& source) const {
+  if (source.has_value() && *source >= group_.world_size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "source ", *source, " is not below the world size ", group_.world_size));
+  }
+  if (source == receiver) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("source ", receiver, " is the receiver itself"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Mailboxes::CheckUnacknowledged(int receiver) const {
+  const auto it = unacknowledged_.find(receiver);
+  const int64_t most = group_.shard.limits.max_unacknowledged;
+  if (it == unacknowledged_.end() || it->second < most) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("rank ", receiver, " has not acknowledged ", it->second,
+                   " objects; max_unacknowledged is ", most));
+}
+
+bool Mailboxes::AnswerRepeat(Step& step, CallId id, int receiver, const Id128& operation,
+                             const ReceiveCall& call) {
+  if (auto again = handed_out_by_operation_.find(operation);
+      again != handed_out_by_operation_.end()) {
+    const Object& first = handed_out_.at(again->second);
+    if (first.destination == receiver && first.tag == call.tag &&
+        call.source.value_or(first.source) == first.source) {
+      AnswerWith(step, id, first);
+      return true;
+    }
+    const auto title = [&](int rank, std::optional<int> source, const std::string& tag) {
+      return Title(Receiver{0, rank, source, operation, step.now()}, tag);
+    };
+    step.Fail(id, FirstAnswers::UsedBefore(operation,
+                                           title(first.destination, first.source, first.tag),
+                                           title(receiver, call.source, call.tag)));
+    return true;
+  }
+  if (!completed_.Contains(operation)) return false;
+  ReceiveReply nothing;
+  nothing.timed_out = true;
+  nothing.missing =
+      Missing(step.now(), Receiver{id, receiver, call.source, operation, step.now()});
+  step.Answer(id, std::move(nothing));
+  return true;
+}
+
+Mailboxes::Object Mailboxes::Take(Box& box, Object& next) {
+  Object object = std::move(next);
+  auto queue = box.by_source.find(object.source);
+  queue->second.erase(object.sequence);
+  if (queue->second.empty()) box.by_source.erase(queue);
+  where_.erase(object.sequence);
+  expiries_.erase({object.sent_at + object.expiration, object.sequence});
+  return object;
+}
+
 void Mailboxes::Receive(Step& step, CallId id, const Member& receiver, const Id128& operation_id,
                         absl::Duration wait, const ReceiveCall& call) {
-  if (call.source.has_value() && *call.source >= group_.world_size) {
-    step.Fail(id,
-              absl::InvalidArgumentError(absl::StrCat(
-                  "source ", *call.source, " is not below the world size ", group_.world_size)));
+  if (absl::Status valid = CheckSource(receiver.rank, call.source); !valid.ok()) {
+    step.Fail(id, std::move(valid));
     return;
   }
-  if (call.source == receiver.rank) {
-    step.Fail(id, absl::InvalidArgumentError(
-                      absl::StrCat("source ", receiver.rank, " is the receiver itself")));
-    return;
-  }
-  if (!operation_id.empty()) {
-    auto again = handed_out_by_operation_.find(operation_id);
-    if (again != handed_out_by_operation_.end()) {
-      const Object& first = handed_out_.at(again->second);
-      const bool same = first.destination == receiver.rank && first.tag == call.tag &&
-                        call.source.value_or(first.source) == first.source;
-      if (!same) {
-        const auto title = [&](int rank, std::optional<int> source, const std::string& tag) {
-          return Title(Receiver{0, rank, source, operation_id, step.now()}, tag);
-        };
-        step.Fail(id, FirstAnswers::UsedBefore(operation_id,
-                                               title(first.destination, first.source, first.tag),
-                                               title(receiver.rank, call.source, call.tag)));
-        return;
-      }
-      AnswerWith(step, id, handed_out_.at(again->second));
-      return;
-    }
-    if (completed_.Contains(operation_id)) {
-      ReceiveReply nothing;
-      nothing.timed_out = true;
-      nothing.missing =
-          Missing(step.now(), Receiver{id, receiver.rank, call.source, operation_id, step.now()});
-      step.Answer(id, std::move(nothing));
-      return;
-    }
-  }
-  auto unacknowledged = unacknowledged_.find(receiver.rank);
-  if (unacknowledged != unacknowledged_.end() &&
-      unacknowledged->second >= group_.shard.limits.max_unacknowledged) {
-    step.Fail(id, absl::ResourceExhaustedError(absl::StrCat(
-                      "rank ", receiver.rank, " has not acknowledged ", unacknowledged->second,
-                      " objects; max_unacknowledged is ", group_.shard.limits.max_unacknowledged)));
+  if (!operation_id.empty() && AnswerRepeat(step, id, receiver.rank, operation_id, call)) return;
+  if (absl::Status room = CheckUnacknowledged(receiver.rank); !room.ok()) {
+    step.Fail(id, std::move(room));
     return;
   }
   const BoxKey key(receiver.rank, call.tag);
@@ -167,12 +187,7 @@ void Mailboxes::Receive(Step& step, CallId id, const Member& receiver, const Id1
   }
   if (ReportLost(step, id, operation_id, key, call.source)) return;
   if (Object* next = Next(box, call.source); next != nullptr) {
-    Object object = std::move(*next);
-    auto queue = box.by_source.find(object.source);
-    queue->second.erase(object.sequence);
-    if (queue->second.empty()) box.by_source.erase(queue);
-    where_.erase(object.sequence);
-    expiries_.erase({object.sent_at + object.expiration, object.sequence});
+    Object object = Take(box, *next);
     HandOut(step, id, operation_id, key, object);
     DropIfEmpty(key);
     return;
@@ -290,7 +305,7 @@ void Mailboxes::MemberGone(Step& step, int rank, const Cause& cause) {
     if (queue->second.empty()) box.by_source.erase(queue);
     DropIfEmpty(key);
   }
-  AbortHeld(step, rank, cause);
+  numbered_sends_.Abort(step, rank, cause);
   std::vector<int64_t> receipts;
   for (const auto& [receipt, object] : handed_out_) {
     if (object.destination == rank) receipts.push_back(receipt);
@@ -330,7 +345,7 @@ void Mailboxes::MemberGone(Step& step, int rank, const Cause& cause) {
 }
 
 void Mailboxes::Break(Step& step, const Cause& cause) {
-  AbortHeld(step, std::nullopt, cause);
+  numbered_sends_.Abort(step, std::nullopt, cause);
   for (auto& [key, box] : boxes_) {
     for (const Receiver& receiver : box.receivers) {
       const std::string title = Title(receiver, key.second);
@@ -361,9 +376,8 @@ void Mailboxes::Clear(Step& step) {
   expiries_.clear();
   group_.shard.timers.Cancel(expiry_timer_);
   expiry_at_ = absl::InfiniteFuture();
-  ordered_.clear();
   step.EraseAll(group_.key, RecordKind::kObject);
-  step.EraseAll(group_.key, RecordKind::kSendOrder);
+  numbered_sends_.Clear(step);
 }
 
 void Mailboxes::Unpark(CallId id) {

@@ -1,6 +1,6 @@
 // Objects between two ranks of one generation. Each object is read exactly once, in order per
 // (source, destination, tag). The order is that of the calls, or that of their numbers
-// (mailboxes_numbered_sends.cc).
+// (numbered_sends.h).
 //
 // An object is in its box, or handed out, or gone. A handed-out object has a receipt and stays
 // until the receiver acknowledges it; a repeat of the same Receive gets it again. Objects that no
@@ -14,13 +14,13 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "base/id128.h"
+#include "coordinator/core/exchange/numbered_sends.h"
 #include "coordinator/core/idempotency/completed_operations.h"
 #include "coordinator/core/interface/call.h"
 #include "coordinator/core/members/group_context.h"
@@ -29,21 +29,10 @@
 
 namespace cohort::coordinator {
 
-// A send that was not accepted yet.
-struct HeldSend {
-  CallId id = 0;
-  SendCall call;  // without its value
-  Id128 operation;
-  uint64_t fingerprint = 0;
-  Payload payload;
-  int64_t blob = 0;  // the blob that the payload was; 0: it was inline
-  Instant deadline;
-  Instant since;
-};
-
 class Mailboxes final : public WaitOwner {
  public:
-  explicit Mailboxes(GroupContext& group) : group_(group), completed_(group.shard.tally) {}
+  explicit Mailboxes(GroupContext& group)
+      : group_(group), numbered_sends_(group), completed_(group.shard.tally) {}
   ~Mailboxes();
   Mailboxes(const Mailboxes&) = delete;
   Mailboxes& operator=(const Mailboxes&) = delete;
@@ -52,12 +41,10 @@ class Mailboxes final : public WaitOwner {
   // `wait_consumed`: then this class answers, once the object was handed out. Delivers to a parked
   // receiver at once.
   absl::StatusOr<int64_t> Send(Step& step, int sender, HeldSend& send);
-  // Takes a numbered send, which parks here until it is next. After an error the caller answers.
-  // Afterwards the caller takes the sends that are next with TakeNextSend, one by one, and calls
-  // MarkSent for each that its mailbox accepted. `mailbox` is any send to that mailbox.
-  absl::Status HoldSend(Step& step, const Member& sender, HeldSend send);
-  std::optional<HeldSend> TakeNextSend(Step& step, int sender, const SendCall& mailbox);
-  void MarkSent(Step& step, int sender, const SendCall& call);
+  // Errors: INVALID_ARGUMENT (no such rank, or the sender), ABORTED (the destination is gone).
+  absl::Status CheckDestination(int sender, const SendCall& call) const;
+  // Holds sends with a number until they are next.
+  NumberedSends& numbered_sends() { return numbered_sends_; }
   // Handles a repeat of a Send with `wait_consumed`: parks it if the object was not handed out yet,
   // else answers whether it was.
   void AwaitConsumed(Step& step, CallId id, absl::Duration wait, int64_t sequence);
@@ -73,7 +60,6 @@ class Mailboxes final : public WaitOwner {
   void Clear(Step& step);
   void Expire(Step& step, absl::Duration older_than, int64_t& count, int64_t& bytes);
   void Restore(Instant now, const ObjectRecord& record);
-  void Restore(const SendOrderRecord& record);
 
   void Describe(Instant now, std::vector<OpenWait>& waits) const;
   int64_t object_count() const { return static_cast<int64_t>(where_.size()); }
@@ -81,7 +67,8 @@ class Mailboxes final : public WaitOwner {
   int64_t expired_count() const { return expired_count_; }
 
   int64_t waiter_count() const {
-    return static_cast<int64_t>(receiving_.size() + sending_.size() + holding_.size());
+    return static_cast<int64_t>(receiving_.size() + sending_.size()) +
+           numbered_sends_.waiter_count();
   }
 
   void Forget(Step& step, CallId id) override;
@@ -127,26 +114,17 @@ class Mailboxes final : public WaitOwner {
 
   int64_t CostOfObject(const std::string& tag) const;
   void RememberLost(Box& box, int source, int64_t sequence);
-  // The numbered sends of one (destination, tag, source).
-  struct Ordered {
-    int64_t last = 0;                  // the last number that was accepted
-    std::map<int64_t, HeldSend> held;  // by number, all larger than `last`
-  };
-  using OrderKey = std::tuple<int, std::string, int>;
-  static OrderKey KeyOf(int sender, const SendCall& call) {
-    return {call.destination, call.tag, sender};
-  }
 
-  absl::Status CheckDestination(int sender, const SendCall& call) const;
-  // Removes a held send from every list.
-  HeldSend Unhold(Step& step, std::map<OrderKey, Ordered>::iterator ordered, int64_t order);
-  void AbortHeld(Step& step, std::optional<int> rank, const Cause& cause);
-  void TimeOutHeld(Step& step, CallId id);
-  void DescribeHeld(Instant now, std::vector<OpenWait>& waits) const;
-  void ExplainHeld(CallId id, ParkedCall& parked) const;
-
+  absl::Status CheckSource(int receiver, const std::optional<int>& source) const;
+  // Whether the receiver has acknowledged enough to get another object.
+  absl::Status CheckUnacknowledged(int receiver) const;
+  // Answers a repeat of a Receive that was answered before; false: it was not answered.
+  bool AnswerRepeat(Step& step, CallId id, int receiver, const Id128& operation,
+                    const ReceiveCall& call);
   // The next object that a receiver may take; null: there is no object.
   Object* Next(Box& box, const std::optional<int>& source);
+  // Takes `next` out of its box.
+  Object Take(Box& box, Object& next);
   void HandOut(Step& step, CallId id, const Id128& operation, const BoxKey& key, Object& object);
   void AnswerWith(Step& step, CallId id, const Object& object);
   void AnswerConsumed(Step& step, Object& object, bool consumed);
@@ -167,6 +145,7 @@ class Mailboxes final : public WaitOwner {
   MissingReport Missing(Instant now, const Receiver& receiver) const;
 
   GroupContext& group_;
+  NumberedSends numbered_sends_;
   std::map<BoxKey, Box> boxes_;
   absl::flat_hash_map<int64_t, std::pair<BoxKey, int>> where_;  // sequence -> box and source
   std::map<int64_t, Object> handed_out_;                        // by receipt
@@ -177,8 +156,6 @@ class Mailboxes final : public WaitOwner {
   // Parked calls: receivers by box, senders by sequence.
   absl::flat_hash_map<CallId, BoxKey> receiving_;
   absl::flat_hash_map<CallId, int64_t> sending_;
-  std::map<OrderKey, Ordered> ordered_;
-  absl::flat_hash_map<CallId, std::pair<OrderKey, int64_t>> holding_;
   // When objects expire: (instant, sequence), and (instant, -receipt) for those handed out.
   std::set<std::pair<Instant, int64_t>> expiries_;
   TimerId expiry_timer_ = 0;

@@ -8,17 +8,12 @@
 
 namespace cohort::coordinator {
 
-void Mailboxes::Forget(Step& step, CallId id) {
+void Mailboxes::Forget(Step&, CallId id) {
   if (auto it = receiving_.find(id); it != receiving_.end()) {
     const BoxKey key = it->second;
     receiving_.erase(it);
     boxes_.at(key).receivers.remove_if([id](const Receiver& r) { return r.id == id; });
     DropIfEmpty(key);
-    return;
-  }
-  if (auto it = holding_.find(id); it != holding_.end()) {
-    const auto [key, order] = it->second;
-    Unhold(step, ordered_.find(key), order);
     return;
   }
   if (auto it = sending_.find(id); it != sending_.end()) {
@@ -45,10 +40,6 @@ void Mailboxes::TimeOut(Step& step, CallId id) {
     }
     Forget(step, id);
     step.Answer(id, std::move(reply));
-    return;
-  }
-  if (holding_.contains(id)) {
-    TimeOutHeld(step, id);
     return;
   }
   if (auto it = sending_.find(id); it != sending_.end()) {
@@ -91,7 +82,7 @@ void Mailboxes::Describe(Instant now, std::vector<OpenWait>& waits) const {
       waits.push_back(std::move(wait));
     }
   }
-  DescribeHeld(now, waits);
+  numbered_sends_.Describe(now, waits);
 }
 
 void Mailboxes::Explain(CallId id, ParkedCall& parked) const {
@@ -103,8 +94,6 @@ void Mailboxes::Explain(CallId id, ParkedCall& parked) const {
       parked.operation = Title(receiver, it->second.second);
       parked.waits_on = Missing(absl::InfinitePast(), receiver).missing;
     }
-  } else if (holding_.contains(id)) {
-    ExplainHeld(id, parked);
   } else if (auto sent = sending_.find(id); sent != sending_.end()) {
     if (auto position = where_.find(sent->second); position != where_.end()) {
       parked.rank = position->second.second;

@@ -1,4 +1,4 @@
-// Helpers that the files of Mailboxes share.
+// Texts that Mailboxes and NumberedSends share.
 #ifndef COHORT_COORDINATOR_CORE_EXCHANGE_MAILBOXES_TEXT_H_
 #define COHORT_COORDINATOR_CORE_EXCHANGE_MAILBOXES_TEXT_H_
 

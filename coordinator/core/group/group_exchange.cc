@@ -137,14 +137,17 @@ void Group::Answer(Step& step, Call& call, SendCall& body) {
   }
   // The send is accepted; held sends with the next numbers may follow.
   const SendCall mailbox = send.call;
-  if (absl::Status held = mailboxes_.HoldSend(step, *member, std::move(send)); !held.ok()) {
+  NumberedSends& sends = mailboxes_.numbered_sends();
+  absl::Status held = mailboxes_.CheckDestination(member->rank, mailbox);
+  if (held.ok()) held = sends.Hold(step, *member, std::move(send));
+  if (!held.ok()) {
     const Cause* why = context_.WhyGone(mailbox.destination);
     step.Fail(call.id, held, why == nullptr ? nullptr : context_.Explain("send", *why));
     return;
   }
-  while (std::optional<HeldSend> next = mailboxes_.TakeNextSend(step, member->rank, mailbox)) {
+  while (std::optional<HeldSend> next = sends.TakeNext(member->rank, mailbox)) {
     if (!Accept(step, member->rank, *next)) return;
-    mailboxes_.MarkSent(step, member->rank, next->call);
+    sends.MarkSent(step, member->rank, next->call);
   }
 }
 

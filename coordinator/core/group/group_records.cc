@@ -77,7 +77,7 @@ void Group::Restore(Instant now, const Record& row) {
   } else if (const auto* object = std::get_if<ObjectRecord>(&value)) {
     if (object->generation == context_.generation) mailboxes_.Restore(now, *object);
   } else if (const auto* order = std::get_if<SendOrderRecord>(&value)) {
-    if (order->generation == context_.generation) mailboxes_.Restore(*order);
+    if (order->generation == context_.generation) mailboxes_.numbered_sends().Restore(*order);
   } else if (const auto* name = std::get_if<RoundNameRecord>(&value)) {
     if (name->generation == context_.generation) rounds_.Restore(now, *name);
   } else if (const auto* end = std::get_if<RoundEndRecord>(&value)) {

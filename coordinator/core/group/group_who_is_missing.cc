@@ -58,7 +58,8 @@ void Group::Answer(Step& step, Call& call, DumpWaitsCall&) {
   for (CallId id : shard_.waits.Ids()) {
     const WaitTable::Entry* entry = shard_.waits.Find(id);
     if (entry->owner != this && entry->owner != &rounds_ && entry->owner != &mailboxes_ &&
-        entry->owner != &unique_ids_ && entry->owner != &store_) {
+        entry->owner != &mailboxes_.numbered_sends() && entry->owner != &unique_ids_ &&
+        entry->owner != &store_) {
       continue;
     }
     if (watches_.count(id) != 0 || store_.IsWatch(id)) continue;

@@ -1,11 +1,8 @@
-// Numbered sends. A send that arrives before its predecessors is held here until they have arrived.
-//
-// A held send is not acknowledged and has no row in the journal: its caller repeats it after a
-// restart. The last accepted number has a row, so that the numbers continue after a restart.
+#include "coordinator/core/exchange/numbered_sends.h"
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/core/exchange/mailboxes.h"
 #include "coordinator/core/exchange/mailboxes_text.h"
 
 namespace cohort::coordinator {
@@ -25,9 +22,11 @@ std::string OrderRowId(int source, const SendCall& call) {
 
 }  // namespace
 
-absl::Status Mailboxes::HoldSend(Step& step, const Member& sender, HeldSend send) {
-  if (absl::Status allowed = CheckDestination(sender.rank, send.call); !allowed.ok())
-    return allowed;
+NumberedSends::~NumberedSends() {
+  for (const auto& [id, position] : holding_) group_.shard.waits.Done(id);
+}
+
+absl::Status NumberedSends::Hold(Step& step, const Member& sender, HeldSend send) {
   const Limits& limits = group_.shard.limits;
   const OrderKey key = KeyOf(sender.rank, send.call);
   auto it = ordered_.find(key);
@@ -64,7 +63,7 @@ absl::Status Mailboxes::HoldSend(Step& step, const Member& sender, HeldSend send
     return refused;
   }
   if (same != ordered.held.end()) {
-    const HeldSend older = Unhold(step, it, order);
+    const HeldSend older = Unhold(it, order);
     step.Fail(older.id, absl::CancelledError("a repeat of this call replaced it"));
     it = ordered_.try_emplace(key).first;
   }
@@ -77,26 +76,31 @@ absl::Status Mailboxes::HoldSend(Step& step, const Member& sender, HeldSend send
   return absl::OkStatus();
 }
 
-std::optional<HeldSend> Mailboxes::TakeNextSend(Step& step, int sender, const SendCall& mailbox) {
+std::optional<HeldSend> NumberedSends::TakeNext(int sender, const SendCall& mailbox) {
   auto it = ordered_.find(KeyOf(sender, mailbox));
   if (it == ordered_.end() || it->second.held.empty()) return std::nullopt;
   const int64_t order = it->second.held.begin()->first;
   if (order != it->second.last + 1) return std::nullopt;
-  return Unhold(step, it, order);
+  return Unhold(it, order);
 }
 
-void Mailboxes::MarkSent(Step& step, int sender, const SendCall& call) {
+void NumberedSends::MarkSent(Step& step, int sender, const SendCall& call) {
   ordered_[KeyOf(sender, call)].last = call.order;
   if (!step.keeps_records()) return;
   step.Write(group_.key, RecordKind::kSendOrder, OrderRowId(sender, call),
              SendOrderRecord{group_.generation, sender, call.destination, call.tag, call.order});
 }
 
-void Mailboxes::Restore(const SendOrderRecord& record) {
+void NumberedSends::Clear(Step& step) {
+  ordered_.clear();
+  step.EraseAll(group_.key, RecordKind::kSendOrder);
+}
+
+void NumberedSends::Restore(const SendOrderRecord& record) {
   ordered_[OrderKey(record.destination, record.tag, record.source)].last = record.last;
 }
 
-HeldSend Mailboxes::Unhold(Step&, std::map<OrderKey, Ordered>::iterator ordered, int64_t order) {
+HeldSend NumberedSends::Unhold(std::map<OrderKey, Ordered>::iterator ordered, int64_t order) {
   auto it = ordered->second.held.find(order);
   HeldSend send = std::move(it->second);
   ordered->second.held.erase(it);
@@ -105,31 +109,38 @@ HeldSend Mailboxes::Unhold(Step&, std::map<OrderKey, Ordered>::iterator ordered,
   return send;
 }
 
-void Mailboxes::AbortHeld(Step& step, std::optional<int> rank, const Cause& cause) {
+void NumberedSends::Abort(Step& step, std::optional<int> rank, const Cause& cause) {
   std::vector<std::pair<OrderKey, int64_t>> ended;
   for (const auto& [id, position] : holding_) {
     const auto& [destination, tag, source] = position.first;
     if (!rank.has_value() || destination == *rank || source == *rank) ended.push_back(position);
   }
   for (const auto& [key, order] : ended) {
-    const HeldSend send = Unhold(step, ordered_.find(key), order);
+    const HeldSend send = Unhold(ordered_.find(key), order);
     const std::string title = SendTitle(std::get<2>(key), send.call);
     step.Fail(send.id, group_.Aborted(title, cause), group_.Explain(title, cause));
   }
 }
 
-void Mailboxes::TimeOutHeld(Step& step, CallId id) {
+void NumberedSends::Forget(Step&, CallId id) {
+  const auto it = holding_.find(id);
+  if (it == holding_.end()) return;
+  const auto [key, order] = it->second;
+  Unhold(ordered_.find(key), order);
+}
+
+void NumberedSends::TimeOut(Step& step, CallId id) {
   const auto [key, order] = holding_.at(id);
   auto it = ordered_.find(key);
   const int64_t next = it->second.last + 1;
-  const HeldSend send = Unhold(step, it, order);
+  const HeldSend send = Unhold(it, order);
   step.Fail(id, absl::DeadlineExceededError(absl::StrCat(
                     "group ", group_.key.group, ", ", SendTitle(std::get<2>(key), send.call),
                     " waited ", absl::FormatDuration(step.now() - send.since), " for #", next,
                     ", which did not come; the object was not sent")));
 }
 
-void Mailboxes::DescribeHeld(Instant now, std::vector<OpenWait>& waits) const {
+void NumberedSends::Describe(Instant now, std::vector<OpenWait>& waits) const {
   for (const auto& [key, ordered] : ordered_) {
     for (const auto& [order, send] : ordered.held) {
       const int source = std::get<2>(key);
@@ -145,10 +156,14 @@ void Mailboxes::DescribeHeld(Instant now, std::vector<OpenWait>& waits) const {
   }
 }
 
-void Mailboxes::ExplainHeld(CallId id, ParkedCall& parked) const {
+void NumberedSends::Explain(CallId id, ParkedCall& parked) const {
   const auto& [key, order] = holding_.at(id);
   const Ordered& ordered = ordered_.at(key);
+  parked.group = group_.key.group;
   parked.rank = std::get<2>(key);
+  if (const Member* member = group_.roster.ByRank(parked.rank); member != nullptr) {
+    parked.member = member->name;
+  }
   parked.operation = absl::StrCat(SendTitle(parked.rank, ordered.held.at(order).call), " after #",
                                   ordered.last + 1);
   parked.waits_on = {RankRange{parked.rank, parked.rank}};
