@@ -198,7 +198,7 @@ struct Core::Impl {
 
   // Ends each step: watchers get the events, and closed groups are destroyed.
   void Finish(Step& step) {
-    for (Group* group : shard.to_notify) group->NotifyWatchers(step);
+    for (GroupEvents* events : shard.to_notify) events->NotifyWatchers(step);
     shard.to_notify.clear();
     while (!shard.closed.empty()) {
       auto it = groups.find(shard.closed.back());

@@ -6,15 +6,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/core/exchange/mailboxes_text.h"
 #include "coordinator/core/idempotency/first_answers.h"
 
 namespace cohort::coordinator {
-namespace {
-
-using mailboxes_text::TagText;
-
-}  // namespace
 
 Mailboxes::~Mailboxes() {
   group_.shard.timers.Cancel(expiry_timer_);
@@ -108,12 +102,11 @@ void Mailboxes::AwaitConsumed(Step& step, CallId id, absl::Duration wait, int64_
 
 absl::Status Mailboxes::CheckSource(int receiver, const std::optional<int>& source) const {
   if (source.has_value() && *source >= group_.world_size) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "source ", *source, " is not below the world size ", group_.world_size));
+    return absl::InvalidArgumentError(
+        absl::StrCat("source ", *source, " is not below the world size ", group_.world_size));
   }
   if (source == receiver) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("source ", receiver, " is the receiver itself"));
+    return absl::InvalidArgumentError(absl::StrCat("source ", receiver, " is the receiver itself"));
   }
   return absl::OkStatus();
 }
@@ -122,9 +115,9 @@ absl::Status Mailboxes::CheckUnacknowledged(int receiver) const {
   const auto it = unacknowledged_.find(receiver);
   const int64_t most = group_.shard.limits.max_unacknowledged;
   if (it == unacknowledged_.end() || it->second < most) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("rank ", receiver, " has not acknowledged ", it->second,
-                   " objects; max_unacknowledged is ", most));
+  return absl::ResourceExhaustedError(absl::StrCat("rank ", receiver, " has not acknowledged ",
+                                                   it->second, " objects; max_unacknowledged is ",
+                                                   most));
 }
 
 bool Mailboxes::AnswerRepeat(Step& step, CallId id, int receiver, const Id128& operation,
@@ -140,16 +133,15 @@ bool Mailboxes::AnswerRepeat(Step& step, CallId id, int receiver, const Id128& o
     const auto title = [&](int rank, std::optional<int> source, const std::string& tag) {
       return Title(Receiver{0, rank, source, operation, step.now()}, tag);
     };
-    step.Fail(id, FirstAnswers::UsedBefore(operation,
-                                           title(first.destination, first.source, first.tag),
-                                           title(receiver, call.source, call.tag)));
+    step.Fail(id,
+              FirstAnswers::UsedBefore(operation, title(first.destination, first.source, first.tag),
+                                       title(receiver, call.source, call.tag)));
     return true;
   }
   if (!completed_.Contains(operation)) return false;
   ReceiveReply nothing;
   nothing.timed_out = true;
-  nothing.missing =
-      Missing(step.now(), Receiver{id, receiver, call.source, operation, step.now()});
+  nothing.missing = Missing(step.now(), Receiver{id, receiver, call.source, operation, step.now()});
   step.Answer(id, std::move(nothing));
   return true;
 }

@@ -4,16 +4,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/exchange/mailboxes.h"
-#include "coordinator/core/exchange/mailboxes_text.h"
 
 namespace cohort::coordinator {
 namespace {
 
-using mailboxes_text::RowId;
-using mailboxes_text::TagText;
-
 // In the row of an object that expired unread.
 constexpr int64_t kLostReceipt = -1;
+
+std::string RowId(int64_t sequence) { return absl::StrCat(absl::Dec(sequence, absl::kZeroPad20)); }
 
 }  // namespace
 

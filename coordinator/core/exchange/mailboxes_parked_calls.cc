@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/exchange/mailboxes.h"
-#include "coordinator/core/exchange/mailboxes_text.h"
 
 namespace cohort::coordinator {
 
@@ -53,7 +52,7 @@ std::string Mailboxes::Title(const Receiver& receiver, const std::string& tag) c
   return absl::StrCat(
       "receive at rank ", receiver.rank, " from ",
       receiver.source.has_value() ? absl::StrCat("rank ", *receiver.source) : "any rank",
-      mailboxes_text::TagText(tag));
+      TagText(tag));
 }
 
 MissingReport Mailboxes::Missing(Instant now, const Receiver& receiver) const {
@@ -86,7 +85,6 @@ void Mailboxes::Describe(Instant now, std::vector<OpenWait>& waits) const {
 }
 
 void Mailboxes::Explain(CallId id, ParkedCall& parked) const {
-  parked.group = group_.key.group;
   if (auto it = receiving_.find(id); it != receiving_.end()) {
     for (const Receiver& receiver : boxes_.at(it->second).receivers) {
       if (receiver.id != id) continue;
@@ -101,9 +99,6 @@ void Mailboxes::Explain(CallId id, ParkedCall& parked) const {
       parked.operation = absl::StrCat("send to rank ", destination, ", until consumed");
       parked.waits_on = {RankRange{destination, destination}};
     }
-  }
-  if (const Member* member = group_.roster.ByRank(parked.rank); member != nullptr) {
-    parked.member = member->name;
   }
 }
 

@@ -3,12 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/core/exchange/mailboxes_text.h"
 
 namespace cohort::coordinator {
 namespace {
-
-using mailboxes_text::TagText;
 
 std::string SendTitle(int source, const SendCall& call) {
   return absl::StrCat("send #", call.order, " of rank ", source, " to rank ", call.destination,
@@ -159,11 +156,7 @@ void NumberedSends::Describe(Instant now, std::vector<OpenWait>& waits) const {
 void NumberedSends::Explain(CallId id, ParkedCall& parked) const {
   const auto& [key, order] = holding_.at(id);
   const Ordered& ordered = ordered_.at(key);
-  parked.group = group_.key.group;
   parked.rank = std::get<2>(key);
-  if (const Member* member = group_.roster.ByRank(parked.rank); member != nullptr) {
-    parked.member = member->name;
-  }
   parked.operation = absl::StrCat(SendTitle(parked.rank, ordered.held.at(order).call), " after #",
                                   ordered.last + 1);
   parked.waits_on = {RankRange{parked.rank, parked.rank}};

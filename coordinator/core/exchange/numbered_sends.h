@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
 #include "base/id128.h"
 #include "coordinator/core/interface/call.h"
 #include "coordinator/core/members/group_context.h"
@@ -21,6 +22,11 @@
 #include "coordinator/core/runtime/wait_table.h"
 
 namespace cohort::coordinator {
+
+// For texts that name a mailbox.
+inline std::string TagText(const std::string& tag) {
+  return tag.empty() ? "" : absl::StrCat(" tag \"", tag, "\"");
+}
 
 // A send that was not accepted yet.
 struct HeldSend {

@@ -144,9 +144,9 @@ absl::Status Rounds::CheckArguments(const EnterRoundCall& call, int rank,
                      " is not below the world size ", group_.world_size));
   }
   if (!participants.Contains(rank)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(TitleOf(call), ": the caller, rank ", rank, ", is not among participants ",
-                     participants.ToString().substr(0, 256)));
+    return absl::InvalidArgumentError(absl::StrCat(TitleOf(call), ": the caller, rank ", rank,
+                                                   ", is not among participants ",
+                                                   participants.ToString().substr(0, 256)));
   }
   const bool has_root = Rooted(call.kind) || call.kind == RoundKind::kGather;
   if (has_root && !participants.Contains(call.root)) {
@@ -216,10 +216,10 @@ Rounds::Round* Rounds::FindOrOpen(Step& step, CallId id, const EnterRoundCall& c
       return nullptr;
     }
     if (static_cast<int64_t>(name.rounds.size()) >= group_.shard.limits.max_open_rounds) {
-      step.Fail(id, absl::ResourceExhaustedError(
-                        absl::StrCat(TitleOf(call), ": ", name.rounds.size(),
-                                     " numbers are open; max_open_rounds is ",
-                                     group_.shard.limits.max_open_rounds)));
+      step.Fail(id,
+                absl::ResourceExhaustedError(absl::StrCat(TitleOf(call), ": ", name.rounds.size(),
+                                                          " numbers are open; max_open_rounds is ",
+                                                          group_.shard.limits.max_open_rounds)));
       return nullptr;
     }
     it = name.rounds.try_emplace(number).first;
@@ -311,7 +311,9 @@ void Rounds::MaybeRelease(Step& step, Name& name, Round& round) {
 void Rounds::End(Step& step, Name& name, Round& round, RoundOutcome outcome, std::string reason) {
   std::shared_ptr<RoundEnd> end = MakeEnd(step.now(), name, round, outcome, std::move(reason));
   const bool released = outcome == RoundOutcome::kReleased;
-  if (released && round.kind == RoundKind::kVote) CountVotes(round.op, round.votes, round.participants, *end);
+  if (released && round.kind == RoundKind::kVote) {
+    CountVotes(round.op, round.votes, round.participants, *end);
+  }
   if (round.kind == RoundKind::kAgreeAlive) end->alive = round.arrived;
   const bool has_values = released && (round.kind == RoundKind::kAllGather || round.kind == RoundKind::kGather);
   if (has_values) {

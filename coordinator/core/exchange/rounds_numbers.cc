@@ -140,8 +140,8 @@ void Rounds::AnswerEnded(Step& step, CallId id, Name& name, int64_t number, int 
     const bool reads = round.kind == RoundKind::kGather ? rank == round.root
                                                         : Rooted(round.kind) && rank != round.root;
     if (reads && round.receipt == 0) {
-      step.Fail(id, absl::DataLossError(absl::StrCat(Title(name, round), " was released and its values were "
-                                                     "acknowledged")));
+      step.Fail(id, absl::DataLossError(absl::StrCat(
+                        Title(name, round), " was released and its values were acknowledged")));
       return;
     }
     RoundReply reply;

@@ -383,13 +383,9 @@ void Rounds::Explain(CallId id, ParkedCall& parked) const {
   auto it = parked_.find(id);
   if (it == parked_.end()) return;
   const Round& round = it->second.name->rounds.at(it->second.number);
-  parked.group = group_.key.group;
   parked.operation = Title(*it->second.name, round);
   for (const Waiter& waiter : round.waiters) {
     if (waiter.id == id) parked.rank = waiter.rank;
-  }
-  if (const Member* member = group_.roster.ByRank(parked.rank); member != nullptr) {
-    parked.member = member->name;
   }
   parked.waits_on = Missing(absl::InfinitePast(), round).missing;
 }

@@ -234,14 +234,10 @@ void UniqueIds::TimeOut(Step& step, CallId id) {
 void UniqueIds::Explain(CallId id, ParkedCall& parked) const {
   auto it = parked_.find(id);
   if (it == parked_.end()) return;
-  parked.group = group_.key.group;
   parked.operation = Title(it->second);
   const Ids& ids = names_.at(it->second);
   for (const Waiter& waiter : ids.waiters) {
     if (waiter.id == id) parked.rank = waiter.rank;
-  }
-  if (const Member* member = group_.roster.ByRank(parked.rank); member != nullptr) {
-    parked.member = member->name;
   }
   parked.waits_on = Missing(absl::InfinitePast(), ids).missing;
 }

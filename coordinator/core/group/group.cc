@@ -4,26 +4,29 @@
 
 namespace cohort::coordinator {
 
-Group::Group(Step& step, Shard& shard, GroupKey key, GroupSpec spec, std::string creator,
-             int64_t generation)
+Group::Group(Shard& shard, GroupKey key, GroupSpec spec, int64_t generation, int world_size)
     : shard_(shard),
       context_(shard, key),
-      creator_(std::move(creator)),
       operations_(&shard.tally),
       store_(shard, key, operations_, context_.ledger, &context_.last_number),
       rounds_(context_),
       mailboxes_(context_),
       unique_ids_(context_),
-      events_(context_.last_number),
-      last_arrival_(step.now()),
-      charge_(shard.tally, MemoryKind::kGroups, Cost(context_.key, spec)),
-      events_charge_(shard.tally, MemoryKind::kEvents) {
+      events_(context_),
+      charge_(shard.tally, MemoryKind::kGroups, Cost(context_.key, spec)) {
   shard.tally.account()->group_count.fetch_add(1, std::memory_order_relaxed);
   context_.spec = std::move(spec);
   context_.generation = generation;
-  context_.world_size = context_.spec.max_members;
-  context_.roster.Resize(context_.world_size);
+  context_.world_size = world_size;
+  context_.roster.Resize(world_size);
   store_.set_data_expiration(context_.spec.data_expiration);
+}
+
+Group::Group(Step& step, Shard& shard, GroupKey key, GroupSpec spec, std::string creator,
+             int64_t generation)
+    : Group(shard, std::move(key), spec, generation, spec.max_members) {
+  creator_ = std::move(creator);
+  last_arrival_ = step.now();
   WriteGroup(step);
   ScheduleLinger(step.now());
 }
@@ -33,7 +36,6 @@ Group::~Group() {
   shard_.timers.Cancel(liveness_timer_);
   shard_.timers.Cancel(join_window_timer_);
   shard_.timers.Cancel(linger_timer_);
-  shard_.timers.Cancel(notify_timer_);
   if (proposal_.has_value()) {
     shard_.timers.Cancel(proposal_->timer);
     for (const auto& [id, name] : proposal_->calls) shard_.waits.Done(id);
@@ -43,7 +45,6 @@ Group::~Group() {
     shard_.timers.Cancel(member->disconnect_timer);
   }
   for (const auto& [id, name] : joins_) shard_.waits.Done(id);
-  for (const auto& [id, revision] : watches_) shard_.waits.Done(id);
 }
 
 int64_t Group::Cost(const GroupKey& key, const GroupSpec& spec) {
@@ -69,8 +70,7 @@ int64_t Group::waiter_count() const {
 void Group::Handle(Step& step, Call&& call) {
   // Which call would be parked is not known yet; at the limit, those that never are still go
   // through.
-  const int64_t parked_count =
-      waiter_count() + static_cast<int64_t>(watches_.size()) + store_.watch_count();
+  const int64_t parked_count = waiter_count() + events_.watch_count() + store_.watch_count();
   if (parked_count >= shard_.limits.max_waiters_per_group && call.wait > absl::ZeroDuration()) {
     step.Fail(call.id, absl::ResourceExhaustedError(absl::StrCat(
                            "group ", context_.key.group, " has ", parked_count,
@@ -200,8 +200,6 @@ void Group::Answer(Step& step, Call& call, StoreCall& body) {
   store_.Handle(step, call.id, call.caller, call.wait, std::move(body));
 }
 
-void Group::NotifyOfDraining(Step& step) { Notify(step, EventKind::kDraining, nullptr, Cause{}); }
-
 // --- Waits of the group itself.
 
 void Group::Forget(Step& step, CallId id) {
@@ -219,7 +217,6 @@ void Group::Forget(Step& step, CallId id) {
     if (member->streams.empty()) AwaitConnection(step, *member);
     return;
   }
-  if (watches_.erase(id) != 0) return;
   if (proposal_.has_value()) {
     proposal_->calls.erase(id);
     if (proposal_->proposer_call == id) proposal_->proposer_call = 0;
@@ -244,12 +241,6 @@ void Group::TimeOut(Step& step, CallId id) {
     step.Answer(id, std::move(reply));
     return;
   }
-  if (auto it = watches_.find(id); it != watches_.end()) {
-    const int64_t from = it->second;
-    watches_.erase(it);
-    AnswerWatch(step, id, from);
-    return;
-  }
   if (!proposal_.has_value()) return;
   auto it = proposal_->calls.find(id);
   if (it == proposal_->calls.end()) return;
@@ -270,14 +261,11 @@ void Group::TimeOut(Step& step, CallId id) {
 }
 
 void Group::Explain(CallId id, ParkedCall& parked) const {
-  parked.group = context_.key.group;
   const std::string* name = nullptr;
   if (auto it = joins_.find(id); it != joins_.end()) {
     name = &it->second;
     parked.operation = absl::StrCat("join of generation ", context_.generation);
     parked.waits_on = MissingRanks(absl::InfinitePast()).missing;
-  } else if (watches_.count(id) != 0) {
-    parked.operation = "watch of events";
   } else if (proposal_.has_value()) {
     if (auto call = proposal_->calls.find(id); call != proposal_->calls.end()) name = &call->second;
     parked.operation = absl::StrCat("view proposal ", proposal_->view.id);

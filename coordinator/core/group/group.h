@@ -1,10 +1,9 @@
 // One group over all its generations: its members, and the rounds, objects and keys they share.
 //
-// Rounds, Mailboxes, UniqueIds and Store do not need each other and are classes of their own. The
-// methods of Group are in several files:
+// Rounds, Mailboxes, UniqueIds, GroupEvents and Store do not need each other and are classes of
+// their own. The methods of Group are in several files:
 //   group.cc            admission of calls; the store; parked calls of the group itself
 //   group_exchange.cc   rounds, objects, unique ids
-//   group_events.cc     events for watchers
 //   group_join.cc       how members join and get ranks
 //   group_forming.cc   when a generation is complete
 //   group_leases.cc   leases, streams, losses, leaving: how a generation breaks
@@ -27,10 +26,10 @@
 #include "coordinator/core/exchange/mailboxes.h"
 #include "coordinator/core/exchange/rounds.h"
 #include "coordinator/core/exchange/unique_ids.h"
+#include "coordinator/core/group/group_events.h"
 #include "coordinator/core/idempotency/first_answers.h"
 #include "coordinator/core/interface/call.h"
 #include "coordinator/core/members/group_context.h"
-#include "coordinator/core/runtime/event_log.h"
 #include "coordinator/core/runtime/step.h"
 #include "coordinator/core/runtime/wait_table.h"
 #include "coordinator/core/store/store.h"
@@ -67,23 +66,26 @@ class Group final : public WaitOwner {
   int64_t waiter_count() const;
   int64_t live_count() const { return context_.roster.CountLive(); }
 
-  void NotifyOfDraining(Step& step);
-  // Called at the end of a step, if the shard lists the group in `to_notify`.
-  void NotifyWatchers(Step& step);
+  void NotifyOfDraining(Step& step) {
+    events_.Notify(step, EventKind::kDraining, nullptr, Cause{});
+  }
 
   void Restore(Instant now, const Record& row);
   void FinishRestore(Instant now);
 
-  // Parked joins, watches, proposals and acknowledgements.
+  // Parked joins, proposals and acknowledgements.
   void Forget(Step& step, CallId id) override;
   void TimeOut(Step& step, CallId id) override;
   void Explain(CallId id, ParkedCall& parked) const override;
 
  private:
+  Group(Shard& shard, GroupKey key, GroupSpec spec, int64_t generation, int world_size);
+
   // --- group.cc
   void Answer(Step& step, Call& call, CreateGroupCall& body);
   void Answer(Step& step, Call& call, GetGroupCall& body);
   void Answer(Step& step, Call& call, ListGroupsCall& body);
+  void Answer(Step& step, Call& call, WatchGroupCall& body) { events_.Watch(step, call, body); }
   template <typename StoreCall>
   void Answer(Step& step, Call& call, StoreCall& body);  // the store's own calls
   // --- group_exchange.cc
@@ -101,8 +103,6 @@ class Group final : public WaitOwner {
   void Answer(Step& step, Call& call, WhoIsMissingCall& body);
   void Answer(Step& step, Call& call, DumpWaitsCall& body);
   void Answer(Step& step, Call& call, StatsCall& body);
-  // --- group_events.cc
-  void Answer(Step& step, Call& call, WatchGroupCall& body);
   // --- group_join.cc
   void Answer(Step& step, Call& call, JoinCall& body);
   // --- group_leases.cc
@@ -197,17 +197,6 @@ class Group final : public WaitOwner {
   void MemberGoneFromProposal(Step& step, const Member& member, const Cause& cause);
   ViewReply ViewFor(const std::string& member, ViewReply::Outcome outcome) const;
 
-  // --- events
-  void Notify(Step& step, EventKind kind, const Member* member, const Cause& cause);
-  void NotifyOfProposal(Step& step, EventKind kind, const ViewProposal& view, const Cause& cause);
-  void Publish(Step& step, GroupEvent event);
-  static int64_t Cost(const GroupEvent& event);
-  // Answers with the events after `from`, or with a bookmark if no event is newer. The call must
-  // not be parked any more.
-  void AnswerWatch(Step& step, CallId id, int64_t from, bool report = false);
-  // Asks all members that take such questions for a report of their operations on tensors.
-  void AskForReports(Step& step);
-
   // --- records
   void WriteGroup(Step& step);
   void WriteMember(Step& step, const Member& member);
@@ -236,7 +225,7 @@ class Group final : public WaitOwner {
   Rounds rounds_;
   Mailboxes mailboxes_;
   UniqueIds unique_ids_;
-  EventLog<GroupEvent> events_;
+  GroupEvents events_;
   std::optional<Proposal> proposal_;
   // The outcomes of the last few proposals by id, for repeats and late acknowledgements.
   struct Decided {
@@ -255,14 +244,6 @@ class Group final : public WaitOwner {
   std::map<int64_t, Blob> blobs_;
 
   std::map<CallId, std::string> joins_;  // parked joins: member name
-  std::map<CallId, int64_t> watches_;    // parked watches: their from_revision
-  // The last revision that watchers got. Watchers that have it get the later events together.
-  int64_t delivered_revision_ = context_.last_number;
-  int64_t undelivered_ = 0;            // events after delivered_revision_
-  bool notifies_at_step_end_ = false;  // this group is in shard_.to_notify
-  Instant last_delivery_ = absl::InfinitePast();
-  TimerId notify_timer_ = 0;
-
   TimerId liveness_timer_ = 0;
   TimerId join_window_timer_ = 0;
   TimerId linger_timer_ = 0;
@@ -270,7 +251,6 @@ class Group final : public WaitOwner {
   bool may_have_candidates_ = true;
   int64_t members_lost_ = 0;
   const Charge charge_;
-  Charge events_charge_;
   // The members of the present generation, shared by all answers until a member changes.
   std::shared_ptr<const std::vector<MemberInfo>> member_infos_;
 };

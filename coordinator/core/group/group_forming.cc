@@ -86,7 +86,7 @@ void Group::FillSlots(Step& step) {
     member->state = member->join_call != 0 ? MemberState::kActive : MemberState::kJoining;
     member_infos_.reset();
     WriteMember(step, *member);
-    Notify(step, EventKind::kJoined, member, Cause{});
+    events_.Notify(step, EventKind::kJoined, member, Cause{});
   }
   if (!candidates.empty()) MaybeComplete(step);
 }
@@ -152,7 +152,7 @@ void Group::Complete(Step& step) {
   state_ = GroupState::kActive;
   refused_joins_.clear();
   member_infos_.reset();
-  Notify(step, EventKind::kActive, nullptr, Cause{});
+  events_.Notify(step, EventKind::kActive, nullptr, Cause{});
   WriteGroup(step);
   for (int slot = 0; slot < next; ++slot) {
     Member& member = *context_.roster.ByRank(slot);

@@ -121,7 +121,7 @@ absl::Status Group::ReplaceSpec(Step& step, const JoinCall& body, int allies) {
     const Cause cause =
         CauseOf(CauseKind::kViewChanged, *member, std::string(refused.message()), step.now());
     EndIncarnation(step, *member, cause);
-    Notify(step, EventKind::kLost, member, cause);
+    events_.Notify(step, EventKind::kLost, member, cause);
     EraseMember(step, *member);
     context_.roster.Remove(*member, cause);
   }
@@ -281,7 +281,7 @@ void Group::AddNewcomer(Step& step, Call& call, JoinCall& body) {
     may_have_candidates_ = true;
     Member& candidate = context_.roster.Add(std::move(member));
     ParkJoin(step, call, candidate, body.with_members);
-    Notify(step, EventKind::kCandidate, &candidate, Cause{});
+    events_.Notify(step, EventKind::kCandidate, &candidate, Cause{});
     return;
   }
 
@@ -295,7 +295,7 @@ void Group::AddNewcomer(Step& step, Call& call, JoinCall& body) {
   if (state_ == GroupState::kBroken) BeginGeneration(step, cause_);
   Member& added = context_.roster.Add(std::move(member));
   if (body.rank.has_value()) context_.roster.AssignRank(added, *body.rank);
-  Notify(step, EventKind::kJoined, &added, Cause{});
+  events_.Notify(step, EventKind::kJoined, &added, Cause{});
   ParkJoin(step, call, added, body.with_members);
 }
 

@@ -31,7 +31,7 @@ void Group::RenewLease(Step& step, Member& member) {
   member.last_heard = step.now();
   if (member.state == MemberState::kSuspected) {
     member.state = MemberState::kActive;
-    Notify(step, EventKind::kRecovered, &member, Cause{});
+    events_.Notify(step, EventKind::kRecovered, &member, Cause{});
   }
 }
 
@@ -112,9 +112,10 @@ void Group::CheckLiveness(Step& step) {
     if (silent >= lease * 2 / 3 && member->state == MemberState::kActive &&
         state_ == GroupState::kActive) {
       member->state = MemberState::kSuspected;
-      Notify(step, EventKind::kSuspected, member,
-             CauseOf(CauseKind::kLeaseExpired, *member,
-                     absl::StrCat("silent for ", absl::FormatDuration(silent)), step.now()));
+      events_.Notify(
+          step, EventKind::kSuspected, member,
+          CauseOf(CauseKind::kLeaseExpired, *member,
+                  absl::StrCat("silent for ", absl::FormatDuration(silent)), step.now()));
     }
   }
 }
@@ -140,7 +141,7 @@ void Group::Lose(Step& step, Member& member, Cause cause) {
   ++members_lost_;
   EndIncarnation(step, member, cause);
   if (state_ == GroupState::kForming || member.state == MemberState::kCandidate) {
-    Notify(step, EventKind::kLost, &member, cause);
+    events_.Notify(step, EventKind::kLost, &member, cause);
     MemberGoneFromProposal(step, member, cause);
     EraseMember(step, member);
     context_.roster.Remove(member, cause);
@@ -151,7 +152,7 @@ void Group::Lose(Step& step, Member& member, Cause cause) {
   member.state = MemberState::kLost;
   context_.roster.Fence(member, cause);
   WriteMember(step, member);
-  Notify(step, EventKind::kLost, &member, cause);
+  events_.Notify(step, EventKind::kLost, &member, cause);
   const bool breaks = state_ == GroupState::kActive && context_.spec.fate == Fate::kShare;
   OnGoneWhileActive(step, member, cause);
   if (breaks) Break(step, cause);
@@ -197,7 +198,7 @@ void Group::OnGoneWhileActive(Step& step, Member& member, const Cause& cause) {
 void Group::Break(Step& step, const Cause& cause) {
   state_ = GroupState::kBroken;
   cause_ = cause;
-  Notify(step, EventKind::kBroken, nullptr, cause);
+  events_.Notify(step, EventKind::kBroken, nullptr, cause);
   rounds_.Break(step, cause, true);
   mailboxes_.Break(step, cause);
   mailboxes_.Clear(step);
@@ -208,7 +209,7 @@ void Group::Break(Step& step, const Cause& cause) {
 
 void Group::Close(Step& step, Cause cause) {
   if (closed()) return;
-  Notify(step, EventKind::kClosed, nullptr, cause);
+  events_.Notify(step, EventKind::kClosed, nullptr, cause);
   if (proposal_.has_value()) EndProposal(step, ViewReply::Outcome::kRefused, cause);
   rounds_.Break(step, cause, false);
   mailboxes_.Break(step, cause);
@@ -278,7 +279,7 @@ void Group::Answer(Step& step, Call& call, LeaveCall& body) {
   step.Answer(call.id, EmptyReply{});
   EndIncarnation(step, *member, cause);
   if (state_ == GroupState::kForming || member->state == MemberState::kCandidate) {
-    Notify(step, EventKind::kLeft, member, cause);
+    events_.Notify(step, EventKind::kLeft, member, cause);
     MemberGoneFromProposal(step, *member, cause);
     EraseMember(step, *member);
     context_.roster.Remove(*member, cause);
@@ -287,7 +288,7 @@ void Group::Answer(Step& step, Call& call, LeaveCall& body) {
     member->state = MemberState::kLeft;
     context_.roster.Fence(*member, cause);
     WriteMember(step, *member);
-    Notify(step, EventKind::kLeft, member, cause);
+    events_.Notify(step, EventKind::kLeft, member, cause);
     OnGoneWhileActive(step, *member, cause);
     MemberGoneFromProposal(step, *member, cause);
   }
@@ -356,7 +357,7 @@ void Group::Answer(Step& step, Call& call, ReportErrorCall& body) {
   if (!body.suspected.empty()) {
     absl::StrAppend(&cause.detail, " (suspects ", NameRanks(body.suspected).substr(0, 128), ")");
   }
-  Notify(step, EventKind::kErrorReported, member, cause);
+  events_.Notify(step, EventKind::kErrorReported, member, cause);
   if (body.fatal && state_ == GroupState::kActive) Break(step, cause);
   ReportErrorReply reply;
   if (state_ == GroupState::kBroken) reply.first_cause = cause_;

@@ -1,28 +1,15 @@
 // Writes the journal rows of a group, and restores a group from them.
+#include <utility>
+
 #include "coordinator/core/group/group.h"
 
 namespace cohort::coordinator {
 
 Group::Group(Shard& shard, GroupKey key, const GroupRecord& record)
-    : shard_(shard),
-      context_(shard, key),
-      operations_(&shard.tally),
-      store_(shard, key, operations_, context_.ledger, &context_.last_number),
-      rounds_(context_),
-      mailboxes_(context_),
-      unique_ids_(context_),
-      events_(context_.last_number),
-      charge_(shard.tally, MemoryKind::kGroups, Cost(context_.key, record.spec)),
-      events_charge_(shard.tally, MemoryKind::kEvents) {
-  shard.tally.account()->group_count.fetch_add(1, std::memory_order_relaxed);
-  context_.spec = record.spec;
-  context_.generation = record.generation;
-  context_.world_size = record.world_size;
-  context_.roster.Resize(record.world_size);
+    : Group(shard, std::move(key), record.spec, record.generation, record.world_size) {
   state_ = record.state;
   cause_ = record.cause;
   creator_ = record.creator;
-  store_.set_data_expiration(record.spec.data_expiration);
 }
 
 void Group::WriteGroup(Step& step) {

@@ -123,7 +123,7 @@ void Group::Answer(Step& step, Call& call, ProposeViewCall& body) {
     ProposalTimedOut(s);
   });
   const ViewProposal view = proposal.view;
-  NotifyOfProposal(step, EventKind::kViewProposed, view, Cause{});
+  events_.NotifyOfProposal(step, EventKind::kViewProposed, view, Cause{});
   DecideIfAcknowledged(step);
 }
 
@@ -235,7 +235,7 @@ void Group::CommitProposal(Step& step) {
   decided_[proposal.view.id] =
       Decided{ViewReply::Outcome::kCommitted, Cause{}, proposal.operation, proposal.fingerprint};
   if (decided_.size() > kDecidedKept) decided_.erase(decided_.begin());
-  NotifyOfProposal(step, EventKind::kViewCommitted, proposal.view, Cause{});
+  events_.NotifyOfProposal(step, EventKind::kViewCommitted, proposal.view, Cause{});
   for (const auto& [id, name] : proposal.calls) {
     shard_.waits.Done(id);
     step.Answer(id, ViewFor(name, ViewReply::Outcome::kCommitted));
@@ -253,7 +253,7 @@ void Group::EndProposal(Step& step, ViewReply::Outcome outcome, const Cause& cau
   shard_.timers.Cancel(proposal.timer);
   decided_[proposal.view.id] = Decided{outcome, cause, proposal.operation, proposal.fingerprint};
   if (decided_.size() > kDecidedKept) decided_.erase(decided_.begin());
-  NotifyOfProposal(step, EventKind::kViewRefused, proposal.view, cause);
+  events_.NotifyOfProposal(step, EventKind::kViewRefused, proposal.view, cause);
   for (const auto& [id, name] : proposal.calls) {
     shard_.waits.Done(id);
     ViewReply reply = ViewFor(name, outcome);

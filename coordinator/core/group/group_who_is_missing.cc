@@ -14,7 +14,7 @@ constexpr size_t kDumped = 10000;
 }  // namespace
 
 void Group::Answer(Step& step, Call& call, WhoIsMissingCall& body) {
-  if (body.ask) AskForReports(step);
+  if (body.ask) events_.AskForReports(step);
   WhoIsMissingReply reply;
   reply.group = context_.key.group;
   reply.generation = context_.generation;
@@ -62,20 +62,20 @@ void Group::Answer(Step& step, Call& call, DumpWaitsCall&) {
         entry->owner != &store_) {
       continue;
     }
-    if (watches_.count(id) != 0 || store_.IsWatch(id)) continue;
+    if (store_.IsWatch(id)) continue;
     ++reply.total_count;
     if (reply.calls.size() == kDumped) continue;
-    ParkedCall parked;
+    ParkedCall& parked = reply.calls.emplace_back();
+    parked.group = context_.key.group;
     entry->owner->Explain(id, parked);
-    if (entry->owner == &store_) {
-      if (const Member* member = context_.roster.BySession(store_.SessionOf(id)); member != nullptr) {
-        parked.member = member->name;
-        parked.rank = member->rank;
-      }
+    const Member* member = entry->owner == &store_ ? context_.roster.BySession(store_.SessionOf(id))
+                                                   : context_.roster.ByRank(parked.rank);
+    if (member != nullptr) {
+      parked.member = member->name;
+      parked.rank = member->rank;
     }
     parked.age = step.now() - entry->since;
     parked.remaining = entry->deadline - step.now();
-    reply.calls.push_back(std::move(parked));
   }
   step.Answer(call.id, std::move(reply));
 }

@@ -17,7 +17,7 @@
 
 namespace cohort::coordinator {
 
-class Group;
+class GroupEvents;
 
 struct Shard {
   explicit Shard(std::shared_ptr<MemoryAccount> account = std::make_shared<MemoryAccount>())
@@ -42,8 +42,8 @@ struct Shard {
   int64_t last_number_of_closed = 0;
   // Tenants whose store dropped its last key, item or parked call in this step.
   std::vector<std::string> perhaps_idle;
-  // Groups whose watchers get the step's events at the end of the step.
-  std::vector<Group*> to_notify;
+  // The groups' events that watchers get at the end of the step.
+  std::vector<GroupEvents*> to_notify;
   // Groups that were closed and have to be destroyed.
   std::vector<GroupKey> closed;
 };

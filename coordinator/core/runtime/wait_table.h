@@ -23,7 +23,7 @@ class WaitOwner {
   virtual void Forget(Step& step, CallId id) = 0;
   // Removes the call, whose wait has ended, from the list and answers it.
   virtual void TimeOut(Step& step, CallId id) = 0;
-  // Fills group, member, rank, operation and waits_on, for people.
+  // Fills rank, operation and waits_on, for people, and the name of a member that has no rank yet.
   virtual void Explain(CallId id, ParkedCall& parked) const = 0;
 
  protected:
