@@ -1,143 +1,112 @@
 #include "client/parallel/layout/role.h"
 
+#include <cstddef>
+#include <iterator>
+
 #include "absl/strings/str_cat.h"
 
 namespace cohort::parallel {
+namespace {
+
+struct RoleName {
+  Role key;
+  absl::string_view name;
+};
+
+constexpr RoleName kRoleNames[] = {
+    {Role::kUnspecified, "unspecified"},
+    {Role::kWorld, "world"},
+    {Role::kInnerWorld, "inner-world"},
+    {Role::kTensor, "tensor"},
+    {Role::kPipeline, "pipeline"},
+    {Role::kData, "data"},
+    {Role::kContext, "context"},
+    {Role::kDecodeContext, "decode-context"},
+    {Role::kExpert, "expert"},
+    {Role::kExpertLoadBalancing, "expert-load-balancing"},
+    {Role::kModel, "model"},
+    {Role::kSequence, "sequence"},
+    {Role::kSequenceData, "sequence-data"},
+    {Role::kDataContext, "data-context"},
+    {Role::kTensorData, "tensor-data"},
+    {Role::kTensorDataContext, "tensor-data-context"},
+    {Role::kTensorContext, "tensor-context"},
+    {Role::kExpertTensor, "expert-tensor"},
+    {Role::kExpertTensorAll, "expert-tensor-all"},
+    {Role::kExpertModel, "expert-model"},
+    {Role::kExpertData, "expert-data"},
+    {Role::kEmbedding, "embedding"},
+    {Role::kPositionEmbedding, "position-embedding"},
+    {Role::kPartialData, "partial-data"},
+    {Role::kPartialExpertData, "partial-expert-data"},
+    {Role::kBetweenInstances, "between-instances"},
+    {Role::kOptimizerInstance, "optimizer-instance"},
+    {Role::kContextLevel, "context-level"},
+    {Role::kHybridDataContext, "hybrid-data-context"},
+    {Role::kTensor1d, "tensor-1d"},
+    {Role::kTensor2dRow, "tensor-2d-row"},
+    {Role::kTensor2dColumn, "tensor-2d-column"},
+    {Role::kTensor2p5dRow, "tensor-2.5d-row"},
+    {Role::kTensor2p5dColumn, "tensor-2.5d-column"},
+    {Role::kTensor2p5dDepth, "tensor-2.5d-depth"},
+    {Role::kTensor2p5dXZ, "tensor-2.5d-xz"},
+    {Role::kTensor3dInput, "tensor-3d-input"},
+    {Role::kTensor3dWeight, "tensor-3d-weight"},
+    {Role::kTensor3dOutput, "tensor-3d-output"},
+    {Role::kTensor3dInputXWeight, "tensor-3d-input-x-weight"},
+    {Role::kTensor3dOutputXWeight, "tensor-3d-output-x-weight"},
+};
+
+struct ModeRole {
+  ParallelMode key;
+  Role role;
+};
+
+constexpr ModeRole kModeRoles[] = {
+    {ParallelMode::kGlobal, Role::kWorld},
+    {ParallelMode::kData, Role::kData},
+    {ParallelMode::kModel, Role::kModel},
+    {ParallelMode::kPipeline, Role::kPipeline},
+    {ParallelMode::kTensor, Role::kTensor},
+    {ParallelMode::kSequence, Role::kSequence},
+    {ParallelMode::kSequenceDp, Role::kSequenceData},
+    {ParallelMode::k1D, Role::kTensor1d},
+    {ParallelMode::k2DRow, Role::kTensor2dRow},
+    {ParallelMode::k2DCol, Role::kTensor2dColumn},
+    {ParallelMode::k2P5DRow, Role::kTensor2p5dRow},
+    {ParallelMode::k2P5DCol, Role::kTensor2p5dColumn},
+    {ParallelMode::k2P5DDep, Role::kTensor2p5dDepth},
+    {ParallelMode::k2P5DXZ, Role::kTensor2p5dXZ},
+    {ParallelMode::k3DInput, Role::kTensor3dInput},
+    {ParallelMode::k3DWeight, Role::kTensor3dWeight},
+    {ParallelMode::k3DOutput, Role::kTensor3dOutput},
+    {ParallelMode::k3DInputXWeight, Role::kTensor3dInputXWeight},
+    {ParallelMode::k3DOutputXWeight, Role::kTensor3dOutputXWeight},
+    {ParallelMode::kMoeData, Role::kExpertData},
+    {ParallelMode::kMoeModel, Role::kExpert},
+};
+
+// Whether the table has a row for each value of the enum, up to `last`, in the order of the enum.
+template <typename Row, size_t kSize, typename Enum>
+constexpr bool IsComplete(const Row (&table)[kSize], Enum last) {
+  for (size_t i = 0; i < kSize; ++i) {
+    if (table[i].key != static_cast<Enum>(i)) return false;
+  }
+  return table[kSize - 1].key == last;
+}
+static_assert(IsComplete(kRoleNames, Role::kTensor3dOutputXWeight));
+static_assert(IsComplete(kModeRoles, ParallelMode::kMoeModel));
+
+}  // namespace
 
 absl::string_view NameOf(Role role) {
-  switch (role) {
-    case Role::kUnspecified:
-      return "unspecified";
-    case Role::kWorld:
-      return "world";
-    case Role::kInnerWorld:
-      return "inner-world";
-    case Role::kTensor:
-      return "tensor";
-    case Role::kPipeline:
-      return "pipeline";
-    case Role::kData:
-      return "data";
-    case Role::kContext:
-      return "context";
-    case Role::kDecodeContext:
-      return "decode-context";
-    case Role::kExpert:
-      return "expert";
-    case Role::kExpertLoadBalancing:
-      return "expert-load-balancing";
-    case Role::kModel:
-      return "model";
-    case Role::kSequence:
-      return "sequence";
-    case Role::kSequenceData:
-      return "sequence-data";
-    case Role::kDataContext:
-      return "data-context";
-    case Role::kTensorData:
-      return "tensor-data";
-    case Role::kTensorDataContext:
-      return "tensor-data-context";
-    case Role::kTensorContext:
-      return "tensor-context";
-    case Role::kExpertTensor:
-      return "expert-tensor";
-    case Role::kExpertTensorAll:
-      return "expert-tensor-all";
-    case Role::kExpertModel:
-      return "expert-model";
-    case Role::kExpertData:
-      return "expert-data";
-    case Role::kEmbedding:
-      return "embedding";
-    case Role::kPositionEmbedding:
-      return "position-embedding";
-    case Role::kPartialData:
-      return "partial-data";
-    case Role::kPartialExpertData:
-      return "partial-expert-data";
-    case Role::kBetweenInstances:
-      return "between-instances";
-    case Role::kOptimizerInstance:
-      return "optimizer-instance";
-    case Role::kContextLevel:
-      return "context-level";
-    case Role::kHybridDataContext:
-      return "hybrid-data-context";
-    case Role::kTensor1d:
-      return "tensor-1d";
-    case Role::kTensor2dRow:
-      return "tensor-2d-row";
-    case Role::kTensor2dColumn:
-      return "tensor-2d-column";
-    case Role::kTensor2p5dRow:
-      return "tensor-2.5d-row";
-    case Role::kTensor2p5dColumn:
-      return "tensor-2.5d-column";
-    case Role::kTensor2p5dDepth:
-      return "tensor-2.5d-depth";
-    case Role::kTensor2p5dXZ:
-      return "tensor-2.5d-xz";
-    case Role::kTensor3dInput:
-      return "tensor-3d-input";
-    case Role::kTensor3dWeight:
-      return "tensor-3d-weight";
-    case Role::kTensor3dOutput:
-      return "tensor-3d-output";
-    case Role::kTensor3dInputXWeight:
-      return "tensor-3d-input-x-weight";
-    case Role::kTensor3dOutputXWeight:
-      return "tensor-3d-output-x-weight";
-  }
-  return "unknown";
+  const auto index = static_cast<size_t>(role);
+  return index < std::size(kRoleNames) ? kRoleNames[index].name : "unknown";
 }
 
 Role RoleOf(ParallelMode mode) {
-  switch (mode) {
-    case ParallelMode::kGlobal:
-      return Role::kWorld;
-    case ParallelMode::kData:
-      return Role::kData;
-    case ParallelMode::kModel:
-      return Role::kModel;
-    case ParallelMode::kPipeline:
-      return Role::kPipeline;
-    case ParallelMode::kTensor:
-      return Role::kTensor;
-    case ParallelMode::kSequence:
-      return Role::kSequence;
-    case ParallelMode::kSequenceDp:
-      return Role::kSequenceData;
-    case ParallelMode::k1D:
-      return Role::kTensor1d;
-    case ParallelMode::k2DRow:
-      return Role::kTensor2dRow;
-    case ParallelMode::k2DCol:
-      return Role::kTensor2dColumn;
-    case ParallelMode::k2P5DRow:
-      return Role::kTensor2p5dRow;
-    case ParallelMode::k2P5DCol:
-      return Role::kTensor2p5dColumn;
-    case ParallelMode::k2P5DDep:
-      return Role::kTensor2p5dDepth;
-    case ParallelMode::k2P5DXZ:
-      return Role::kTensor2p5dXZ;
-    case ParallelMode::k3DInput:
-      return Role::kTensor3dInput;
-    case ParallelMode::k3DWeight:
-      return Role::kTensor3dWeight;
-    case ParallelMode::k3DOutput:
-      return Role::kTensor3dOutput;
-    case ParallelMode::k3DInputXWeight:
-      return Role::kTensor3dInputXWeight;
-    case ParallelMode::k3DOutputXWeight:
-      return Role::kTensor3dOutputXWeight;
-    case ParallelMode::kMoeData:
-      return Role::kExpertData;
-    case ParallelMode::kMoeModel:
-      return Role::kExpert;
-  }
-  return Role::kUnspecified;
+  const auto index = static_cast<size_t>(mode);
+  return index < std::size(kModeRoles) ? kModeRoles[index].role : Role::kUnspecified;
 }
 
 std::string NameOf(const GroupKind& kind) {
