@@ -301,51 +301,54 @@ absl::StatusOr<ExitCode> Watch(Context& context, const Flags& flags) {
 
 using Command = absl::StatusOr<ExitCode> (*)(Context&, const Flags&);
 
-}  // namespace
+// `cohort store`. Its commands share their flags.
+struct Noun {
+  CLI::App& app;
+  Context& context;
+  std::shared_ptr<Flags> flags;
 
-void AddStoreCommand(CLI::App& parent, Context& context) {
-  CLI::App& noun = *AddNoun(parent, "store", "Keys, counters and queues");
-  const auto flags = std::make_shared<Flags>();
-  noun.add_option("--group", flags->group, "the group's namespace (default: the tenant's own)");
-
-  const auto add = [&](const char* name, const char* description, const char* examples,
-                       Command command, const char* timeout = "30s") {
+  CLI::App* Add(const char* name, const char* description, const char* examples, Command command,
+                const char* timeout = "30s") const {
     return AddCommand(
-        noun, context, name, description, examples,
-        [&context, flags, command] { return command(context, *flags); }, timeout);
-  };
-  const auto add_key = [&](CLI::App* command, const char* name, const char* description) {
-    return command->add_option(name, flags->key, description);
-  };
-  const auto add_value = [&](CLI::App* command) {
-    command->add_option("VALUE", flags->value, "the value; '-' is standard input")->required();
-  };
+        app, context, name, description, examples,
+        [&context = context, flags = flags, command] { return command(context, *flags); }, timeout);
+  }
+};
 
-  CLI::App* get = add("get", "Values of keys, or wait until they exist",
-                      "cohort store get config/path\n"
-                      "cohort store get ready/0 ready/1 --wait 30s --json",
-                      Get, "30s, and what --wait says");
-  get->add_option("KEY", flags->keys, "keys, at most 1000")->required();
-  AddDuration(*get, "--wait", flags->wait, "how long to wait until all are there");
+CLI::Option* AddKey(CLI::App* command, Flags& flags, const char* name, const char* description) {
+  return command->add_option(name, flags.key, description);
+}
 
-  CLI::App* put = add("put", "Write a key",
-                      "cohort store put config/path /data/run7\n"
-                      "cohort store put leader host-a --if-revision 0 --expire 30s\n"
-                      "cohort store put leader host-b --if-value host-a --also epoch=2\n"
-                      "cohort store put config/file - < config.json",
-                      Put);
-  add_key(put, "KEY", "the key")->required();
-  add_value(put);
-  AddDuration(*put, "--expire", flags->expire, "delete the key after this time");
-  put->add_option("--if-revision", flags->if_revision,
+void AddValue(CLI::App* command, Flags& flags) {
+  command->add_option("VALUE", flags.value, "the value; '-' is standard input")->required();
+}
+
+void AddReadsAndWrites(const Noun& noun) {
+  Flags& flags = *noun.flags;
+  CLI::App* get = noun.Add("get", "Values of keys, or wait until they exist",
+                           "cohort store get config/path\n"
+                           "cohort store get ready/0 ready/1 --wait 30s --json",
+                           Get, "30s, and what --wait says");
+  get->add_option("KEY", flags.keys, "keys, at most 1000")->required();
+  AddDuration(*get, "--wait", flags.wait, "how long to wait until all are there");
+
+  CLI::App* put = noun.Add("put", "Write a key",
+                           "cohort store put config/path /data/run7\n"
+                           "cohort store put leader host-a --if-revision 0 --expire 30s\n"
+                           "cohort store put leader host-b --if-value host-a --also epoch=2\n"
+                           "cohort store put config/file - < config.json",
+                           Put);
+  AddKey(put, flags, "KEY", "the key")->required();
+  AddValue(put, flags);
+  AddDuration(*put, "--expire", flags.expire, "delete the key after this time");
+  put->add_option("--if-revision", flags.if_revision,
                   "write only if the key is at this revision; 0: only if it is absent")
       ->check(WholeNumber(0))
       ->type_name("REVISION");
-  put->add_option("--if-value", flags->if_value,
+  put->add_option("--if-value", flags.if_value,
                   "write only if the key has this value; an absent key counts as empty")
       ->type_name("VALUE");
-  put->add_option("--also", flags->also,
-                  "another key, written in the same step: all keys or none")
+  put->add_option("--also", flags.also, "another key, written in the same step: all keys or none")
       ->type_name("KEY=VALUE")
       ->check(CLI::Validator(
           [](const std::string& pair) {
@@ -354,62 +357,85 @@ void AddStoreCommand(CLI::App& parent, Context& context) {
           },
           ""));
 
-  CLI::App* erase = add("delete", "Delete a key, or all keys with a prefix",
-                        "cohort store delete config/path\n"
-                        "cohort store delete ready/ --prefix",
-                        Delete);
-  add_key(erase, "KEY", "the key or prefix")->required();
-  erase->add_flag("--prefix", flags->prefix, "KEY is a prefix");
+  CLI::App* erase = noun.Add("delete", "Delete a key, or all keys with a prefix",
+                             "cohort store delete config/path\n"
+                             "cohort store delete ready/ --prefix",
+                             Delete);
+  AddKey(erase, flags, "KEY", "the key or prefix")->required();
+  erase->add_flag("--prefix", flags.prefix, "KEY is a prefix");
 
-  CLI::App* list = add("list", "Keys with a prefix, in order",
-                       "cohort store list\n"
-                       "cohort store list config/ --group trainer-weights",
-                       List);
-  add_key(list, "PREFIX", "the prefix (default: all)");
-  list->add_flag("--keys-only", flags->keys_only, "without values");
+  CLI::App* list = noun.Add("list", "Keys with a prefix, in order",
+                            "cohort store list\n"
+                            "cohort store list config/ --group trainer-weights",
+                            List);
+  AddKey(list, flags, "PREFIX", "the prefix (default: all)");
+  list->add_flag("--keys-only", flags.keys_only, "without values");
+}
 
-  CLI::App* count = add("add", "Add to a counter and print its new value",
-                        "cohort store add steps 1\n"
-                        "cohort store add budget -5",
-                        Add);
-  add_key(count, "KEY", "the counter")->required();
-  count->add_option("DELTA", flags->delta, "a whole number")
+void AddUpdates(const Noun& noun) {
+  Flags& flags = *noun.flags;
+  CLI::App* count = noun.Add("add", "Add to a counter and print its new value",
+                             "cohort store add steps 1\n"
+                             "cohort store add budget -5",
+                             Add);
+  AddKey(count, flags, "KEY", "the counter")->required();
+  count->add_option("DELTA", flags.delta, "a whole number")
       ->required()
       ->check(WholeNumber(std::numeric_limits<int64_t>::min()));
 
-  CLI::App* append = add("append", "Append to a value and print its new size",
-                         "cohort store append log 'step 17 done;'", Append);
-  add_key(append, "KEY", "the key")->required();
-  add_value(append);
+  CLI::App* append = noun.Add("append", "Append to a value and print its new size",
+                              "cohort store append log 'step 17 done;'", Append);
+  AddKey(append, flags, "KEY", "the key")->required();
+  AddValue(append, flags);
+}
 
-  CLI::App* push = add("push", "Put a value at the end of a queue",
-                       "cohort store push prompts 'explain NCCL'", Push);
-  add_key(push, "QUEUE", "the queue")->required();
-  add_value(push);
-  AddDuration(*push, "--expire", flags->expire, "drop the value if no client pops it in this time");
+void AddQueues(const Noun& noun) {
+  Flags& flags = *noun.flags;
+  CLI::App* push = noun.Add("push", "Put a value at the end of a queue",
+                            "cohort store push prompts 'explain NCCL'", Push);
+  AddKey(push, flags, "QUEUE", "the queue")->required();
+  AddValue(push, flags);
+  AddDuration(*push, "--expire", flags.expire, "drop the value if no client pops it in this time");
 
-  CLI::App* pop = add("pop", "Take the value at the head of a queue; exits with 8 if it is empty",
-                      "cohort store pop prompts --wait 1m", Pop, "30s, and what --wait says");
-  add_key(pop, "QUEUE", "the queue")->required();
-  AddDuration(*pop, "--wait", flags->wait, "how long to wait for a value");
+  CLI::App* pop =
+      noun.Add("pop", "Take the value at the head of a queue; exits with 8 if it is empty",
+               "cohort store pop prompts --wait 1m", Pop, "30s, and what --wait says");
+  AddKey(pop, flags, "QUEUE", "the queue")->required();
+  AddDuration(*pop, "--wait", flags.wait, "how long to wait for a value");
 
-  CLI::App* length = add("length", "How many values wait in queues",
-                         "cohort store length prompts\n"
-                         "cohort store length prompts answers --wait 30s",
-                         Length, "30s, and what --wait says");
-  length->add_option("QUEUE", flags->queues, "queues, at most 1000")->required();
-  AddDuration(*length, "--wait", flags->wait, "how long to wait until each has a value");
+  CLI::App* length = noun.Add("length", "How many values wait in queues",
+                              "cohort store length prompts\n"
+                              "cohort store length prompts answers --wait 30s",
+                              Length, "30s, and what --wait says");
+  length->add_option("QUEUE", flags.queues, "queues, at most 1000")->required();
+  AddDuration(*length, "--wait", flags.wait, "how long to wait until each has a value");
+}
 
-  CLI::App* watch = add("watch", "Changes of keys with a prefix, a line each, until --timeout",
-                        "cohort store watch config/\n"
-                        "cohort store watch '' --from 17 --json",
-                        Watch, "for ever");
-  add_key(watch, "PREFIX", "the prefix; '' is all")->required();
+void AddWatch(const Noun& noun) {
+  Flags& flags = *noun.flags;
+  CLI::App* watch = noun.Add("watch", "Changes of keys with a prefix, a line each, until --timeout",
+                             "cohort store watch config/\n"
+                             "cohort store watch '' --from 17 --json",
+                             Watch, "for ever");
+  AddKey(watch, flags, "PREFIX", "the prefix; '' is all")->required();
   watch
-      ->add_option("--from", flags->from_revision,
+      ->add_option("--from", flags.from_revision,
                    "changes after this revision (default: from now on)")
       ->check(WholeNumber(0))
       ->type_name("REVISION");
+}
+
+}  // namespace
+
+void AddStoreCommand(CLI::App& parent, Context& context) {
+  const Noun noun{*AddNoun(parent, "store", "Keys, counters and queues"), context,
+                  std::make_shared<Flags>()};
+  noun.app.add_option("--group", noun.flags->group,
+                      "the group's namespace (default: the tenant's own)");
+  AddReadsAndWrites(noun);
+  AddUpdates(noun);
+  AddQueues(noun);
+  AddWatch(noun);
 }
 
 }  // namespace cohort::cli
