@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -104,6 +105,70 @@ absl::Status NotJoined(absl::string_view rank, absl::string_view group, const ab
                                                " does not join: ", why.message()));
 }
 
+// Returns the options of a join that ends when `joining` is cancelled. `addresses`: where this
+// daemon is served.
+absl::StatusOr<LocalGroupOptions> ReadJoin(const WorkerServiceOptions& daemon,
+                                           const std::vector<std::string>& addresses,
+                                           const v1::JoinGroupRequest& request, Session& session,
+                                           const std::shared_ptr<client::Cancellation>& joining) {
+  COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
+                          ReadTimeout(request.has_timeout(), request.timeout(), kJoinTimeout));
+  LocalGroupOptions options;
+  client::ProcessGroupOptions& membership = options.membership;
+  membership.connection.address =
+      request.coordinator().empty() ? daemon.coordinator : request.coordinator();
+  membership.connection.tenant = request.tenant();
+  membership.group = request.group();
+  if (request.has_rank()) membership.rank = request.rank();
+  membership.world_size = request.world_size();
+  membership.member = request.member();
+  membership.parameters_digest = request.parameters_digest();
+  if (request.has_lease()) {
+    COHORT_ASSIGN_OR_RETURN(membership.lease, ReadTimeout(true, request.lease(), membership.lease));
+  }
+  if (request.has_data_expiration()) {
+    COHORT_ASSIGN_OR_RETURN(
+        membership.data_expiration,
+        ReadTimeout(true, request.data_expiration(), membership.data_expiration));
+  }
+  // With these, a client that collects all flight records of a group finds the ranks in this
+  // worker.
+  membership.addresses =
+      AddressesForOthers(addresses, daemon.advertised_host, membership.connection.address);
+  membership.labels[std::string(client::kWorkerLabel)] = absl::StrCat(getpid());
+  membership.join_timeout = timeout;
+  membership.timeout = timeout;
+  membership.cancellation = joining;
+  options.gives_way = true;
+  options.bootstrap.advertised_host = daemon.advertised_host;
+  options.bootstrap.host_identity = daemon.host_identity;
+  options.bootstrap.timeout = timeout;
+  options.bootstrap.cancellation = joining;
+  COHORT_ASSIGN_OR_RETURN(options.bootstrap.heap, session.heap());
+  COHORT_ASSIGN_OR_RETURN(options.bootstrap.placement, ReadPlacement(request.placement()));
+  if (options.bootstrap.placement != Placement::kHost && !request.attached()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "group ", Printable(request.group()), " has placement ",
+        NameOf(options.bootstrap.placement),
+        ": the daemon moves host memory only; join as attached, and the client moves GPU tensors"));
+  }
+  return options;
+}
+
+// Tells the client of the session, while it is connected, that a generation of its group has ended.
+ClientRank::OnEnded NotifierOfEnd(const std::shared_ptr<Session>& session, uint64_t group) {
+  return [weak = std::weak_ptr<Session>(session), group](int64_t generation,
+                                                         const std::string& cause) {
+    const std::shared_ptr<Session> live_session = weak.lock();
+    if (live_session == nullptr) return;
+    v1::SessionEvent event;
+    event.mutable_group_ended()->set_group(group);
+    event.mutable_group_ended()->set_generation(generation);
+    event.mutable_group_ended()->set_cause(cause);
+    live_session->Notify(event);
+  };
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* WorkerService::JoinGroup(grpc::CallbackServerContext* context,
@@ -129,49 +194,10 @@ absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
                                  const v1::JoinGroupRequest& request,
                                  const std::shared_ptr<client::Cancellation>& joining,
                                  v1::JoinGroupResponse* response) {
-  COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
-                          ReadTimeout(request.has_timeout(), request.timeout(), kJoinTimeout));
   const client::Cancellation::Listener end_of_session(
       session->joining(), [&](const absl::Status& why) { joining->Cancel(why); });
-  LocalGroupOptions options;
-  client::ProcessGroupOptions& membership = options.membership;
-  membership.connection.address =
-      request.coordinator().empty() ? options_.coordinator : request.coordinator();
-  membership.connection.tenant = request.tenant();
-  membership.group = request.group();
-  if (request.has_rank()) membership.rank = request.rank();
-  membership.world_size = request.world_size();
-  membership.member = request.member();
-  membership.parameters_digest = request.parameters_digest();
-  if (request.has_lease()) {
-    COHORT_ASSIGN_OR_RETURN(membership.lease, ReadTimeout(true, request.lease(), membership.lease));
-  }
-  if (request.has_data_expiration()) {
-    COHORT_ASSIGN_OR_RETURN(
-        membership.data_expiration,
-        ReadTimeout(true, request.data_expiration(), membership.data_expiration));
-  }
-  // With these, a client that collects all flight records of a group finds the ranks in this
-  // worker.
-  membership.addresses =
-      AddressesForOthers(addresses_, options_.advertised_host, membership.connection.address);
-  membership.labels[std::string(client::kWorkerLabel)] = absl::StrCat(getpid());
-  membership.join_timeout = timeout;
-  membership.timeout = timeout;
-  membership.cancellation = joining;
-  options.gives_way = true;
-  options.bootstrap.advertised_host = options_.advertised_host;
-  options.bootstrap.host_identity = options_.host_identity;
-  options.bootstrap.timeout = timeout;
-  options.bootstrap.cancellation = joining;
-  COHORT_ASSIGN_OR_RETURN(options.bootstrap.heap, session->heap());
-  COHORT_ASSIGN_OR_RETURN(options.bootstrap.placement, ReadPlacement(request.placement()));
-  if (options.bootstrap.placement != Placement::kHost && !request.attached()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "group ", Printable(request.group()), " has placement ",
-        NameOf(options.bootstrap.placement),
-        ": the daemon moves host memory only; join as attached, and the client moves GPU tensors"));
-  }
+  COHORT_ASSIGN_OR_RETURN(LocalGroupOptions options,
+                          ReadJoin(options_, addresses_, request, *session, joining));
 
   // The exact number is known in each generation once the ranks have met; until then this is the
   // most.
@@ -185,16 +211,7 @@ absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
     return descriptors->Resize(count, of_ranks(size));
   };
   const uint64_t group = session->NextGroup();
-  const auto on_ended = [weak = std::weak_ptr<Session>(session), group](int64_t generation,
-                                                                        const std::string& cause) {
-    const std::shared_ptr<Session> live_session = weak.lock();
-    if (live_session == nullptr) return;
-    v1::SessionEvent event;
-    event.mutable_group_ended()->set_group(group);
-    event.mutable_group_ended()->set_generation(generation);
-    event.mutable_group_ended()->set_cause(cause);
-    live_session->Notify(event);
-  };
+  const auto on_ended = NotifierOfEnd(session, group);
   const absl::StatusOr<std::shared_ptr<ClientRank>> entered =
       request.attached()
           ? AttachedRank::Join({std::move(options.membership), std::move(options.bootstrap)},
