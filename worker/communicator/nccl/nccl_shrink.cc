@@ -86,24 +86,16 @@ absl::Status CheckRemainder(const NcclRemainder& remainder, const RankSet& gone,
                    remainder.host->rank(), " of ", remainder.host->size()));
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Shrink(
-    const NcclRemainder& remainder, Instant deadline) {
-  Communicator& host = *remainder.host;
-  RankSet gone;
-  for (const int r : remainder.gone) {
-    if (r >= 0) gone.Add(r);
-  }
+// Compares the lists of the lost ranks. `valid` is what CheckRemainder says of the list of this
+// rank. Returns whether the group is broken on any rank. Errors: INVALID_ARGUMENT (a list is
+// invalid, or the lists differ), those of the host.
+absl::StatusOr<bool> AgreeOnGone(Communicator& host, const RankSet& gone, const absl::Status& valid,
+                                 bool broken_here, Instant deadline) {
   Word own;
-  const absl::Status valid = CheckRemainder(remainder, gone, rank(), size());
   own.code = static_cast<int32_t>(valid.code());
   own.Say(valid.ok() ? NameOf(gone) : absl::StrCat(NameOf(gone), ": ", valid.message()));
   for (const int r : gone.ToVector()) own.list = own.list * 1000003 + static_cast<uint64_t>(r) + 1;
-  // In a group that works, operations in flight finish first, within half of the time.
-  const Instant begin = Clock::Steady().Now();
-  const absl::Status standing = valid.ok() ? Await(begin + (deadline - begin) / 2) : Broken();
-  own.broken = standing.ok() ? 0 : 1;
+  own.broken = broken_here ? 1 : 0;
   COHORT_ASSIGN_OR_RETURN(const std::vector<Word> words, GatherWords(host, own, deadline));
   bool broken = false;
   for (size_t r = 0; r < words.size(); ++r) {
@@ -118,6 +110,46 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Shrink(
           words[0].said(), "; remaining rank ", r, " without ", words[r].said()));
     }
   }
+  return broken;
+}
+
+// Exchanges how the attempt ended on each rank. Returns OK if all have succeeded. Otherwise returns
+// the failure of one rank, the same on all of them.
+absl::Status AgreeOnOutcome(Communicator& host, const absl::Status& status, Instant deadline) {
+  Word own;
+  own.code = static_cast<int32_t>(status.code());
+  own.Say(status.message());
+  if (!status.ok()) COHORT_RETURN_IF_ERROR(ReportFailure(host, deadline));
+  COHORT_ASSIGN_OR_RETURN(const std::vector<Word> outcomes, GatherWords(host, own, deadline));
+  COHORT_RETURN_IF_ERROR(TakeFailures(host, outcomes, deadline));
+  // A rank that was stopped by another's failure is named only if no other has failed.
+  for (const bool aborted : {false, true}) {
+    for (size_t r = 0; r < outcomes.size(); ++r) {
+      const auto code = static_cast<absl::StatusCode>(outcomes[r].code);
+      if (code == absl::StatusCode::kOk || (code == absl::StatusCode::kAborted) != aborted) {
+        continue;
+      }
+      return absl::Status(code, absl::StrCat("remaining rank ", r, ": ", outcomes[r].said()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Shrink(
+    const NcclRemainder& remainder, Instant deadline) {
+  Communicator& host = *remainder.host;
+  RankSet gone;
+  for (const int r : remainder.gone) {
+    if (r >= 0) gone.Add(r);
+  }
+  const absl::Status valid = CheckRemainder(remainder, gone, rank(), size());
+  // In a group that works, operations in flight finish first, within half of the time.
+  const Instant begin = Clock::Steady().Now();
+  const absl::Status standing = valid.ok() ? Await(begin + (deadline - begin) / 2) : Broken();
+  COHORT_ASSIGN_OR_RETURN(const bool broken,
+                          AgreeOnGone(host, gone, valid, !standing.ok(), deadline));
   // After the attempt, ranks need time to exchange its outcome.
   const Instant now = Clock::Steady().Now();
   const Instant attempt_ends = now + (deadline - now) * 3 / 4;
@@ -146,32 +178,12 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Shrink(
     status = shrunk.status();
     if (shrunk.ok()) (*result)->clique_ = *std::move(shrunk);
   }
-  Word outcome;
-  outcome.code = static_cast<int32_t>(status.code());
-  outcome.Say(status.message());
-  if (!status.ok()) COHORT_RETURN_IF_ERROR(ReportFailure(host, deadline));
-  absl::StatusOr<std::vector<Word>> outcomes = GatherWords(host, outcome, deadline);
-  absl::Status failure = outcomes.status();
-  if (outcomes.ok()) {
-    COHORT_RETURN_IF_ERROR(TakeFailures(host, *outcomes, deadline));
-    // A rank that was stopped by another's failure is named only if no other has failed.
-    for (const bool aborted : {false, true}) {
-      for (size_t r = 0; r < outcomes->size() && failure.ok(); ++r) {
-        const auto code = static_cast<absl::StatusCode>((*outcomes)[r].code);
-        if (code == absl::StatusCode::kOk || (code == absl::StatusCode::kAborted) != aborted) {
-          continue;
-        }
-        failure =
-            absl::Status(code, absl::StrCat("remaining rank ", r, ": ", (*outcomes)[r].said()));
-      }
-    }
+  if (const absl::Status failure = AgreeOnOutcome(host, status, deadline); !failure.ok()) {
+    if (result.ok() && (*result)->clique_ != nullptr) (*result)->clique_->Revoke();
+    return failure;
   }
-  if (failure.ok()) {
-    COHORT_RETURN_IF_ERROR((*result)->AgreeOnInit(deadline));
-    return result;
-  }
-  if (result.ok() && (*result)->clique_ != nullptr) (*result)->clique_->Revoke();
-  return failure;
+  COHORT_RETURN_IF_ERROR((*result)->AgreeOnInit(deadline));
+  return result;
 }
 
 }  // namespace cohort::worker
