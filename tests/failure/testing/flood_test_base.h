@@ -22,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "gtest/gtest.h"
@@ -56,6 +57,76 @@ inline void Repeat(RawHttp2& connection, const std::function<std::string()>& mak
   }
 }
 
+// Two clients that make one call after the other, by gRPC and by framed RPC.
+class Bystanders {
+ public:
+  explicit Bystanders(const std::string& address)
+      : stubs_(address),
+        grpc_thread_([this] { MakeCalls(grpc_, [this] { return CallByGrpc(); }); }),
+        framed_thread_([this, address] {
+          auto members = JoinAll({Connect(address)}, "bystander", 1);
+          ASSERT_NE(members[0], nullptr);
+          MakeCalls(framed_, [&] { return members[0]->Barrier(); });
+        }) {}
+  // Precondition: Stop was called.
+  ~Bystanders() = default;
+
+  // Expects that each of them gets `more` answers.
+  void AwaitCalls(int more) {
+    const int grpc_goal = grpc_.count + more;
+    const int framed_goal = framed_.count + more;
+    const Instant deadline = Clock::Steady().Now() + absl::Seconds(60);
+    while ((grpc_.count < grpc_goal || framed_.count < framed_goal) &&
+           Clock::Steady().Now() < deadline) {
+      Pause();
+    }
+    EXPECT_GE(grpc_.count, grpc_goal);
+    EXPECT_GE(framed_.count, framed_goal);
+  }
+  // Measures the calls that begin from now on.
+  void Measure() { measures_ = true; }
+  void Stop() {
+    stop_ = true;
+    grpc_thread_.join();
+    framed_thread_.join();
+  }
+  // After Stop: the longest call that was measured.
+  absl::Duration longest_grpc() const { return grpc_.longest; }
+  absl::Duration longest_framed() const { return framed_.longest; }
+
+ private:
+  struct Calls {
+    std::atomic<int> count = 0;
+    absl::Duration longest;
+  };
+
+  template <typename Call>
+  void MakeCalls(Calls& calls, const Call& call) {
+    while (!stop_) {
+      const bool counts = measures_;
+      const Instant start = Clock::Steady().Now();
+      const absl::Status status = call();
+      ASSERT_TRUE(status.ok()) << status;
+      if (counts) calls.longest = std::max(calls.longest, Clock::Steady().Now() - start);
+      ++calls.count;
+    }
+  }
+  absl::Status CallByGrpc() {
+    v1::LimitsResponse response;
+    const grpc::Status status =
+        stubs_.admin->Limits(Context(kCallDeadline).get(), v1::LimitsRequest(), &response);
+    return status.ok() ? absl::OkStatus() : absl::UnknownError(status.error_message());
+  }
+
+  Stubs stubs_;
+  std::atomic<bool> stop_ = false;
+  std::atomic<bool> measures_ = false;
+  Calls grpc_;
+  Calls framed_;
+  std::thread grpc_thread_;
+  std::thread framed_thread_;
+};
+
 class FloodTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -76,76 +147,21 @@ class FloodTest : public ::testing::Test {
   // caller.
   void Run(int connections, const Attack& attack,
            const std::string& greeting = RawHttp2::Greeting()) {
-    Stubs stubs(coordinator_.address());
-    std::atomic<bool> stop = false;
-    std::atomic<int> grpc_calls = 0;
-    std::atomic<int> framed_calls = 0;
-    // Only calls that begin after the attack did are measured.
-    std::atomic<bool> attacked = false;
-    absl::Duration longest_grpc, longest_framed;
-    std::thread grpc_caller([&] {
-      while (!stop) {
-        const bool counts = attacked;
-        const Instant start = Clock::Steady().Now();
-        v1::LimitsResponse response;
-        const grpc::Status status = stubs.admin->Limits(Context(kCallDeadline).get(),
-                                                        v1::LimitsRequest(), &response);
-        ASSERT_TRUE(status.ok()) << status.error_message();
-        if (counts) longest_grpc = std::max(longest_grpc, Clock::Steady().Now() - start);
-        ++grpc_calls;
-      }
-    });
-    std::thread framed_caller([&] {
-      auto members = JoinAll({Connect(coordinator_.address())}, "bystander", 1);
-      ASSERT_NE(members[0], nullptr);
-      while (!stop) {
-        const bool counts = attacked;
-        const Instant start = Clock::Steady().Now();
-        const absl::Status status = members[0]->Barrier();
-        ASSERT_TRUE(status.ok()) << status;
-        if (counts) longest_framed = std::max(longest_framed, Clock::Steady().Now() - start);
-        ++framed_calls;
-      }
-    });
-    // Expects that the callers are served: before the attack, and after it.
-    const auto await_calls = [&](int more) {
-      const int grpc_goal = grpc_calls + more;
-      const int framed_goal = framed_calls + more;
-      const Instant deadline = Clock::Steady().Now() + absl::Seconds(60);
-      while ((grpc_calls < grpc_goal || framed_calls < framed_goal) &&
-             Clock::Steady().Now() < deadline) {
-        Pause();
-      }
-      EXPECT_GE(grpc_calls, grpc_goal);
-      EXPECT_GE(framed_calls, framed_goal);
-    };
-    await_calls(10);
+    Bystanders bystanders(coordinator_.address());
+    bystanders.AwaitCalls(10);
     const int64_t before = coordinator_.ResidentBytes();
-    attacked = true;
+    bystanders.Measure();
     std::vector<std::unique_ptr<RawHttp2>> attackers;
-    std::vector<std::thread> threads;
-    std::atomic<int> running = connections;
     for (int index = 0; index < connections; ++index) {
       attackers.push_back(std::make_unique<RawHttp2>(coordinator_.port(), greeting));
     }
-    for (int index = 0; index < connections; ++index) {
-      threads.emplace_back([&, index] {
-        attack(*attackers[index], index);
-        --running;
-      });
-    }
-    int64_t peak = before;
-    while (running > 0) {
-      peak = std::max(peak, coordinator_.ResidentBytes());
-      Pause();
-    }
-    for (std::thread& thread : threads) thread.join();
+    int64_t peak = std::max(before, AttackUntilDone(attackers, attack));
     // The coordinator still works on the attacker's bytes for a moment.
-    await_calls(kCallsAfter);
+    bystanders.AwaitCalls(kCallsAfter);
     peak = std::max(peak, coordinator_.ResidentBytes());
-    stop = true;
-    grpc_caller.join();
-    framed_caller.join();
+    bystanders.Stop();
+    const absl::Duration longest_grpc = bystanders.longest_grpc();
+    const absl::Duration longest_framed = bystanders.longest_framed();
     closed_ = std::count_if(attackers.begin(), attackers.end(), [](const auto& attacker) {
       return attacker->AwaitClosed(absl::Seconds(5));
     });
@@ -160,7 +176,6 @@ class FloodTest : public ::testing::Test {
       ASSERT_TRUE(absl::ParseDuration(limit, &most)) << "COHORT_FLOOD_MAX_DELAY: " << limit;
       EXPECT_LE(std::max(longest_grpc, longest_framed), most);
     }
-    attackers.clear();
   }
 
   // How often the coordinator's log has `text`.
@@ -173,6 +188,28 @@ class FloodTest : public ::testing::Test {
 
   LimitedCoordinator coordinator_;
   int64_t closed_ = 0;
+
+ private:
+  // Runs `attack` on all connections at once. Returns the most resident bytes of the coordinator
+  // meanwhile.
+  int64_t AttackUntilDone(const std::vector<std::unique_ptr<RawHttp2>>& attackers,
+                          const Attack& attack) {
+    std::vector<std::thread> threads;
+    std::atomic<size_t> running = attackers.size();
+    for (size_t index = 0; index < attackers.size(); ++index) {
+      threads.emplace_back([&, index] {
+        attack(*attackers[index], static_cast<int>(index));
+        --running;
+      });
+    }
+    int64_t peak = 0;
+    while (running > 0) {
+      peak = std::max(peak, coordinator_.ResidentBytes());
+      Pause();
+    }
+    for (std::thread& thread : threads) thread.join();
+    return peak;
+  }
 };
 
 }  // namespace cohort::testing

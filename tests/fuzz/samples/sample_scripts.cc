@@ -30,7 +30,7 @@ void AddRange(int first, int last, google::protobuf::RepeatedPtrField<v1::RankRa
   range->set_last(last);
 }
 
-void AddRounds(std::map<std::string, std::string>& inputs) {
+void AddBarriers(std::map<std::string, std::string>& inputs) {
   v1::BarrierRequest barrier;
   barrier.mutable_round()->set_name("step");
   inputs["barrier_released"] =
@@ -67,7 +67,9 @@ void AddRounds(std::map<std::string, std::string>& inputs) {
                                     .Call(2, Method::kBarrier, barrier)
                                     .CancelOldest()
                                     .Build();
+}
 
+void AddRoundsWithValues(std::map<std::string, std::string>& inputs) {
   v1::AllGatherRequest all;
   all.mutable_payload()->set_inline_("value");
   inputs["all_gather"] = ScriptBuilder(World::kSharedFate)
@@ -103,6 +105,9 @@ void AddRounds(std::map<std::string, std::string>& inputs) {
                                        .All(2, Method::kScatter, two)
                                        .Call(2, Method::kScatter, outsider)
                                        .Build();
+}
+
+void AddAgreements(std::map<std::string, std::string>& inputs) {
   for (int op = v1::VOTE_OP_AND; op <= v1::VOTE_OP_EQUAL; ++op) {
     v1::VoteRequest low, high;
     low.set_op(static_cast<v1::VoteOp>(op));
@@ -190,7 +195,7 @@ void AddObjects(std::map<std::string, std::string>& inputs) {
                                    .Build();
 }
 
-void AddMembership(std::map<std::string, std::string>& inputs) {
+void AddJoins(std::map<std::string, std::string>& inputs) {
   v1::JoinRequest again;
   again.set_incarnation(2);
   inputs["replaced"] = ScriptBuilder(World::kSharedFate)
@@ -205,6 +210,19 @@ void AddMembership(std::map<std::string, std::string>& inputs) {
                              .Call(0, Method::kKeepAlive, v1::KeepAliveRequest())
                              .Call(4, Method::kGetGroup, v1::GetGroupRequest())
                              .Build();
+  v1::LimitsRequest limits;
+  (*limits.mutable_set())["max_members"] = int64_t{1} << 50;
+  v1::CreateGroupRequest huge;
+  huge.mutable_scope()->set_group("huge");
+  huge.mutable_spec()->set_min_members(1);
+  huge.mutable_spec()->set_max_members(std::numeric_limits<int32_t>::max());
+  inputs["as_large_as_limits_go"] = ScriptBuilder(World::kEmpty)
+                                        .Call(4, Method::kLimits, limits)
+                                        .Call(4, Method::kCreateGroup, huge)
+                                        .Build();
+}
+
+void AddViews(std::map<std::string, std::string>& inputs) {
   v1::JoinRequest candidate;
   candidate.set_member("newcomer");
   candidate.set_incarnation(7);
@@ -228,6 +246,9 @@ void AddMembership(std::map<std::string, std::string>& inputs) {
                                .Call(1, Method::kKeepAlive, v1::KeepAliveRequest())
                                .Call(2, Method::kAckView, refuse)
                                .Build();
+}
+
+void AddReportedErrors(std::map<std::string, std::string>& inputs) {
   v1::ReportErrorRequest error;
   error.set_fatal(true);
   for (int i = 0; i < 1024; ++i) error.mutable_detail()->append("\xF0\x9F\x98\x80");
@@ -249,6 +270,9 @@ void AddMembership(std::map<std::string, std::string>& inputs) {
                                                 .Call(0, Method::kReportError, error)
                                                 .Call(0, Method::kBarrier, v1::BarrierRequest())
                                                 .Build();
+}
+
+void AddEndsByOperators(std::map<std::string, std::string>& inputs) {
   v1::EvictRequest evict;
   evict.set_member("m1");
   evict.set_reason(std::string(512, 'r'));
@@ -274,16 +298,6 @@ void AddMembership(std::map<std::string, std::string>& inputs) {
                           .Call(4, Method::kDrain, drain)
                           .Call(2, Method::kBarrier, v1::BarrierRequest())
                           .Build();
-  v1::LimitsRequest limits;
-  (*limits.mutable_set())["max_members"] = int64_t{1} << 50;
-  v1::CreateGroupRequest huge;
-  huge.mutable_scope()->set_group("huge");
-  huge.mutable_spec()->set_min_members(1);
-  huge.mutable_spec()->set_max_members(std::numeric_limits<int32_t>::max());
-  inputs["as_large_as_limits_go"] = ScriptBuilder(World::kEmpty)
-                                        .Call(4, Method::kLimits, limits)
-                                        .Call(4, Method::kCreateGroup, huge)
-                                        .Build();
 }
 
 void AddStore(std::map<std::string, std::string>& inputs) {
@@ -380,9 +394,14 @@ void AddUniqueIds(std::map<std::string, std::string>& inputs) {
 
 std::map<std::string, std::string> SampleScripts() {
   std::map<std::string, std::string> inputs;
-  AddRounds(inputs);
+  AddBarriers(inputs);
+  AddRoundsWithValues(inputs);
+  AddAgreements(inputs);
   AddObjects(inputs);
-  AddMembership(inputs);
+  AddJoins(inputs);
+  AddViews(inputs);
+  AddReportedErrors(inputs);
+  AddEndsByOperators(inputs);
   AddStore(inputs);
   AddUniqueIds(inputs);
   return inputs;
