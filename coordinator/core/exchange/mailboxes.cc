@@ -146,8 +146,8 @@ bool Mailboxes::AnswerRepeat(Step& step, CallId id, int receiver, const Id128& o
   return true;
 }
 
-Mailboxes::Object Mailboxes::Take(Box& box, Object& next) {
-  Object object = std::move(next);
+Mailboxes::Object Mailboxes::Take(Box& box, Object& boxed) {
+  Object object = std::move(boxed);
   auto queue = box.by_source.find(object.source);
   queue->second.erase(object.sequence);
   if (queue->second.empty()) box.by_source.erase(queue);
@@ -286,15 +286,10 @@ void Mailboxes::MemberGone(Step& step, int rank, const Cause& cause) {
   for (int64_t sequence : unreadable) {
     const auto [key, source] = where_.at(sequence);
     Box& box = boxes_.at(key);
-    auto queue = box.by_source.find(source);
-    Object& object = queue->second.at(sequence);
+    Object object = Take(box, box.by_source.at(source).at(sequence));
     AnswerConsumed(step, object, false);
     RememberUnread(sequence);
-    expiries_.erase({object.sent_at + object.expiration, sequence});
     EraseRow(step, sequence);
-    where_.erase(sequence);
-    queue->second.erase(sequence);
-    if (queue->second.empty()) box.by_source.erase(queue);
     DropIfEmpty(key);
   }
   numbered_sends_.Abort(step, rank, cause);

@@ -123,15 +123,15 @@ class Mailboxes final : public WaitOwner {
                     const ReceiveCall& call);
   // The next object that a receiver may take; null: there is no object.
   Object* Next(Box& box, const std::optional<int>& source);
-  // Takes `next` out of its box.
-  Object Take(Box& box, Object& next);
+  // Takes the object out of its box.
+  Object Take(Box& box, Object& boxed);
   void HandOut(Step& step, CallId id, const Id128& operation, const BoxKey& key, Object& object);
   void AnswerWith(Step& step, CallId id, const Object& object);
   void AnswerConsumed(Step& step, Object& object, bool consumed);
   std::optional<Cause> WhyNothingComes(int receiver, const std::optional<int>& source) const;
   void Unpark(CallId id);
   void DropIfEmpty(const BoxKey& key);
-  void Lose(Step& step, const Object& object);
+  void Lose(Step& step, Object& boxed);
   void RememberUnread(int64_t sequence);
   // Answers the receiver with DATA_LOSS if objects to it were lost and it may not know that yet.
   bool ReportLost(Step& step, CallId id, const Id128& operation, const BoxKey& key,

@@ -61,25 +61,17 @@ void Mailboxes::RunExpiry(Step& step) {
   ScheduleExpiry();
 }
 
-void Mailboxes::Lose(Step& step, const Object& object) {
-  const BoxKey key(object.destination, object.tag);
-  const int source = object.source;
-  const int64_t sequence = object.sequence;
-  Box& box = boxes_.at(key);
-  RememberLost(box, source, sequence);
-  box.lost.at(source).reported_to = Id128{};
+void Mailboxes::Lose(Step& step, Object& boxed) {
+  Box& box = boxes_.at(BoxKey(boxed.destination, boxed.tag));
+  Object object = Take(box, boxed);
+  RememberLost(box, object.source, object.sequence);
+  box.lost.at(object.source).reported_to = Id128{};
   ++expired_count_;
-  RememberUnread(sequence);
-  expiries_.erase({object.sent_at + object.expiration, sequence});
-  auto queue = box.by_source.find(source);
-  Object& gone = queue->second.at(sequence);
-  AnswerConsumed(step, gone, false);
-  gone.payload.reset();
-  gone.receipt = kLostReceipt;
-  Write(step, gone);
-  queue->second.erase(sequence);
-  if (queue->second.empty()) box.by_source.erase(queue);
-  where_.erase(sequence);
+  RememberUnread(object.sequence);
+  AnswerConsumed(step, object, false);
+  object.payload.reset();
+  object.receipt = kLostReceipt;
+  Write(step, object);
 }
 
 bool Mailboxes::ReportLost(Step& step, CallId id, const Id128& operation, const BoxKey& key,
@@ -135,7 +127,7 @@ void Mailboxes::Expire(Step& step, absl::Duration older_than, int64_t& count, in
   }
   for (int64_t sequence : old) {
     const auto [key, source] = where_.at(sequence);
-    const Object& object = boxes_.at(key).by_source.at(source).at(sequence);
+    Object& object = boxes_.at(key).by_source.at(source).at(sequence);
     ++count;
     bytes += object.payload.size();
     Lose(step, object);

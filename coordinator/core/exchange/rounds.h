@@ -207,6 +207,8 @@ class Rounds final : public WaitOwner {
   void Drop(Step& step, Name& name, int64_t number);
   void Advance(Step& step, Name& name, const Round& round);
   void KeepValues(Step& step, Name& name, Round& round);
+  // Keeps the values until they are acknowledged or expire.
+  void ExpireLater(Instant now, Name& name, Round& round);
   void ValuesExpired(Step& step, const std::string& name, int64_t number);
   // All members that get values of this ended round have acknowledged them.
   void AllAcknowledged(Step& step, Name& name, Round& round);

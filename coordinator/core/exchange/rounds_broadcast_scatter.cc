@@ -16,16 +16,11 @@ void Rounds::EnterRooted(Step& step, CallId id, int rank, absl::Duration wait,
       round.has_root = true;
       round.values = std::move(values);
       round.receipt = group_.NextNumber();
-      round.valued_at = step.now();
-      receipts_[round.receipt] = Position{&name, round.number};
+      ExpireLater(step.now(), name, round);
       round.end = MakeEnd(step.now(), name, round, RoundOutcome::kReleased, "");
       std::const_pointer_cast<RoundEnd>(round.end)->receipt = round.receipt;
       round.unacknowledged = round.participants;
       round.unacknowledged.Remove(round.root);
-      const std::string name_text = name.name;
-      round.expiry = group_.shard.timers.Schedule(
-          step.now() + group_.spec.data_expiration,
-          [this, name_text, number = round.number](Step& s) { ValuesExpired(s, name_text, number); });
       WriteRound(step, name, round);
       const std::vector<Waiter> waiters = std::move(round.waiters);
       round.waiters.clear();

@@ -99,15 +99,16 @@ void Rounds::Advance(Step& step, Name& name, const Round& round) {
 }
 
 void Rounds::KeepValues(Step& step, Name& name, Round& round) {
-  if (round.receipt != 0) {
-    receipts_[round.receipt] = Position{&name, round.number};
-    round.valued_at = step.now();
-    const std::string text = name.name;
-    round.expiry = group_.shard.timers.Schedule(
-        step.now() + group_.spec.data_expiration,
-        [this, text, number = round.number](Step& s) { ValuesExpired(s, text, number); });
-  }
+  if (round.receipt != 0) ExpireLater(step.now(), name, round);
   WriteRound(step, name, round);
+}
+
+void Rounds::ExpireLater(Instant now, Name& name, Round& round) {
+  receipts_[round.receipt] = Position{&name, round.number};
+  round.valued_at = now;
+  round.expiry = group_.shard.timers.Schedule(
+      now + group_.spec.data_expiration,
+      [this, text = name.name, number = round.number](Step& s) { ValuesExpired(s, text, number); });
 }
 
 void Rounds::ValuesExpired(Step& step, const std::string& text, int64_t number) {
@@ -338,13 +339,7 @@ void Rounds::Restore(Instant now, const RoundEndRecord& record) {
     if (record.kind == RoundKind::kGather) round.unacknowledged.Add(record.root);
   }
   round.end = std::move(end);
-  if (round.receipt != 0) {
-    receipts_[round.receipt] = Position{name, record.number};
-    round.valued_at = now;
-    round.expiry = group_.shard.timers.Schedule(
-        now + group_.spec.data_expiration,
-        [this, text = record.name, number = record.number](Step& s) { ValuesExpired(s, text, number); });
-  }
+  if (round.receipt != 0) ExpireLater(now, *name, round);
 }
 
 RankSet Rounds::WaitingRanks() const {
