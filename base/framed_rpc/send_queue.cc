@@ -32,14 +32,13 @@ void SendQueue::Append(absl::string_view bytes) {
   own_size_ += bytes.size();
 }
 
-void SendQueue::AppendShared(const std::shared_ptr<const void>& keep, absl::string_view bytes,
-                             bool own) {
-  if (bytes.size() < kSharedFrom || keep == nullptr) return Append(bytes);
+void SendQueue::AppendShared(const SharedBytes& piece) {
+  if (piece.bytes.size() < kSharedFrom || piece.keep == nullptr) return Append(piece.bytes);
   Chunk& chunk = chunks_.emplace_back();
-  chunk.keep = keep;
-  chunk.shared = bytes;
-  chunk.own_size = own ? bytes.size() : 0;
-  size_ += bytes.size();
+  chunk.keep = piece.keep;
+  chunk.shared = piece.bytes;
+  chunk.own_size = piece.own ? piece.bytes.size() : 0;
+  size_ += piece.bytes.size();
   own_size_ += chunk.own_size;
 }
 

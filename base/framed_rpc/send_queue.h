@@ -11,6 +11,14 @@
 
 namespace cohort::framed_rpc {
 
+// Bytes that are kept without a copy.
+struct SharedBytes {
+  // Keeps `bytes` alive and unchanged.
+  std::shared_ptr<const void> keep;
+  absl::string_view bytes;
+  bool own = false;  // only one message has them
+};
+
 // Confined to one thread at a time.
 class SendQueue {
  public:
@@ -18,10 +26,9 @@ class SendQueue {
 
   // Copies `bytes`.
   void Append(absl::string_view bytes);
-  // Shares `bytes` where that is cheaper than a copy; `keep` keeps them alive and unchanged. `own`:
-  // only this queue keeps them, so they count in own_size().
-  void AppendShared(const std::shared_ptr<const void>& keep, absl::string_view bytes,
-                    bool own = false);
+  // Shares the bytes where that is cheaper than a copy. Bytes that only one message has count in
+  // own_size().
+  void AppendShared(const SharedBytes& piece);
 
   // Writes as much as `fd`, which does not block, takes now.
   Flushed Flush(int fd);

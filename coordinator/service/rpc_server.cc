@@ -8,12 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/framed_rpc/server/framed_rpc_server.h"
 #include "base/rpc/grpc_deadline.h"
 #include "base/rpc/listener/listen_address.h"
 #include "base/rpc/listener/listener.h"
 #include "base/rpc/reflection.h"
 #include "base/status_macros.h"
-#include "coordinator/service/framed_rpc/framed_rpc_server.h"
+#include "coordinator/service/framed_rpc/framed_rpc_handler.h"
 #include "coordinator/service/grpc/admin_service.h"
 #include "coordinator/service/grpc/group_service.h"
 #include "coordinator/service/grpc/messaging_service.h"
@@ -72,8 +73,7 @@ struct RpcServer::Impl {
       connection.fd = fd;
       acceptor->HandleNewConnection(&connection);
     };
-    listener =
-        std::make_unique<Listener>(std::move(sockets), std::move(sinks), std::move(options));
+    listener = std::make_unique<Listener>(std::move(sockets), std::move(sinks), std::move(options));
   }
 
   Dispatcher& dispatcher;
@@ -85,7 +85,7 @@ struct RpcServer::Impl {
   // After the services: these go first, the last one first.
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
-  std::unique_ptr<FramedRpcServer> framed_rpc_server;
+  std::unique_ptr<framed_rpc::Server> framed_rpc_server;
   std::unique_ptr<Listener> listener;
   bool stopped = false;
 };
@@ -142,14 +142,17 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
   impl->server = builder.BuildAndStart();
   if (impl->server == nullptr) return absl::InternalError("gRPC's server did not start");
   if (options.framed_rpc_threads > 0) {
-    FramedRpcServerOptions framed;
+    framed_rpc::ServerOptions framed;
     framed.threads = options.framed_rpc_threads;
     framed.max_message_bytes = options.max_message_bytes;
     framed.max_concurrent_calls = max_streams * kFramedCallsPerStream;
     const Http2Limits& http2 = options.listener.http2;
     framed.limits.max_resets_per_second = FramedRate(http2.max_resets_per_second);
     framed.limits.max_idle_frames_per_second = FramedRate(http2.max_idle_frames_per_second);
-    impl->framed_rpc_server = std::make_unique<FramedRpcServer>(framed, dispatcher);
+    auto handler = std::make_shared<FramedRpcHandler>(dispatcher);
+    std::vector<std::string> methods = handler->MethodNames();
+    impl->framed_rpc_server =
+        std::make_unique<framed_rpc::Server>(framed, std::move(methods), std::move(handler));
   }
 
   std::unique_ptr<RpcServer> server(new RpcServer(std::move(impl)));

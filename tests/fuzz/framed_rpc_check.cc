@@ -16,11 +16,12 @@
 #include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "base/framed_rpc/frame.h"
+#include "base/framed_rpc/server/framed_rpc_server.h"
 #include "base/status_macros.h"
 #include "coordinator/journal/memory_journal.h"
 #include "coordinator/service/dispatch/dispatcher.h"
 #include "coordinator/service/engine/engine.h"
-#include "coordinator/service/framed_rpc/framed_rpc_server.h"
+#include "coordinator/service/framed_rpc/framed_rpc_handler.h"
 
 namespace cohort::coordinator::fuzz {
 namespace {
@@ -36,7 +37,7 @@ absl::Status Violation(absl::string_view what) { return absl::InternalError(what
 
 // The server's expected view of a client's bytes; ReadFrames here parses them independently.
 struct Expected {
-  bool broken = false;         // a frame that no client sends
+  bool broken = false;            // a frame that no client sends
   bool last_is_answered = false;  // it is not swallowed by the body of another frame
   std::map<uint32_t, int> calls;
 };
@@ -88,24 +89,27 @@ class Coordinator {
     DispatcherOptions dispatch;
     dispatch.max_message_bytes = kMaxMessageBytes;
     result->dispatcher_ = std::make_unique<Dispatcher>(dispatch, *result->engine_, nullptr);
-    FramedRpcServerOptions server;
+    framed_rpc::ServerOptions server;
     server.max_message_bytes = kMaxMessageBytes;
     server.max_concurrent_calls = kMaxCalls;
-    result->server_ = std::make_unique<FramedRpcServer>(server, *result->dispatcher_);
+    auto handler = std::make_shared<FramedRpcHandler>(*result->dispatcher_);
+    std::vector<std::string> methods = handler->MethodNames();
+    result->server_ =
+        std::make_unique<framed_rpc::Server>(server, std::move(methods), std::move(handler));
     return result;
   }
   ~Coordinator() {
     if (engine_ != nullptr) engine_->Shutdown();
   }
 
-  FramedRpcServer& server() { return *server_; }
+  framed_rpc::Server& server() { return *server_; }
   bool AwaitNobody() { return dispatcher_->AwaitIdle(kTimeout); }
   int64_t waiter_count() { return engine_->Stats().total.waiter_count; }
 
  private:
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Dispatcher> dispatcher_;
-  std::unique_ptr<FramedRpcServer> server_;
+  std::unique_ptr<framed_rpc::Server> server_;
 };
 
 // Writes and reads as the socket allows, so that neither side waits for the other.

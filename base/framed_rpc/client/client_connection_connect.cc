@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "base/framed_rpc/client/client_connection.h"
 #include "base/framed_rpc/client/client_event_loop.h"
+#include "base/framed_rpc/keep_alive.h"
 
 namespace cohort::framed_rpc {
 namespace {
@@ -21,10 +22,6 @@ constexpr size_t kGreetingBytes = size_t{16} << 10;  // read at once
 constexpr size_t kMaxHelloBytes = size_t{1} << 20;
 constexpr int kProbeS = 5;
 constexpr int kProbes = 3;
-
-void Set(int fd, int level, int option, int value) {
-  setsockopt(fd, level, option, &value, sizeof(value));
-}
 
 // All connections of a process talk to few kinds of server, so they share the servers' lists of
 // methods.
@@ -69,14 +66,11 @@ void ClientConnection::ConnectNext() {
     const SocketAddress& address = addresses_[next_address_++];
     fd_ = socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd_ < 0) continue;
-    // These fail without harm on Unix sockets, whose peers cannot vanish unnoticed.
-    Set(fd_, IPPROTO_TCP, TCP_NODELAY, 1);
-    Set(fd_, SOL_SOCKET, SO_KEEPALIVE, 1);
-    Set(fd_, IPPROTO_TCP, TCP_KEEPIDLE,
-        std::max(1, static_cast<int>(absl::ToInt64Seconds(options_.keepalive))));
-    Set(fd_, IPPROTO_TCP, TCP_KEEPINTVL, kProbeS);
-    Set(fd_, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
-    Set(fd_, IPPROTO_TCP, TCP_USER_TIMEOUT, kProbeS * kProbes * 1000);
+    SetKeepAlive(fd_, std::max(1, static_cast<int>(absl::ToInt64Seconds(options_.keepalive))),
+                 kProbeS, kProbes);
+    // These fail without harm on Unix sockets.
+    SetOption(fd_, IPPROTO_TCP, TCP_NODELAY, 1);
+    SetOption(fd_, IPPROTO_TCP, TCP_USER_TIMEOUT, kProbeS * kProbes * 1000);
     const int result =
         connect(fd_, reinterpret_cast<const sockaddr*>(&address.storage), address.size);
     if (result == 0 || errno == EINPROGRESS) {

@@ -3,7 +3,6 @@
 #ifndef COHORT_BASE_RPC_LISTENER_LISTENER_H_
 #define COHORT_BASE_RPC_LISTENER_LISTENER_H_
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -16,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/rpc/listener/framed_rpc_peer.h"
 #include "base/rpc/listener/guarded_socket.h"
 #include "base/rpc/listener/http2_guard.h"
 #include "base/rpc/listener/incomplete_request_bytes.h"
@@ -25,17 +25,6 @@
 #include "base/threads/mutex.h"
 
 namespace cohort {
-
-// Facts about the address of a framed RPC client.
-struct FramedRpcPeer {
-  // The address has broken a limit recently. All its connections share it.
-  std::shared_ptr<const std::atomic<bool>> suspect = std::make_shared<std::atomic<bool>>(false);
-  // The framed RPC server calls it once if it closes a connection for the bytes that it sent.
-  // Thread-safe.
-  std::function<void(const absl::Status&)> on_offence = [](const absl::Status&) {};
-  // The incoming bytes of all connections of the address; null: not counted.
-  std::shared_ptr<IncompleteRequestBytes> incoming;
-};
 
 struct ListenerSinks {
   // Take ownership of the descriptor, which does not block. No byte was read from it.

@@ -11,6 +11,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/string_view.h"
+#include "base/framed_rpc/send_queue.h"
 
 namespace cohort::coordinator {
 
@@ -26,12 +27,7 @@ inline void AppendFieldHeader(int field, size_t size, std::string* out) {
 
 class MessageBytes {
  public:
-  struct Piece {
-    // Keeps `bytes` alive and unchanged.
-    std::shared_ptr<const void> keep;
-    absl::string_view bytes;
-    bool own = false;  // only this message has the piece
-  };
+  using Piece = framed_rpc::SharedBytes;
 
   void Append(std::string bytes) {
     if (bytes.empty()) return;

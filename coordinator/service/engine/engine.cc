@@ -229,7 +229,7 @@ void Engine::Deliver(Answers answers) {
     }
     answer.sink->OnReply(std::move(answer.reply), context);
   }
-  for (const std::shared_ptr<Corked>& output : context.corked) output->Flush();
+  context.batch.Flush();
 }
 
 void Engine::UpdateTick(Shard& shard) {
@@ -271,7 +271,7 @@ void Engine::Reject(CallId id, ReplySink* sink) {
             failed() ? absl::UnavailableError("the journal could not be written") : DrainingError(),
             nullptr, EmptyReply{}},
       context);
-  for (const std::shared_ptr<Corked>& output : context.corked) output->Flush();
+  context.batch.Flush();
 }
 
 void Engine::Shutdown() {

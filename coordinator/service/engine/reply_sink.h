@@ -2,29 +2,22 @@
 #ifndef COHORT_COORDINATOR_SERVICE_ENGINE_REPLY_SINK_H_
 #define COHORT_COORDINATOR_SERVICE_ENGINE_REPLY_SINK_H_
 
-#include <memory>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/framed_rpc/reply_batch.h"
 #include "coordinator/core/interface/reply.h"
 #include "coordinator/service/codec/encode.h"
 
 namespace cohort::coordinator {
-
-// An output that collects the replies of one batch and sends them together.
-class Corked {
- public:
-  virtual ~Corked() = default;
-  virtual void Flush() = 0;
-};
 
 // The state that the replies of one batch share while one thread delivers them.
 struct DeliveryContext {
   Instant now;
   EncodeCache cache;
   // Flushed when all have been delivered.
-  std::vector<std::shared_ptr<Corked>> corked;
+  framed_rpc::ReplyBatch batch;
 };
 
 class ReplySink {

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/framed_rpc/frame.h"
-#include "coordinator/service/framed_rpc_test_client.h"
+#include "base/framed_rpc/server/testing/framed_rpc_test_client.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/failure/testing/stubs.h"
@@ -20,7 +20,7 @@
 namespace cohort {
 namespace {
 
-using coordinator::FramedRpcTestClient;
+using framed_rpc::TestClient;
 using ::testing::AllOf;
 using testing::CoordinatorProcess;
 using ::testing::HasSubstr;
@@ -132,7 +132,7 @@ TEST_F(NoMemoryTest, ALargeRequestByGrpc) {
 }
 
 TEST_F(NoMemoryTest, ByFrames) {
-  FramedRpcTestClient client(coordinator_->address());
+  TestClient client(coordinator_->address());
   client.Greet();
   client.Call(1, kPut, PutOf(1));
   ASSERT_EQ(client.Next()->code(), absl::StatusCode::kOk);

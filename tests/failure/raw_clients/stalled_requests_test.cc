@@ -21,8 +21,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/framed_rpc/frame.h"
+#include "base/framed_rpc/server/testing/framed_rpc_test_client.h"
 #include "base/unique_fd.h"
-#include "coordinator/service/framed_rpc_test_client.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/failure/testing/limited_coordinator.h"
@@ -229,11 +229,11 @@ TEST_F(StalledRequestsTest, ByGrpc) {
 
 TEST_F(StalledRequestsTest, ByFrames) {
   constexpr char kPut[] = "cohort.v1.StoreService/Put";
-  std::vector<std::unique_ptr<coordinator::FramedRpcTestClient>> clients;
+  std::vector<std::unique_ptr<framed_rpc::TestClient>> clients;
   int refused = 0;
   for (int i = 0; i < 4; ++i) {
-    clients.push_back(std::make_unique<coordinator::FramedRpcTestClient>(coordinator_.address()));
-    coordinator::FramedRpcTestClient& client = *clients.back();
+    clients.push_back(std::make_unique<framed_rpc::TestClient>(coordinator_.address()));
+    framed_rpc::TestClient& client = *clients.back();
     client.Greet();
     const std::string frame =
         client.Frame(framed_rpc::Kind::kCall, 1, kPut, PutOf(kLarge).SerializeAsString());

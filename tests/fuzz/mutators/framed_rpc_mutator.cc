@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "coordinator/service/dispatch/method_table.h"
-#include "coordinator/service/framed_rpc/framed_rpc_server.h"
+#include "coordinator/service/framed_rpc/framed_rpc_handler.h"
 #include "tests/fuzz/scripts/wire_types.h"
 
 namespace cohort::coordinator::fuzz {

@@ -7,7 +7,7 @@
 #include "cohort/v1/messaging.pb.h"
 #include "cohort/v1/store.pb.h"
 #include "coordinator/service/dispatch/method_table.h"
-#include "coordinator/service/framed_rpc/framed_rpc_server.h"
+#include "coordinator/service/framed_rpc/framed_rpc_handler.h"
 #include "google/protobuf/message_lite.h"
 #include "tests/fuzz/scripts/framed_rpc_script.h"
 

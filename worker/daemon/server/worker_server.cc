@@ -97,8 +97,11 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
 
   ListenerSinks sinks;
   if (options.max_framed_connections > 0) {
-    result->framed_server_ = std::make_unique<FramedCollectiveServer>(
-        service, options.max_message_bytes, options.max_framed_connections);
+    result->framed_handler_ = std::make_unique<FramedCollectiveHandler>(service);
+    result->framed_server_ = std::make_unique<framed_rpc::BlockingServer>(
+        framed_rpc::BlockingServerOptions{options.max_message_bytes,
+                                          options.max_framed_connections},
+        std::vector<std::string>{FramedCollectiveHandler::kMethod}, *result->framed_handler_);
     sinks.framed_rpc = [server = result->framed_server_.get()](int fd, FramedRpcPeer peer) {
       server->Adopt(fd, std::move(peer.incoming));
     };

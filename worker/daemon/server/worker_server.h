@@ -9,11 +9,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/framed_rpc/server/blocking_server.h"
 #include "base/rpc/listener/listener.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "worker/daemon/methods/worker_service.h"
-#include "worker/daemon/server/framed_collective_server.h"
+#include "worker/daemon/server/framed_collective_handler.h"
 
 namespace cohort::worker {
 
@@ -52,7 +53,8 @@ class WorkerServer {
   std::vector<std::string> addresses_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
-  std::unique_ptr<FramedCollectiveServer> framed_server_;
+  std::unique_ptr<FramedCollectiveHandler> framed_handler_;
+  std::unique_ptr<framed_rpc::BlockingServer> framed_server_;  // after its handler
   std::unique_ptr<::cohort::Listener> listener_;
   bool stopped_ = false;
 };

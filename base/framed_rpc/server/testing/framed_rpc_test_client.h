@@ -1,6 +1,6 @@
 // A framed RPC client on a bare socket, for tests.
-#ifndef COHORT_COORDINATOR_SERVICE_FRAMED_RPC_TEST_CLIENT_H_
-#define COHORT_COORDINATOR_SERVICE_FRAMED_RPC_TEST_CLIENT_H_
+#ifndef COHORT_BASE_FRAMED_RPC_SERVER_TESTING_FRAMED_RPC_TEST_CLIENT_H_
+#define COHORT_BASE_FRAMED_RPC_SERVER_TESTING_FRAMED_RPC_TEST_CLIENT_H_
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -18,15 +18,14 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/time.h"
 #include "base/framed_rpc/frame.h"
 #include "google/protobuf/message_lite.h"
 #include "gtest/gtest.h"
 
-namespace cohort::coordinator {
+namespace cohort::framed_rpc {
 
-struct FramedReply {
-  framed_rpc::Header header;
+struct TestReply {
+  Header header;
   std::string body;
 
   absl::StatusCode code() const { return static_cast<absl::StatusCode>(header.code); }
@@ -34,10 +33,12 @@ struct FramedReply {
 };
 
 // Blocks, for at most 20 seconds.
-class FramedRpcTestClient {
+class TestClient {
  public:
+  // Takes `fd`, a connected socket.
+  explicit TestClient(int fd) : fd_(fd) { SetReadTimeout(); }
   // host:port or unix:/path.
-  explicit FramedRpcTestClient(const std::string& address) {
+  explicit TestClient(const std::string& address) {
     if (absl::StartsWith(address, "unix:")) {
       sockaddr_un name = {};
       name.sun_family = AF_UNIX;
@@ -52,7 +53,7 @@ class FramedRpcTestClient {
     inet_pton(AF_INET, address.substr(0, colon).c_str(), &name.sin_addr);
     Connect(AF_INET, reinterpret_cast<sockaddr*>(&name), sizeof(name));
   }
-  ~FramedRpcTestClient() { Close(); }
+  ~TestClient() { Close(); }
 
   void Close() {
     if (fd_ >= 0) close(std::exchange(fd_, -1));
@@ -72,31 +73,30 @@ class FramedRpcTestClient {
            static_cast<ssize_t>(bytes.size());
   }
   void Greet() {
-    Send(framed_rpc::kPreface);
+    Send(kPreface);
     AwaitGreeting();
   }
   void AwaitGreeting() {
-    ASSERT_EQ(Take(framed_rpc::kPreface.size()), framed_rpc::kPreface);
-    const std::optional<FramedReply> hello = Next();
+    ASSERT_EQ(Take(kPreface.size()), kPreface);
+    const std::optional<TestReply> hello = Next();
     ASSERT_TRUE(hello.has_value());
-    ASSERT_EQ(hello->header.kind, framed_rpc::Kind::kHello);
+    ASSERT_EQ(hello->header.kind, Kind::kHello);
     methods_ = absl::StrSplit(hello->body, '\n', absl::SkipEmpty());
   }
-  std::string Frame(framed_rpc::Kind kind, uint32_t call, const std::string& method,
-                    const std::string& body) {
-    framed_rpc::Header header;
+  std::string Frame(Kind kind, uint32_t call, const std::string& method, const std::string& body) {
+    Header header;
     header.kind = kind;
     header.call = call;
     header.body_bytes = static_cast<uint32_t>(body.size());
-    header.extra = framed_rpc::kNoTimeout;
+    header.extra = kNoTimeout;
     if (!method.empty()) header.method = Number(method);
     std::string bytes;
-    framed_rpc::AppendHeader(header, &bytes);
+    AppendHeader(header, &bytes);
     return bytes + body;
   }
   void Call(uint32_t call, const std::string& method,
             const google::protobuf::MessageLite& request) {
-    Send(Frame(framed_rpc::Kind::kCall, call, method, request.SerializeAsString()));
+    Send(Frame(Kind::kCall, call, method, request.SerializeAsString()));
   }
   std::string Take(size_t size) {
     std::string bytes(size, '\0');
@@ -109,14 +109,14 @@ class FramedRpcTestClient {
     return poll(&waited, 1, 0) > 0;
   }
   // Absent when the server has closed.
-  std::optional<FramedReply> Next() {
+  std::optional<TestReply> Next() {
     framed_rpc::Frame frame;
-    while (reader_.Read(&frame) != framed_rpc::FrameReader::Next::kFrame) {
+    while (reader_.Read(&frame) != FrameReader::Next::kFrame) {
       const ssize_t count = recv(fd_, reader_.Room(65536), 65536, 0);
       if (count <= 0) return std::nullopt;
       reader_.Filled(static_cast<size_t>(count));
     }
-    return FramedReply{frame.header, std::string(frame.body)};
+    return TestReply{frame.header, std::string(frame.body)};
   }
   uint16_t Number(const std::string& method) {
     for (size_t i = 0; i < methods_.size(); ++i) {
@@ -130,16 +130,20 @@ class FramedRpcTestClient {
  private:
   void Connect(int family, const sockaddr* name, socklen_t size) {
     fd_ = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const timeval timeout = {absl::ToInt64Seconds(absl::Seconds(20)), 0};
-    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+    SetReadTimeout();
     EXPECT_EQ(connect(fd_, name, size), 0) << strerror(errno);
+  }
+
+  void SetReadTimeout() {
+    const timeval timeout = {20, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   }
 
   int fd_ = -1;
   std::vector<std::string> methods_;  // by their number
-  framed_rpc::FrameReader reader_{size_t{64} << 20};
+  FrameReader reader_{size_t{64} << 20};
 };
 
-}  // namespace cohort::coordinator
+}  // namespace cohort::framed_rpc
 
-#endif  // COHORT_COORDINATOR_SERVICE_FRAMED_RPC_TEST_CLIENT_H_
+#endif  // COHORT_BASE_FRAMED_RPC_SERVER_TESTING_FRAMED_RPC_TEST_CLIENT_H_

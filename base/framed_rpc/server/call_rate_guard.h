@@ -1,7 +1,7 @@
 // Counts the calls that the client of one connection starts and cancels, and fails when no honest
 // client does that. It is the rule of base/rpc/listener/http2_guard.h for plain frames.
-#ifndef COHORT_COORDINATOR_SERVICE_FRAMED_RPC_CALL_RATE_GUARD_H_
-#define COHORT_COORDINATOR_SERVICE_FRAMED_RPC_CALL_RATE_GUARD_H_
+#ifndef COHORT_BASE_FRAMED_RPC_SERVER_CALL_RATE_GUARD_H_
+#define COHORT_BASE_FRAMED_RPC_SERVER_CALL_RATE_GUARD_H_
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/rpc/listener/rate_count.h"
 
-namespace cohort::coordinator {
+namespace cohort::framed_rpc {
 
 // The limits of one connection. A cancelled call costs less here than in gRPC, so these are
 // multiples of the HTTP/2 limits, by whose names errors call them.
@@ -30,8 +30,8 @@ class CallRateGuard {
   // A call that ran since `started` is cancelled.
   absl::Status OnCancelled(Instant started, Instant now, bool suspect) {
     if (now - started >= kRapid) return absl::OkStatus();
-    return Check(resets_.Add(now, limits_.max_resets_per_second, suspect),
-                 "max_resets_per_second", limits_.max_resets_per_second);
+    return Check(resets_.Add(now, limits_.max_resets_per_second, suspect), "max_resets_per_second",
+                 limits_.max_resets_per_second);
   }
   // A frame has no effect.
   absl::Status OnIdleFrame(Instant now, bool suspect) {
@@ -54,6 +54,6 @@ class CallRateGuard {
   RateCount resets_, idle_;
 };
 
-}  // namespace cohort::coordinator
+}  // namespace cohort::framed_rpc
 
-#endif  // COHORT_COORDINATOR_SERVICE_FRAMED_RPC_CALL_RATE_GUARD_H_
+#endif  // COHORT_BASE_FRAMED_RPC_SERVER_CALL_RATE_GUARD_H_

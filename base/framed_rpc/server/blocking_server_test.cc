@@ -1,4 +1,4 @@
-#include "worker/daemon/server/framed_collective_server.h"
+#include "base/framed_rpc/server/blocking_server.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -13,11 +13,13 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <new>
 #include <random>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/rpc/listener/incomplete_request_bytes.h"
@@ -25,31 +27,43 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace cohort::worker {
+namespace cohort::framed_rpc {
 namespace {
 
 using ::testing::HasSubstr;
 
 constexpr int64_t kMaxMessageBytes = 4096;
+constexpr char kMethod[] = "test.Service/Echo";
 constexpr absl::Duration kSoon = absl::Seconds(20);
 
-class FramedCollectiveServerTest : public ::testing::Test {
+// Answers with the request, unless it begins with "refuse".
+class EchoHandler final : public BlockingHandler {
+ public:
+  absl::Status Run(uint16_t /*method*/, absl::string_view request, std::string* answer) override {
+    if (absl::StartsWith(request, "no memory")) throw std::bad_alloc();
+    answer->append(request.data(), request.size());
+    if (absl::StartsWith(request, "refuse")) return absl::InvalidArgumentError("refused");
+    return absl::OkStatus();
+  }
+};
+
+class BlockingServerTest : public ::testing::Test {
  protected:
   // Returns the client's end of a connection.
   UniqueFd Connect(std::shared_ptr<IncompleteRequestBytes> incoming = nullptr) {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-    framed_server_.Adopt(ends[0], std::move(incoming));
+    server_.Adopt(ends[0], std::move(incoming));
     fcntl(ends[1], F_SETFL, 0);
     return UniqueFd(ends[1]);
   }
   UniqueFd ConnectAndGreet(std::shared_ptr<IncompleteRequestBytes> incoming = nullptr) {
     UniqueFd fd = Connect(std::move(incoming));
-    Send(fd, std::string(framed_rpc::kPreface));
-    EXPECT_EQ(Read(fd, framed_rpc::kPreface.size()), framed_rpc::kPreface);
-    const framed_rpc::Header hello = ReadHeader(fd);
-    EXPECT_EQ(hello.kind, framed_rpc::Kind::kHello);
-    EXPECT_EQ(Read(fd, hello.body_bytes), "cohort.v1.WorkerService/RunCollective\n");
+    Send(fd, std::string(kPreface));
+    EXPECT_EQ(Read(fd, kPreface.size()), kPreface);
+    const Header hello = ReadHeader(fd);
+    EXPECT_EQ(hello.kind, Kind::kHello);
+    EXPECT_EQ(Read(fd, hello.body_bytes), "test.Service/Echo\n");
     return fd;
   }
 
@@ -58,14 +72,14 @@ class FramedCollectiveServerTest : public ::testing::Test {
               static_cast<ssize_t>(bytes.size()));
   }
   static std::string Call(uint32_t id, uint16_t method, const std::string& body) {
-    framed_rpc::Header header;
-    header.kind = framed_rpc::Kind::kCall;
+    Header header;
+    header.kind = Kind::kCall;
     header.call = id;
     header.method = method;
     header.body_bytes = static_cast<uint32_t>(body.size());
-    header.extra = framed_rpc::kNoTimeout;
+    header.extra = kNoTimeout;
     std::string frame;
-    framed_rpc::AppendHeader(header, &frame);
+    AppendHeader(header, &frame);
     return frame + body;
   }
   // Returns fewer bytes if the connection is closed.
@@ -84,9 +98,9 @@ class FramedCollectiveServerTest : public ::testing::Test {
     }
     return read;
   }
-  static framed_rpc::Header ReadHeader(const UniqueFd& fd) {
-    const std::string bytes = Read(fd, framed_rpc::kHeaderBytes);
-    framed_rpc::FrameReader reader(kMaxMessageBytes * 2);
+  static Header ReadHeader(const UniqueFd& fd) {
+    const std::string bytes = Read(fd, kHeaderBytes);
+    FrameReader reader(kMaxMessageBytes * 2);
     bytes.copy(reader.Room(bytes.size()), bytes.size());
     reader.Filled(bytes.size());
     const size_t wanted = reader.wanted();
@@ -94,44 +108,45 @@ class FramedCollectiveServerTest : public ::testing::Test {
       reader.Room(wanted);
       reader.Filled(wanted);
     }
-    framed_rpc::Frame frame;
-    EXPECT_EQ(reader.Read(&frame), framed_rpc::FrameReader::Next::kFrame);
+    Frame frame;
+    EXPECT_EQ(reader.Read(&frame), FrameReader::Next::kFrame);
     return frame.header;
   }
   static std::string ReadError(const UniqueFd& fd, uint32_t id, absl::StatusCode code) {
-    const framed_rpc::Header header = ReadHeader(fd);
-    EXPECT_EQ(header.kind, framed_rpc::Kind::kReply);
+    const Header header = ReadHeader(fd);
+    EXPECT_EQ(header.kind, Kind::kReply);
     EXPECT_EQ(header.call, id);
     EXPECT_EQ(header.code, static_cast<int>(code));
     return Read(fd, header.body_bytes).substr(0, header.extra);
   }
   static bool Closed(const UniqueFd& fd) { return Read(fd, 1).empty(); }
 
-  SessionTable sessions_;
-  CallGate gate_{8, 8};
-  Metrics metrics_;
-  WorkerService service_{
-      WorkerServiceOptions{"", "", "", kMaxMessageBytes, "", absl::Seconds(30)}, sessions_, gate_,
-      metrics_};
-  FramedCollectiveServer framed_server_{service_, kMaxMessageBytes, 3};
+  EchoHandler handler_;
+  BlockingServer server_{{kMaxMessageBytes, 3}, {kMethod}, handler_};
 };
 
-TEST_F(FramedCollectiveServerTest, AnswersAsGrpcDoes) {
+TEST_F(BlockingServerTest, CallsAreAnsweredInOrder) {
   const UniqueFd fd = ConnectAndGreet();
-  v1::RunCollectiveRequest request;
-  request.set_session(std::string(16, 'x'));
-  Send(fd, Call(7, 0, request.SerializeAsString()));
-  EXPECT_THAT(ReadError(fd, 7, absl::StatusCode::kNotFound), HasSubstr("session"));
   // Two calls, sent in two pieces.
-  const std::string both = Call(8, 0, request.SerializeAsString()) + Call(9, 0, "");
+  const std::string both = Call(8, 0, "first") + Call(9, 0, "refuse");
   Send(fd, both.substr(0, 5));
   Send(fd, both.substr(5));
-  ReadError(fd, 8, absl::StatusCode::kNotFound);
-  EXPECT_THAT(ReadError(fd, 9, absl::StatusCode::kInvalidArgument), HasSubstr("session"));
+  const Header reply = ReadHeader(fd);
+  EXPECT_EQ(reply.call, 8);
+  EXPECT_EQ(reply.code, 0);
+  EXPECT_EQ(Read(fd, reply.body_bytes), "first");
+  EXPECT_EQ(ReadError(fd, 9, absl::StatusCode::kInvalidArgument), "refused");
+}
+
+TEST_F(BlockingServerTest, ACallWithoutMemoryIsRefused) {
+  const UniqueFd fd = ConnectAndGreet();
+  Send(fd, Call(1, 0, "no memory"));
+  EXPECT_EQ(ReadError(fd, 1, absl::StatusCode::kResourceExhausted),
+            "test.Service/Echo: the process has no memory left for a request of 9 bytes");
 }
 
 // Each connection keeps a buffer for its incomplete request.
-TEST_F(FramedCollectiveServerTest, IncompleteRequestsHaveALimitOverAllConnections) {
+TEST_F(BlockingServerTest, IncompleteRequestsHaveALimitOverAllConnections) {
   constexpr int64_t kLimit = 100000;
   const auto incoming = std::make_shared<IncompleteRequestBytes>("max_incoming_bytes", kLimit);
   const auto await_held = [&](const std::function<bool(int64_t)>& enough) {
@@ -156,7 +171,7 @@ TEST_F(FramedCollectiveServerTest, IncompleteRequestsHaveALimitOverAllConnection
 }
 
 // Tests with requests that are large compared with the process's memory limit.
-class NoMemoryTest : public FramedCollectiveServerTest {
+class NoMemoryTest : public BlockingServerTest {
  protected:
   static constexpr int64_t kLarge = 24 << 20;
 
@@ -168,12 +183,12 @@ class NoMemoryTest : public FramedCollectiveServerTest {
     int64_t pages[6] = {};
     std::ifstream file("/proc/self/statm");
     for (int64_t& count : pages) file >> count;
-    limit.rlim_cur = room < 0 ? limit.rlim_max
-                              : static_cast<rlim_t>(pages[5] * sysconf(_SC_PAGESIZE) + room);
+    limit.rlim_cur =
+        room < 0 ? limit.rlim_max : static_cast<rlim_t>(pages[5] * sysconf(_SC_PAGESIZE) + room);
     ASSERT_EQ(setrlimit(RLIMIT_DATA, &limit), 0);
   }
 
-  FramedCollectiveServer server_for_large_{service_, 64 << 20, 3};
+  BlockingServer server_for_large_{{64 << 20, 3}, {kMethod}, handler_};
 };
 
 TEST_F(NoMemoryTest, ARequestWithoutMemoryIsRefusedAndTheNextIsServed) {
@@ -184,59 +199,59 @@ TEST_F(NoMemoryTest, ARequestWithoutMemoryIsRefusedAndTheNextIsServed) {
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
   server_for_large_.Adopt(ends[0]);
   const UniqueFd fd(ends[1]);
-  Send(fd, std::string(framed_rpc::kPreface));
-  Read(fd, framed_rpc::kPreface.size());
+  Send(fd, std::string(kPreface));
+  Read(fd, kPreface.size());
   Read(fd, ReadHeader(fd).body_bytes);
-  const std::string large = Call(1, 0, std::string(kLarge, 'x'));
+  const std::string large = Call(1, 0, "refuse" + std::string(kLarge - 6, 'x'));
   ASSERT_NO_FATAL_FAILURE(LimitData(kLarge * 2 / 3));
   Send(fd, large);
   EXPECT_EQ(ReadError(fd, 1, absl::StatusCode::kResourceExhausted),
-            "cohort.v1.WorkerService/RunCollective: the process has no memory left for a request "
+            "test.Service/Echo: the process has no memory left for a request "
             "of 25165824 bytes");
   Send(fd, Call(2, 9, ""));
   EXPECT_EQ(ReadError(fd, 2, absl::StatusCode::kUnimplemented), "no method 9");
   ASSERT_NO_FATAL_FAILURE(LimitData(-1));
   Send(fd, large);
-  EXPECT_THAT(ReadError(fd, 1, absl::StatusCode::kInvalidArgument), HasSubstr("session"));
+  EXPECT_EQ(ReadError(fd, 1, absl::StatusCode::kInvalidArgument), "refused");
 }
 
-TEST_F(FramedCollectiveServerTest, AnInvalidCallIsRejectedAndTheNextIsServed) {
+TEST_F(BlockingServerTest, AnInvalidCallIsRejectedAndTheNextIsServed) {
   const UniqueFd fd = ConnectAndGreet();
   Send(fd, Call(1, 3, ""));
   EXPECT_EQ(ReadError(fd, 1, absl::StatusCode::kUnimplemented), "no method 3");
   Send(fd, Call(2, 0, std::string(kMaxMessageBytes + 1, 'x')));
   EXPECT_THAT(ReadError(fd, 2, absl::StatusCode::kResourceExhausted), HasSubstr("4097 bytes"));
-  Send(fd, Call(3, 0, std::string(100, '\xff')));
-  EXPECT_THAT(ReadError(fd, 3, absl::StatusCode::kInvalidArgument), HasSubstr("no message"));
-  framed_rpc::Header cancel;
-  cancel.kind = framed_rpc::Kind::kCancel;
+  Send(fd, Call(3, 0, "refuse"));
+  EXPECT_EQ(ReadError(fd, 3, absl::StatusCode::kInvalidArgument), "refused");
+  Header cancel;
+  cancel.kind = Kind::kCancel;
   std::string frame;
-  framed_rpc::AppendHeader(cancel, &frame);
+  AppendHeader(cancel, &frame);
   Send(fd, frame + Call(4, 9, ""));
   EXPECT_EQ(ReadError(fd, 4, absl::StatusCode::kUnimplemented), "no method 9");
 }
 
-TEST_F(FramedCollectiveServerTest, OtherUsersAreSentAway) {
+TEST_F(BlockingServerTest, OtherUsersAreSentAway) {
   const UniqueFd no_preface = Connect();
   Send(no_preface, "GET / HTTP/1.1\r\n");
   EXPECT_TRUE(Closed(no_preface));
 
   const UniqueFd server = ConnectAndGreet();
-  framed_rpc::Header header;
-  header.kind = framed_rpc::Kind::kReply;
+  Header header;
+  header.kind = Kind::kReply;
   std::string frame;
-  framed_rpc::AppendHeader(header, &frame);
+  AppendHeader(header, &frame);
   Send(server, frame);
   EXPECT_TRUE(Closed(server));
 }
 
-TEST_F(FramedCollectiveServerTest, GarbageDoesNotHarmOtherConnections) {
+TEST_F(BlockingServerTest, GarbageDoesNotHarmOtherConnections) {
   const auto seed = static_cast<uint32_t>(absl::ToUnixNanos(absl::Now()));
   SCOPED_TRACE(::testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   for (int round = 0; round < 200; ++round) {
     const UniqueFd fd = Connect();
-    std::string bytes(framed_rpc::kPreface);
+    std::string bytes(kPreface);
     for (int i = 0; i < 100; ++i) bytes += static_cast<char>(random() % (round % 2 ? 256 : 4));
     Send(fd, bytes);
     shutdown(fd.get(), SHUT_WR);
@@ -247,7 +262,7 @@ TEST_F(FramedCollectiveServerTest, GarbageDoesNotHarmOtherConnections) {
   EXPECT_EQ(ReadError(fd, 1, absl::StatusCode::kUnimplemented), "no method 5");
 }
 
-TEST_F(FramedCollectiveServerTest, MoreThanItTakesAreClosedAndPlacesBecomeFree) {
+TEST_F(BlockingServerTest, MoreThanItTakesAreClosedAndPlacesBecomeFree) {
   UniqueFd first = ConnectAndGreet();
   const UniqueFd second = ConnectAndGreet();
   const UniqueFd third = ConnectAndGreet();
@@ -257,13 +272,13 @@ TEST_F(FramedCollectiveServerTest, MoreThanItTakesAreClosedAndPlacesBecomeFree) 
   // Retries until the first connection's thread has ended.
   while (true) {
     const UniqueFd next = Connect();
-    send(next.get(), framed_rpc::kPreface.data(), framed_rpc::kPreface.size(), MSG_NOSIGNAL);
-    if (Read(next, framed_rpc::kPreface.size()) == framed_rpc::kPreface) break;
+    send(next.get(), kPreface.data(), kPreface.size(), MSG_NOSIGNAL);
+    if (Read(next, kPreface.size()) == kPreface) break;
     ASSERT_LT(Clock::Steady().Now(), deadline);
   }
 }
 
-TEST_F(FramedCollectiveServerTest, ConnectionsThatEndGiveTheirDescriptorsBackAtOnce) {
+TEST_F(BlockingServerTest, ConnectionsThatEndGiveTheirDescriptorsBackAtOnce) {
   const auto open = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
   };
@@ -277,12 +292,13 @@ TEST_F(FramedCollectiveServerTest, ConnectionsThatEndGiveTheirDescriptorsBackAtO
   // No other connection comes meanwhile.
   const Instant deadline = Clock::Steady().Now() + kSoon;
   while (open() != before) {
-    ASSERT_LT(Clock::Steady().Now(), deadline) << open() << " descriptors are open; there were " << before;
+    ASSERT_LT(Clock::Steady().Now(), deadline)
+        << open() << " descriptors are open; there were " << before;
     absl::SleepFor(absl::Milliseconds(1));
   }
 }
 
-TEST_F(FramedCollectiveServerTest, WithoutAThreadTheConnectionIsClosedAndTheNextIsServed) {
+TEST_F(BlockingServerTest, WithoutAThreadTheConnectionIsClosedAndTheNextIsServed) {
   {
     const testing::NoNewThreads refuse;
     for (int i = 0; i < 5; ++i) EXPECT_TRUE(Closed(Connect()));
@@ -292,11 +308,11 @@ TEST_F(FramedCollectiveServerTest, WithoutAThreadTheConnectionIsClosedAndTheNext
   EXPECT_EQ(ReadError(fd, 1, absl::StatusCode::kUnimplemented), "no method 5");
 }
 
-TEST_F(FramedCollectiveServerTest, StopEndsIdleConnectionsAtOnce) {
+TEST_F(BlockingServerTest, StopEndsIdleConnectionsAtOnce) {
   const UniqueFd greeted = ConnectAndGreet();
   const UniqueFd silent = Connect();
   const Instant begin = Clock::Steady().Now();
-  framed_server_.Stop(absl::Seconds(10));
+  server_.Stop(absl::Seconds(10));
   EXPECT_LT(Clock::Steady().Now() - begin, absl::Seconds(8));
   EXPECT_TRUE(Closed(greeted));
   EXPECT_TRUE(Closed(silent));
@@ -304,4 +320,4 @@ TEST_F(FramedCollectiveServerTest, StopEndsIdleConnectionsAtOnce) {
 }
 
 }  // namespace
-}  // namespace cohort::worker
+}  // namespace cohort::framed_rpc

@@ -1,0 +1,172 @@
+#include "base/framed_rpc/server/blocking_server.h"
+
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/framed_rpc/keep_alive.h"
+#include "base/framed_rpc/server/request_reader.h"
+#include "base/memory/no_memory.h"
+#include "base/text/logging.h"
+#include "base/threads/thread.h"
+
+namespace cohort::framed_rpc {
+namespace {
+
+// A client that takes no answer for so long is disconnected.
+constexpr int kSendSeconds = 30;
+// The death of a peer's machine is noticed within kIdleS + kProbes * kProbeS seconds.
+constexpr int kIdleS = 20;
+constexpr int kProbeS = 5;
+constexpr int kProbes = 2;
+// The least time between two lines of the log about connections without a thread.
+constexpr absl::Duration kBetweenLogs = absl::Seconds(10);
+
+void Prepare(int fd) {
+  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+  const timeval timeout = {kSendSeconds, 0};
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+  SetKeepAlive(fd, kIdleS, kProbeS, kProbes);
+  SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+}
+
+bool SendAll(int fd, absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(sent));
+  }
+  return true;
+}
+
+}  // namespace
+
+BlockingServer::BlockingServer(const BlockingServerOptions& options,
+                               std::vector<std::string> methods, BlockingHandler& handler)
+    : protocol_(std::move(methods), static_cast<size_t>(options.max_message_bytes)),
+      handler_(handler),
+      max_connections_(static_cast<size_t>(std::max(options.max_connections, 0))) {}
+
+BlockingServer::~BlockingServer() { Stop(absl::ZeroDuration()); }
+
+void BlockingServer::Adopt(int fd, std::shared_ptr<IncompleteRequestBytes> incoming) {
+  UniqueFd taken(fd);
+  Prepare(fd);
+  MutexLock lock(&mutex_);
+  JoinDone();
+  if (stopped_ || connections_.size() >= max_connections_) return;
+  Connection& connection = connections_.emplace_back();
+  connection.fd = std::move(taken);
+  connection.incoming = std::move(incoming);
+  absl::StatusOr<std::thread> thread =
+      StartThread("cohort-framed", [this, &connection] { Serve(connection); });
+  if (!thread.ok()) {
+    connections_.pop_back();
+    if (const Instant now = Clock::Steady().Now(); now >= next_log_) {
+      next_log_ = now + kBetweenLogs;
+      Log(LogLevel::kWarning, "framed RPC connection closed: its client calls by gRPC",
+          {{"connections", static_cast<int64_t>(connections_.size())},
+           {"why", thread.status().message()}});
+    }
+    return;
+  }
+  connection.thread = *std::move(thread);
+}
+
+void BlockingServer::Serve(Connection& connection) {
+  ServeCalls(connection.fd.get(), connection.incoming);
+  MutexLock lock(&mutex_);
+  // At most one ended thread is left; the next connection, or Stop, joins it.
+  JoinDone();
+  connection.fd = UniqueFd();
+  connection.done = true;
+}
+
+void BlockingServer::ServeCalls(int fd, std::shared_ptr<IncompleteRequestBytes> incoming) {
+  RequestReader input(protocol_, std::move(incoming));
+  const auto answer = [&](const Frame& frame, const absl::Status& error) {
+    return Answer(fd, frame, error);
+  };
+  Frame frame;
+  absl::Status error;
+  while (true) {
+    size_t size = 0;
+    char* const room = input.Room(&size, answer);
+    if (room == nullptr) return;
+    const ssize_t count = recv(fd, room, size, 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return;
+    input.Filled(static_cast<size_t>(count));
+    for (bool more = true; more;) {
+      switch (input.Read(&frame, &error)) {
+        case RequestReader::Next::kPreface:
+          if (!SendAll(fd, protocol_.greeting())) return;
+          break;
+        case RequestReader::Next::kFrame:
+          if (!Answer(fd, frame, error)) return;
+          break;
+        case RequestReader::Next::kMore:
+          more = false;
+          break;
+        case RequestReader::Next::kBroken:
+          return;
+      }
+    }
+    if (!input.Charge(answer)) return;
+  }
+}
+
+bool BlockingServer::Answer(int fd, const Frame& frame, absl::Status status) {
+  // A call ends at its timeout or with its session; it cannot be cancelled.
+  if (frame.header.kind == Kind::kCancel) return true;
+  if (frame.header.kind != Kind::kCall) return false;
+  const uint16_t method = frame.header.method;
+  std::string answer(kHeaderBytes, '\0');
+  if (status.ok()) status = protocol_.CheckMethod(method);
+  if (status.ok()) {
+    status = WithMemory(protocol_.MethodName(method), "a request",
+                        static_cast<int64_t>(frame.body.size()),
+                        [&] { return handler_.Run(method, frame.body, &answer); });
+  }
+  std::string error;
+  const Header header =
+      MakeReplyHeader(frame.header.call, status, answer.size() - kHeaderBytes, &error);
+  if (!status.ok()) {
+    answer.resize(kHeaderBytes);
+    answer += error;
+  }
+  WriteHeader(header, &answer[0]);
+  return SendAll(fd, answer);
+}
+
+void BlockingServer::JoinDone() {
+  for (auto it = connections_.begin(); it != connections_.end();) {
+    if (!it->done) {
+      ++it;
+      continue;
+    }
+    it->thread.join();  // the thread has ended its work
+    it = connections_.erase(it);
+  }
+}
+
+void BlockingServer::Stop(absl::Duration grace) {
+  MutexLock lock(&mutex_);
+  stopped_ = true;
+  for (Connection& connection : connections_) shutdown(connection.fd.get(), SHUT_RD);
+  const auto all_done = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return std::all_of(connections_.begin(), connections_.end(),
+                       [](const Connection& connection) { return connection.done; });
+  };
+  mutex_.AwaitWithTimeout(absl::Condition(&all_done), grace);
+  for (Connection& connection : connections_) shutdown(connection.fd.get(), SHUT_RDWR);
+  mutex_.Await(absl::Condition(&all_done));
+  JoinDone();
+}
+
+}  // namespace cohort::framed_rpc

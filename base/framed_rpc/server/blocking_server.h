@@ -1,0 +1,90 @@
+// A framed RPC server for calls that compute: the thread of a connection reads a call, runs it and
+// answers it, so that no other thread is woken.
+//
+//   framed_rpc::BlockingServer server(options, {"cohort.v1.WorkerService/RunCollective"}, handler);
+//   server.Adopt(fd);   // for each connection
+#ifndef COHORT_BASE_FRAMED_RPC_SERVER_BLOCKING_SERVER_H_
+#define COHORT_BASE_FRAMED_RPC_SERVER_BLOCKING_SERVER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/framed_rpc/frame.h"
+#include "base/framed_rpc/server/server_protocol.h"
+#include "base/rpc/listener/incomplete_request_bytes.h"
+#include "base/threads/mutex.h"
+#include "base/unique_fd.h"
+
+namespace cohort::framed_rpc {
+
+// Thread-safe.
+class BlockingHandler {
+ public:
+  virtual ~BlockingHandler() = default;
+  // Runs one call on the thread of its connection, and appends the response to `*answer`. `method`
+  // is a valid number. If an allocation fails (std::bad_alloc), the call gets RESOURCE_EXHAUSTED.
+  virtual absl::Status Run(uint16_t method, absl::string_view request, std::string* answer) = 0;
+};
+
+struct BlockingServerOptions {
+  int64_t max_message_bytes = 4 << 20;
+  int max_connections = 0;
+};
+
+// A client has one call in flight on each connection. A connection that ends frees its descriptor
+// at once. Thread-safe.
+class BlockingServer {
+ public:
+  // `methods`: full names by their number on the wire (ServerProtocol). `handler` outlives it. A
+  // connection is closed if there are `max_connections` already, or if the system starts no thread
+  // for it. Its client then calls by gRPC.
+  BlockingServer(const BlockingServerOptions& options, std::vector<std::string> methods,
+                 BlockingHandler& handler);
+  // Like Stop with no grace.
+  ~BlockingServer();
+
+  // Takes a connection that begins with the framed RPC preface.
+  void Adopt(int fd, std::shared_ptr<IncompleteRequestBytes> incoming = nullptr);
+  // Reads no more calls. Running calls are answered, if they end and their clients take the answers
+  // within `grace`. Waits for all threads: callers first end the operations that block calls.
+  void Stop(absl::Duration grace);
+
+ private:
+  struct Connection {
+    UniqueFd fd;
+    std::shared_ptr<IncompleteRequestBytes> incoming;  // shared by all connections of its address
+    bool done = false;
+    std::thread thread;
+  };
+
+  void Serve(Connection& connection);
+  // Serves calls until the connection fails or closes.
+  void ServeCalls(int fd, std::shared_ptr<IncompleteRequestBytes> incoming);
+  // Answers one frame of a call. `error` is the reason why its body was not read; OK if it was
+  // read. Returns false if the connection cannot be used any more.
+  bool Answer(int fd, const Frame& frame, absl::Status error);
+  void JoinDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const ServerProtocol protocol_;
+  BlockingHandler& handler_;
+  const size_t max_connections_;
+  Mutex mutex_;
+  // A list: threads hold references to their entries.
+  std::list<Connection> connections_ ABSL_GUARDED_BY(mutex_);
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  Instant next_log_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+};
+
+}  // namespace cohort::framed_rpc
+
+#endif  // COHORT_BASE_FRAMED_RPC_SERVER_BLOCKING_SERVER_H_

@@ -1,0 +1,280 @@
+#include "base/framed_rpc/server/framed_rpc_server.h"
+
+#include <sys/socket.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/framed_rpc/frame.h"
+#include "base/framed_rpc/server/testing/framed_rpc_test_client.h"
+#include "base/threads/mutex.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::framed_rpc {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kEcho[] = "test.Service/Echo";
+constexpr char kPark[] = "test.Service/Park";
+constexpr size_t kMaxMessageBytes = 256 << 10;
+constexpr int kMaxCalls = 1000;
+
+// Answers Echo with the request, and Park when the test asks for it.
+class TestHandler final : public CallHandler {
+ public:
+  absl::Status Start(const Request& request) override {
+    ++started;
+    auto call = std::make_shared<Call>(request, *this);
+    if (absl::Status added = request.connection.Add(call); !added.ok()) return added;
+    if (request.method == 1) {
+      MutexLock lock(&mutex_);
+      parked_[request.call] = call;
+      return absl::OkStatus();
+    }
+    const auto bytes = std::make_shared<const std::string>(request.message);
+    call->Answer(absl::OkStatus(), {SharedBytes{bytes, *bytes, true}}, nullptr);
+    return absl::OkStatus();
+  }
+
+  absl::Status ChargeUnread(int64_t before, int64_t bytes) override {
+    if (bytes > max_unread) return absl::ResourceExhaustedError("max_unread");
+    unread += bytes - before;
+    return absl::OkStatus();
+  }
+
+  // Answers all parked calls in one batch.
+  void AnswerParked(const absl::Status& status) {
+    std::map<uint32_t, std::shared_ptr<Call>> parked;
+    {
+      MutexLock lock(&mutex_);
+      parked.swap(parked_);
+    }
+    ReplyBatch batch;
+    for (auto& [id, call] : parked) call->Answer(status, {}, &batch);
+    batch.Flush();
+  }
+  bool AwaitParked(size_t count) {
+    const auto parked = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return parked_.size() == count; };
+    MutexLock lock(&mutex_);
+    return mutex_.AwaitWithTimeout(absl::Condition(&parked), absl::Seconds(20));
+  }
+
+  std::atomic<int64_t> started{0};
+  std::atomic<int64_t> unread{0};
+  std::atomic<int64_t> max_unread{int64_t{1} << 40};
+
+ private:
+  class Call final : public ServerCall {
+   public:
+    Call(const Request& request, TestHandler& handler)
+        : ServerCall(request, Clock::Steady().Now()), handler_(handler) {}
+    void Answer(const absl::Status& status, const std::vector<SharedBytes>& message,
+                ReplyBatch* batch) {
+      SendReply(status, message, batch);
+    }
+    void Cancel() override {
+      MutexLock lock(&handler_.mutex_);
+      handler_.parked_.erase(id());
+    }
+
+   private:
+    TestHandler& handler_;
+  };
+
+  Mutex mutex_;
+  std::map<uint32_t, std::shared_ptr<Call>> parked_ ABSL_GUARDED_BY(mutex_);
+};
+
+class FramedRpcServerTest : public ::testing::Test {
+ protected:
+  FramedRpcServerTest() : handler_(std::make_shared<TestHandler>()), server_(Make(handler_)) {
+    client_ = Connect();
+  }
+
+  static std::unique_ptr<Server> Make(std::shared_ptr<TestHandler> handler) {
+    ServerOptions options;
+    options.max_message_bytes = kMaxMessageBytes;
+    options.max_concurrent_calls = kMaxCalls;
+    return std::make_unique<Server>(options, std::vector<std::string>{kEcho, kPark},
+                                    std::move(handler));
+  }
+  std::unique_ptr<TestClient> Connect() {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    server_->Adopt(ends[0]);
+    auto client = std::make_unique<TestClient>(ends[1]);
+    client->Greet();
+    return client;
+  }
+  void Call(uint32_t id, const std::string& method, const std::string& message = "") {
+    client_->Send(client_->Frame(Kind::kCall, id, method, message));
+  }
+  void Cancel(uint32_t id) { client_->Send(client_->Frame(Kind::kCancel, id, "", "")); }
+  bool AwaitUnread(int64_t bytes) {
+    const Instant end = Clock::Steady().Now() + absl::Seconds(20);
+    while (handler_->unread != bytes && Clock::Steady().Now() < end) std::this_thread::yield();
+    return handler_->unread == bytes;
+  }
+  // Calls until the server takes no more, and reads no answer.
+  void CallWithoutReading() {
+    const std::string call = client_->Frame(Kind::kCall, 1, kEcho, std::string(200 << 10, 'x'));
+    int sent = 0;
+    while (sent < 1024 && client_->TrySend(call)) ++sent;
+    EXPECT_LT(sent, 1024);
+  }
+
+  const std::shared_ptr<TestHandler> handler_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<TestClient> client_;
+};
+
+TEST_F(FramedRpcServerTest, TheGreetingNamesTheMethods) {
+  EXPECT_THAT(client_->methods(), ElementsAre(kEcho, kPark));
+}
+
+TEST_F(FramedRpcServerTest, ManyCallsAtOnceAreEachAnswered) {
+  std::string bytes;
+  for (uint32_t call = 1; call <= 1000; ++call) {
+    bytes += client_->Frame(Kind::kCall, call, kEcho, absl::StrCat(call));
+  }
+  client_->Send(bytes);
+  std::set<uint32_t> answered;
+  for (int i = 0; i < 1000; ++i) {
+    const auto reply = client_->Next();
+    ASSERT_TRUE(reply.has_value());
+    EXPECT_EQ(reply->code(), absl::StatusCode::kOk);
+    EXPECT_EQ(reply->body, absl::StrCat(reply->header.call));
+    EXPECT_TRUE(answered.insert(reply->header.call).second);
+  }
+}
+
+TEST_F(FramedRpcServerTest, BadRequestsAreAnsweredAndTheConnectionGoesOn) {
+  Call(2, kEcho, std::string(kMaxMessageBytes + 1, 'x'));
+  const auto large = client_->Next();
+  EXPECT_EQ(large->code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(large->text(), HasSubstr("max_message_bytes"));
+  std::string unknown = client_->Frame(Kind::kCall, 3, kEcho, "");
+  unknown[10] = unknown[11] = '\x7f';
+  client_->Send(unknown);
+  EXPECT_EQ(client_->Next()->code(), absl::StatusCode::kUnimplemented);
+  // One number for two calls in flight.
+  Call(4, kPark);
+  ASSERT_TRUE(handler_->AwaitParked(1));
+  Call(4, kEcho);
+  EXPECT_THAT(client_->Next()->text(), HasSubstr("twice"));
+  // Errors do not end the call that has the number.
+  Call(4, kEcho, std::string(kMaxMessageBytes + 1, 'x'));
+  EXPECT_EQ(client_->Next()->code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(handler_->AwaitParked(1));
+  Cancel(4);
+  EXPECT_TRUE(handler_->AwaitParked(0));
+  Call(5, kEcho);
+  EXPECT_EQ(client_->Next()->header.call, 5);
+}
+
+TEST_F(FramedRpcServerTest, CallsAboveTheLimitAreRefused) {
+  for (uint32_t call = 1; call <= kMaxCalls; ++call) Call(call, kPark);
+  ASSERT_TRUE(handler_->AwaitParked(kMaxCalls));
+  Call(kMaxCalls + 1, kEcho);
+  const auto refused = client_->Next();
+  EXPECT_EQ(refused->code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(refused->text(), HasSubstr("max_concurrent_streams (1000)"));
+}
+
+TEST_F(FramedRpcServerTest, OtherFramesEndTheConnectionAndItsCalls) {
+  for (const Kind kind : {Kind::kHello, Kind::kReply, static_cast<Kind>(77)}) {
+    client_ = Connect();
+    Call(1, kPark);
+    ASSERT_TRUE(handler_->AwaitParked(1));
+    client_->Send(client_->Frame(kind, 1, "", ""));
+    EXPECT_FALSE(client_->Next().has_value());
+    EXPECT_TRUE(handler_->AwaitParked(0));
+  }
+}
+
+TEST_F(FramedRpcServerTest, ACancelledCallHasNoReply) {
+  Call(1, kPark);
+  ASSERT_TRUE(handler_->AwaitParked(1));
+  Cancel(1);
+  EXPECT_TRUE(handler_->AwaitParked(0));
+  Cancel(1);  // for the second time
+  Call(2, kEcho);
+  EXPECT_EQ(client_->Next()->header.call, 2);
+}
+
+TEST_F(FramedRpcServerTest, AClosedConnectionCancelsItsCalls) {
+  for (uint32_t call = 1; call <= 400; ++call) Call(call, kPark);
+  ASSERT_TRUE(handler_->AwaitParked(400));
+  client_->Close();
+  EXPECT_TRUE(handler_->AwaitParked(0));
+}
+
+TEST_F(FramedRpcServerTest, ParkedCallsAreAnsweredInOneBatch) {
+  for (uint32_t call = 1; call <= 50; ++call) Call(call, kPark);
+  ASSERT_TRUE(handler_->AwaitParked(50));
+  handler_->AnswerParked(absl::NotFoundError("gone"));
+  for (uint32_t call = 1; call <= 50; ++call) {
+    const auto reply = client_->Next();
+    ASSERT_TRUE(reply.has_value());
+    EXPECT_EQ(reply->header.call, call);
+    EXPECT_EQ(reply->text(), "gone");
+  }
+}
+
+// Unread answers wait at the server up to a bound; then the server reads no more requests.
+TEST_F(FramedRpcServerTest, AClientThatDoesNotReadIsNotReadFrom) {
+  CallWithoutReading();
+  // The bound has room for 41 answers of 200 KiB, and sockets for a few more.
+  EXPECT_LT(handler_->started, 200);
+  EXPECT_GT(handler_->unread, 4 << 20);
+  EXPECT_LT(handler_->unread, 16 << 20);
+  // Others are served meanwhile.
+  const std::unique_ptr<TestClient> other = Connect();
+  other->Send(other->Frame(Kind::kCall, 1, kEcho, ""));
+  EXPECT_EQ(other->Next()->code(), absl::StatusCode::kOk);
+  client_->Close();
+  EXPECT_TRUE(AwaitUnread(0));
+}
+
+TEST_F(FramedRpcServerTest, AChargeThatFailsEndsTheConnection) {
+  handler_->max_unread = 2 << 20;
+  const std::string call = client_->Frame(Kind::kCall, 1, kEcho, std::string(200 << 10, 'x'));
+  for (int i = 0; i < 1024 && client_->TrySend(call); ++i) continue;
+  int answers = 0;
+  while (client_->Next().has_value()) ++answers;
+  EXPECT_LT(answers, 200) << "the connection was not closed";
+  EXPECT_TRUE(AwaitUnread(0));
+}
+
+TEST_F(FramedRpcServerTest, StopCancelsCallsAndEndsConnections) {
+  Call(1, kPark);
+  ASSERT_TRUE(handler_->AwaitParked(1));
+  server_->Stop(absl::Seconds(10));
+  EXPECT_TRUE(handler_->AwaitParked(0));
+  EXPECT_FALSE(client_->Next().has_value());
+}
+
+// The parked call keeps its connection and the handler.
+TEST_F(FramedRpcServerTest, ACallMayEndAfterItsServer) {
+  Call(1, kPark);
+  ASSERT_TRUE(handler_->AwaitParked(1));
+  std::thread answer([this] { handler_->AnswerParked(absl::OkStatus()); });
+  server_.reset();
+  answer.join();
+  EXPECT_TRUE(handler_->AwaitParked(0));
+}
+
+}  // namespace
+}  // namespace cohort::framed_rpc

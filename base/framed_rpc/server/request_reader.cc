@@ -1,0 +1,87 @@
+#include "base/framed_rpc/server/request_reader.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "base/memory/no_memory.h"
+
+namespace cohort::framed_rpc {
+namespace {
+
+constexpr size_t kReadBytes = size_t{64} << 10;
+constexpr size_t kMostReadBytes = size_t{1} << 20;
+
+// Returns null if there is no memory.
+char* TryRoom(FrameReader& input, size_t bytes) {
+  try {
+    return input.Room(bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+RequestReader::RequestReader(const ServerProtocol& protocol,
+                             std::shared_ptr<IncompleteRequestBytes> incoming)
+    : protocol_(protocol), input_(protocol.max_message_bytes()), charge_(std::move(incoming)) {}
+
+char* RequestReader::Room(size_t* size, Refuse refuse) {
+  *size = std::max(kReadBytes, std::min({input_.wanted(), input_.held(), kMostReadBytes}));
+  char* room = TryRoom(input_, *size);
+  if (room == nullptr) {
+    Frame frame;
+    if (!GiveUpFrame(&frame)) return nullptr;
+    const absl::Status error = NoMemory(protocol_.MethodName(frame.header.method), "a request",
+                                        static_cast<int64_t>(frame.header.body_bytes));
+    if (!refuse(frame, error)) return nullptr;
+    room = TryRoom(input_, kReadBytes);
+  }
+  *size = std::min(*size, input_.room());
+  return room;
+}
+
+RequestReader::Next RequestReader::Read(Frame* frame, absl::Status* error) {
+  if (!greeted_) {
+    absl::string_view preface;
+    if (!input_.Peek(kPreface.size(), &preface)) return Next::kMore;
+    if (preface != kPreface) return Next::kBroken;
+    input_.Skip(preface.size());
+    greeted_ = true;
+    return Next::kPreface;
+  }
+  switch (input_.Read(frame)) {
+    case FrameReader::Next::kMore:
+      return Next::kMore;
+    case FrameReader::Next::kTooLarge:
+      *error = protocol_.TooLarge(*frame);
+      return Next::kFrame;
+    case FrameReader::Next::kFrame:
+      *error = absl::OkStatus();
+      return Next::kFrame;
+    case FrameReader::Next::kBroken:
+      break;
+  }
+  return Next::kBroken;
+}
+
+bool RequestReader::Charge(Refuse refuse) {
+  if (!charge_.Set(static_cast<int64_t>(input_.memory()))) return true;
+  const absl::Status room = charge_.all()->Check();
+  Frame frame;
+  if (room.ok() || !GiveUpFrame(&frame)) return true;
+  return refuse(frame, absl::ResourceExhaustedError(absl::StrCat(
+                           protocol_.MethodName(frame.header.method), ": no room for a request of ",
+                           frame.header.body_bytes, " bytes: ", room.message())));
+}
+
+bool RequestReader::GiveUpFrame(Frame* frame) {
+  if (!input_.GiveUpFrame(frame)) return false;
+  charge_.Set(0);
+  return true;
+}
+
+}  // namespace cohort::framed_rpc

@@ -1,0 +1,332 @@
+#include "base/framed_rpc/server/server_connection.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "base/clock.h"
+#include "base/text/logging.h"
+
+namespace cohort::framed_rpc {
+namespace {
+
+// Then other connections continue.
+constexpr size_t kReadBudget = size_t{1} << 20;
+constexpr int kMaxPasses = 4;
+// A request takes some microseconds, however small it is.
+constexpr int kFramesPerIteration = 512;
+// Replies of one delivery leave early from here on.
+constexpr size_t kEagerBytes = size_t{64} << 10;
+
+// Lent to the connection that reads: most hold no partial frame, and need no buffer of their own.
+std::string& SpareBuffer() {
+  static thread_local std::string spare;
+  return spare;
+}
+
+}  // namespace
+
+ServerConnection::ServerConnection(int fd, std::shared_ptr<const ConnectionContext> context,
+                                   EventLoop& loop, FramedRpcPeer peer)
+    : fd_(fd),
+      context_(std::move(context)),
+      loop_(loop),
+      input_(context_->protocol, peer.incoming),
+      guard_(context_->limits),
+      peer_(std::move(peer)),
+      events_(EPOLLIN) {}
+
+ServerConnection::~ServerConnection() {
+  close(fd_);
+  if (unread_bytes_ != 0) context_->handler->ChargeUnread(unread_bytes_, 0).IgnoreError();
+}
+
+void ServerConnection::OnEvents(uint32_t events) {
+  // The client is gone: nothing can be sent any more.
+  if ((events & (EPOLLHUP | EPOLLERR)) != 0) return Close();
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return;
+    if ((events & EPOLLOUT) != 0) {
+      blocked_ = false;
+      FlushLocked();
+    }
+  }
+  bool readable = (events & EPOLLIN) != 0;
+  frames_left_ = kFramesPerIteration;
+  for (int pass = 0; readable || paused_; ++pass) {
+    if (pass == kMaxPasses || frames_left_ == 0) {  // then others have theirs
+      loop_.Post([self = shared_from_this()] { self->OnEvents(0); });
+      return;
+    }
+    {
+      MutexLock lock(&mutex_);
+      handling_ = true;
+    }
+    // Bytes that were read before come first.
+    const bool open = paused_ ? HandleInput() : ReadSome();
+    readable = readable && paused_;
+    {
+      MutexLock lock(&mutex_);
+      handling_ = false;
+      if (open) FlushLocked();
+      if (open && Backlogged()) return;  // until the socket takes more
+    }
+    if (!open) return Close();
+  }
+}
+
+bool ServerConnection::ReadSome() {
+  const auto refuse = [this](const Frame& frame, const absl::Status& error) {
+    return HandleFrame(frame, error);
+  };
+  input_.Borrow(&SpareBuffer());
+  bool open = true;
+  for (size_t total = 0; open && !paused_ && total < kReadBudget;) {
+    size_t size = 0;
+    char* const room = input_.Room(&size, refuse);
+    if (room == nullptr) {
+      open = false;
+      break;
+    }
+    const ssize_t count = recv(fd_, room, size, MSG_DONTWAIT);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    if (count <= 0) {
+      open = false;
+      break;
+    }
+    input_.Filled(static_cast<size_t>(count));
+    open = HandleInput() && input_.Charge(refuse);
+    total += static_cast<size_t>(count);
+    // Less than asked for is all there was: the next question would cost a system call.
+    if (static_cast<size_t>(count) < size) break;
+  }
+  input_.GiveBack(&SpareBuffer());
+  return open;
+}
+
+bool ServerConnection::HandleInput() {
+  Frame frame;
+  absl::Status error;
+  while (true) {
+    {
+      MutexLock lock(&mutex_);
+      paused_ = Backlogged() || frames_left_ == 0;
+    }
+    if (paused_) return true;
+    switch (input_.Read(&frame, &error)) {
+      case RequestReader::Next::kPreface: {
+        MutexLock lock(&mutex_);
+        output_.Append(context_->protocol.greeting());
+        break;
+      }
+      case RequestReader::Next::kFrame:
+        if (!HandleFrame(frame, error)) return false;
+        break;
+      case RequestReader::Next::kMore:
+        return true;
+      case RequestReader::Next::kBroken:
+        return false;
+    }
+  }
+}
+
+bool ServerConnection::HandleFrame(const Frame& frame, const absl::Status& error) {
+  --frames_left_;
+  const uint32_t id = frame.header.call;
+  switch (frame.header.kind) {
+    case Kind::kCall:
+      return error.ok() ? StartCall(frame) : Reject(id, error);
+    case Kind::kCancel:
+      return CancelCall(id);
+    default:
+      return false;  // not a client's to send
+  }
+}
+
+bool ServerConnection::CancelCall(uint32_t id) {
+  std::shared_ptr<ServerCall> call;
+  {
+    MutexLock lock(&mutex_);
+    auto it = calls_.find(id);
+    if (it != calls_.end()) {
+      call = std::move(it->second);
+      calls_.erase(it);
+    }
+  }
+  if (call == nullptr) return CheckIdleFrame(id);  // its reply is on its way
+  call->Cancel();
+  return Check(id, guard_.OnCancelled(call->started(), Clock::Steady().Now(),
+                                      peer_.suspect->load(std::memory_order_relaxed)));
+}
+
+bool ServerConnection::StartCall(const Frame& frame) {
+  const uint32_t id = frame.header.call;
+  const uint32_t timeout = frame.header.extra;
+  const Request request{
+      *this, id, frame.header.method, frame.body,
+      timeout == kNoTimeout ? absl::InfiniteDuration() : absl::Milliseconds(timeout)};
+  absl::Status status = context_->protocol.CheckMethod(request.method);
+  if (status.ok()) status = context_->handler->Start(request);
+  return status.ok() || Reject(id, status);
+}
+
+absl::Status ServerConnection::Add(std::shared_ptr<ServerCall> call) {
+  const uint32_t id = call->id();
+  const size_t max_calls = context_->max_calls;
+  {
+    MutexLock lock(&mutex_);
+    if (max_calls > 0 && calls_.size() >= max_calls) {
+      return absl::UnavailableError(
+          absl::StrCat("max_concurrent_streams (", max_calls, ") calls are in flight"));
+    }
+    if (!calls_.emplace(id, std::move(call)).second) {
+      return absl::InvalidArgumentError(absl::StrCat("call ", id, " is in flight twice"));
+    }
+  }
+  guard_.OnStarted();
+  return absl::OkStatus();
+}
+
+bool ServerConnection::Reject(uint32_t id, const absl::Status& status) {
+  SendReply(nullptr, id, status, {}, nullptr);
+  return CheckIdleFrame(id);
+}
+
+bool ServerConnection::CheckIdleFrame(uint32_t id) {
+  return Check(id, guard_.OnIdleFrame(Clock::Steady().Now(),
+                                      peer_.suspect->load(std::memory_order_relaxed)));
+}
+
+bool ServerConnection::Check(uint32_t id, const absl::Status& status) {
+  if (status.ok()) return true;
+  SendReply(nullptr, id, status, {}, nullptr);
+  {
+    MutexLock lock(&mutex_);
+    FlushLocked();  // what the socket takes at once
+  }
+  peer_.on_offence(status);
+  return false;
+}
+
+void ServerConnection::SendReply(const ServerCall* from, uint32_t id, const absl::Status& status,
+                                 absl::Span<const SharedBytes> message, ReplyBatch* batch) {
+  size_t message_bytes = 0;
+  for (const SharedBytes& piece : message) message_bytes += piece.bytes.size();
+  std::string error;
+  char header[kHeaderBytes];
+  WriteHeader(MakeReplyHeader(id, status, message_bytes, &error), header);
+  std::shared_ptr<ServerCall> ended;  // outlives the lock
+  MutexLock lock(&mutex_);
+  // Another call may have the number by now, or have had it before.
+  if (auto it = calls_.find(id); it != calls_.end() && it->second.get() == from) {
+    ended = std::move(it->second);
+    calls_.erase(it);
+  }
+  if (closed_ || broken_) return;
+  output_.Append(absl::string_view(header, sizeof(header)));
+  output_.Append(error);
+  if (status.ok()) {
+    for (const SharedBytes& piece : message) output_.AppendShared(piece);
+  }
+  if (handling_ || (corked_ && output_.size() < kEagerBytes)) return;
+  if (batch != nullptr && !corked_) {
+    corked_ = true;
+    batch->Add(shared_from_this());
+    return;
+  }
+  FlushLocked();
+}
+
+void ServerConnection::Flush() {
+  MutexLock lock(&mutex_);
+  corked_ = false;
+  FlushLocked();
+}
+
+void ServerConnection::FlushLocked() {
+  if (closed_ || broken_) return;
+  if (!blocked_ && output_.size() > 0) {
+    switch (output_.Flush(fd_)) {
+      case SendQueue::Flushed::kAll:
+        break;
+      case SendQueue::Flushed::kPartly:
+        blocked_ = true;
+        break;
+      case SendQueue::Flushed::kBroken:
+        Break();
+        break;
+    }
+  }
+  if (!broken_ && !ChargeUnread()) Break();
+  UpdateEvents();
+}
+
+void ServerConnection::Break() {
+  broken_ = true;
+  shutdown(fd_, SHUT_RDWR);  // the loop hears of it and closes
+}
+
+bool ServerConnection::ChargeUnread() {
+  const auto bytes = static_cast<int64_t>(blocked_ ? output_.own_size() : 0);
+  if (bytes == unread_bytes_) return true;
+  const absl::Status charged = context_->handler->ChargeUnread(unread_bytes_, bytes);
+  if (!charged.ok()) {
+    Log(LogLevel::kWarning, "connection closed: its client does not read its answers",
+        {{"unread_bytes", bytes}, {"why", charged.message()}});
+    return false;
+  }
+  unread_bytes_ = bytes;
+  return true;
+}
+
+void ServerConnection::UpdateEvents() {
+  uint32_t events = 0;
+  if (!Backlogged() || broken_) events |= EPOLLIN;
+  if (blocked_ && !broken_) events |= EPOLLOUT;
+  if (events == events_) return;
+  events_ = events;
+  loop_.Modify(fd_, events);
+}
+
+void ServerConnection::CloseSoon() {
+  loop_.Post([self = shared_from_this()] { self->Close(); });
+}
+
+void ServerConnection::Close() {
+  absl::flat_hash_map<uint32_t, std::shared_ptr<ServerCall>> calls;
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return;
+    closed_ = true;
+    calls.swap(calls_);
+  }
+  loop_.Remove(fd_);
+  shutdown(fd_, SHUT_RDWR);
+  for (auto& [id, call] : calls) call->Cancel();
+}
+
+bool ServerConnection::WaitUntilWritten(absl::Duration timeout) {
+  MutexLock lock(&mutex_);
+  const auto written = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return closed_ || broken_ || output_.size() == 0;
+  };
+  return mutex_.AwaitWithTimeout(absl::Condition(&written), timeout);
+}
+
+ServerCall::ServerCall(const Request& request, Instant started)
+    : connection_(request.connection.shared_from_this()), id_(request.call), started_(started) {}
+
+void ServerCall::SendReply(const absl::Status& status, absl::Span<const SharedBytes> message,
+                           ReplyBatch* batch) {
+  connection_->SendReply(this, id_, status, message, batch);
+}
+
+}  // namespace cohort::framed_rpc

@@ -1,0 +1,111 @@
+// The server's end of one framed RPC connection.
+#ifndef COHORT_BASE_FRAMED_RPC_SERVER_SERVER_CONNECTION_H_
+#define COHORT_BASE_FRAMED_RPC_SERVER_SERVER_CONNECTION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "base/framed_rpc/frame.h"
+#include "base/framed_rpc/reply_batch.h"
+#include "base/framed_rpc/send_queue.h"
+#include "base/framed_rpc/server/call_handler.h"
+#include "base/framed_rpc/server/call_rate_guard.h"
+#include "base/framed_rpc/server/request_reader.h"
+#include "base/framed_rpc/server/server_protocol.h"
+#include "base/rpc/listener/framed_rpc_peer.h"
+#include "base/threads/event_loop.h"
+#include "base/threads/mutex.h"
+
+namespace cohort::framed_rpc {
+
+// The state that all connections of a server share.
+struct ConnectionContext {
+  ServerProtocol protocol;
+  std::shared_ptr<CallHandler> handler;
+  size_t max_calls = 0;  // in flight, per connection; 0: no limit
+  CallRateLimits limits;
+};
+
+// Calls arrive on the loop's thread; any thread may reply. The connection does not read from a
+// client that does not read its replies: at most kMaxBacklog bytes, one reply and those of parked
+// calls wait here. CallHandler::ChargeUnread counts them, and may close the connection. A client
+// that exceeds a limit of CallRateGuard gets the error in its last reply, and its connection is
+// closed.
+class ServerConnection final : public EventLoop::Handler,
+                               public ReplyBatch::Output,
+                               public std::enable_shared_from_this<ServerConnection> {
+ public:
+  // Takes `fd`, which does not block. `loop` outlives its use of it.
+  ServerConnection(int fd, std::shared_ptr<const ConnectionContext> context, EventLoop& loop,
+                   FramedRpcPeer peer);
+  ~ServerConnection() override;
+
+  void OnEvents(uint32_t events) override;
+  // Adds a call, on the loop's thread, within CallHandler::Start. Errors: UNAVAILABLE (too many
+  // calls are in flight), INVALID_ARGUMENT (another call with this number is in flight).
+  absl::Status Add(std::shared_ptr<ServerCall> call);
+  // See ServerCall::SendReply. `from` is the call that ends; null: it never began.
+  void SendReply(const ServerCall* from, uint32_t id, const absl::Status& status,
+                 absl::Span<const SharedBytes> message, ReplyBatch* batch);
+  void Flush() override;
+
+  // Cancels the calls in flight.
+  void CloseSoon();
+  // Waits until all bytes are written or the client is gone. False: neither within `timeout`.
+  bool WaitUntilWritten(absl::Duration timeout);
+
+ private:
+  static constexpr size_t kMaxBacklog = size_t{8} << 20;
+
+  void Close();     // on the loop's thread
+  bool ReadSome();  // false: the connection is to be closed
+  bool HandleInput();
+  // `error`: why the body of the frame was not read; OK: it was. Returns false if the connection
+  // is to be closed.
+  bool HandleFrame(const Frame& frame, const absl::Status& error);
+  bool StartCall(const Frame& frame);
+  bool CancelCall(uint32_t id);
+  // These three return false if the client has gone over a limit.
+  bool Reject(uint32_t id, const absl::Status& status);
+  bool CheckIdleFrame(uint32_t id);
+  bool Check(uint32_t id, const absl::Status& status);
+  bool Backlogged() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return output_.size() >= kMaxBacklog;
+  }
+  void FlushLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Charges the bytes that the socket does not take. False: there is no room for them.
+  bool ChargeUnread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Break() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void UpdateEvents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const int fd_;
+  const std::shared_ptr<const ConnectionContext> context_;
+  EventLoop& loop_;
+  // Only the loop's thread uses these.
+  RequestReader input_;
+  bool paused_ = false;  // with requests left in `input_`, for the backlog or for other connections
+  int frames_left_ = 0;  // of this iteration
+  CallRateGuard guard_;
+  const FramedRpcPeer peer_;
+
+  Mutex mutex_;
+  SendQueue output_ ABSL_GUARDED_BY(mutex_);
+  int64_t unread_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_map<uint32_t, std::shared_ptr<ServerCall>> calls_ ABSL_GUARDED_BY(mutex_);
+  bool handling_ ABSL_GUARDED_BY(mutex_) = false;  // the loop flushes when it is done
+  bool corked_ ABSL_GUARDED_BY(mutex_) = false;    // a batch will flush
+  bool blocked_ ABSL_GUARDED_BY(mutex_) = false;   // the socket takes no more now
+  bool broken_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  uint32_t events_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace cohort::framed_rpc
+
+#endif  // COHORT_BASE_FRAMED_RPC_SERVER_SERVER_CONNECTION_H_

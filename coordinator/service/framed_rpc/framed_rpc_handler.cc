@@ -1,0 +1,117 @@
+#include "coordinator/service/framed_rpc/framed_rpc_handler.h"
+
+#include <utility>
+
+#include "absl/strings/string_view.h"
+#include "base/framed_rpc/server/server_connection.h"
+#include "base/status_macros.h"
+#include "coordinator/service/engine/reply_sink.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+
+namespace cohort::coordinator {
+namespace {
+
+// So few unread bytes are no danger, and a client that is slow for a moment has few.
+constexpr int64_t kUncheckedBytes = int64_t{64} << 10;
+
+// Keeps itself alive while the engine has it.
+class FramedRpcCall final : public framed_rpc::ServerCall,
+                            private ReplySink,
+                            public std::enable_shared_from_this<FramedRpcCall> {
+ public:
+  FramedRpcCall(Dispatcher& dispatcher, const framed_rpc::Request& request, Method method)
+      : ServerCall(request, dispatcher.OnStarted(method)),
+        dispatcher_(dispatcher),
+        method_(method) {}
+  ~FramedRpcCall() override { dispatcher_.OnGone(); }
+
+  void Start(const framed_rpc::Request& request) {
+    const absl::string_view bytes = request.message;
+    google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
+    if (GetMethod(method_).decode == nullptr) {
+      MessageBytes message;
+      const absl::Status status = dispatcher_.Run(method_, &stream, &message);
+      return Finish(status, message, nullptr);
+    }
+    Call call;
+    const absl::Status status =
+        dispatcher_.Decode(method_, &stream, bytes.size(), request.time_left, &call, &asker_);
+    if (!status.ok()) return Finish(status, MessageBytes(), nullptr);
+    self_ = shared_from_this();
+    dispatcher_.engine().Submit(std::move(call), this, &handle_);
+  }
+
+  void Cancel() override {
+    if (!dispatcher_.engine().Cancel(handle_)) return;
+    const std::shared_ptr<FramedRpcCall> last = std::move(self_);
+    dispatcher_.OnHandled(method_, absl::StatusCode::kCancelled, started());
+  }
+
+ private:
+  void OnReply(Reply&& reply, DeliveryContext& context) override {
+    const std::shared_ptr<FramedRpcCall> last = std::move(self_);
+    MessageBytes message;
+    const absl::Status status = dispatcher_.Encode(method_, reply, asker_, context, &message);
+    Finish(status, message, &context.batch);
+  }
+
+  void Finish(const absl::Status& status, const MessageBytes& message,
+              framed_rpc::ReplyBatch* batch) {
+    dispatcher_.OnHandled(method_, status.code(), started());
+    SendReply(status, message.pieces(), batch);
+  }
+
+  Dispatcher& dispatcher_;
+  const Method method_;
+  CallHandle handle_;
+  Asker asker_;
+  std::shared_ptr<FramedRpcCall> self_;  // while the engine has it
+};
+
+}  // namespace
+
+bool IsFramedMethod(Method method) {
+  switch (method) {
+    case Method::kUpload:
+    case Method::kDownload:
+    case Method::kWatchGroup:
+    case Method::kWatch:
+    case Method::kListGroups:
+    case Method::kDumpWaits:
+      return false;
+    default:
+      return true;
+  }
+}
+
+FramedRpcHandler::FramedRpcHandler(Dispatcher& dispatcher)
+    : dispatcher_(dispatcher), account_(dispatcher.engine().shared_account()) {
+  for (size_t i = 0; i < kMethodCount; ++i) {
+    const Method method = static_cast<Method>(i);
+    if (IsFramedMethod(method)) methods_.push_back(method);
+  }
+}
+
+std::vector<std::string> FramedRpcHandler::MethodNames() const {
+  std::vector<std::string> names;
+  for (const Method method : methods_) names.push_back(GetMethod(method).path());
+  return names;
+}
+
+absl::Status FramedRpcHandler::Start(const framed_rpc::Request& request) {
+  const auto call = std::make_shared<FramedRpcCall>(dispatcher_, request, methods_[request.method]);
+  COHORT_RETURN_IF_ERROR(request.connection.Add(call));
+  call->Start(request);
+  return absl::OkStatus();
+}
+
+absl::Status FramedRpcHandler::ChargeUnread(int64_t before, int64_t bytes) {
+  if (bytes > before && bytes > kUncheckedBytes) {
+    COHORT_RETURN_IF_ERROR(
+        dispatcher_.engine().CheckRoom(MemoryKind::kOutput, bytes - before, Share::kGoingOn));
+  }
+  account_->Add(MemoryKind::kOutput, bytes - before);
+  return absl::OkStatus();
+}
+
+}  // namespace cohort::coordinator

@@ -1,0 +1,23 @@
+#include "worker/daemon/server/framed_collective_handler.h"
+
+#include "base/memory/no_memory.h"
+#include "base/status_macros.h"
+#include "cohort/v1/worker.pb.h"
+
+namespace cohort::worker {
+
+absl::Status FramedCollectiveHandler::Run(uint16_t /*method*/, absl::string_view request,
+                                          std::string* answer) {
+  v1::RunCollectiveRequest collective;
+  if (!collective.ParseFromArray(request.data(), static_cast<int>(request.size()))) {
+    return absl::InvalidArgumentError("the request is no message of this method");
+  }
+  v1::RunCollectiveResponse response;
+  COHORT_RETURN_IF_ERROR(service_.RunCollective(collective, &response));
+  return WithMemory(kMethod, "an answer", static_cast<int64_t>(response.ByteSizeLong()), [&] {
+    response.AppendToString(answer);
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace cohort::worker

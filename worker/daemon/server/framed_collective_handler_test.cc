@@ -1,0 +1,52 @@
+#include "worker/daemon/server/framed_collective_handler.h"
+
+#include <string>
+
+#include "absl/time/time.h"
+#include "cohort/v1/worker.pb.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kMaxMessageBytes = 4096;
+
+class FramedCollectiveHandlerTest : public ::testing::Test {
+ protected:
+  absl::Status Run(const std::string& request) {
+    std::string answer;
+    const absl::Status status = handler_.Run(0, request, &answer);
+    EXPECT_EQ(answer, "");
+    return status;
+  }
+
+  SessionTable sessions_;
+  CallGate gate_{8, 8};
+  Metrics metrics_;
+  WorkerService service_{WorkerServiceOptions{"", "", "", kMaxMessageBytes, "", absl::Seconds(30)},
+                         sessions_, gate_, metrics_};
+  FramedCollectiveHandler handler_{service_};
+};
+
+TEST_F(FramedCollectiveHandlerTest, AnswersAsGrpcDoes) {
+  v1::RunCollectiveRequest request;
+  request.set_session(std::string(16, 'x'));
+  const absl::Status unknown = Run(request.SerializeAsString());
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(unknown.message(), HasSubstr("session"));
+  const absl::Status missing = Run("");
+  EXPECT_EQ(missing.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(missing.message(), HasSubstr("session"));
+}
+
+TEST_F(FramedCollectiveHandlerTest, ARequestThatIsNoMessageIsRejected) {
+  const absl::Status status = Run(std::string(100, '\xff'));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("no message"));
+}
+
+}  // namespace
+}  // namespace cohort::worker
