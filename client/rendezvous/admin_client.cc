@@ -6,8 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
-#include "client/rendezvous/call/monitored_call.h"
 #include "client/rendezvous/call/stream_reader.h"
+#include "client/rendezvous/call/stubs.h"
+#include "client/rendezvous/call/unary_call.h"
 #include "client/rendezvous/report/report_codec.h"
 
 namespace cohort::client {
@@ -55,7 +56,7 @@ class AdminClientImpl final : public AdminClient {
       v1::WatchGroupRequest request;
       FillScope(group, request.mutable_scope());
       request.set_from_revision(from);
-      return connection_->stub<v1::GroupService>().WatchGroup(context, request);
+      return connection_->stubs().Get<v1::GroupService>().WatchGroup(context, request);
     };
     const auto take = [&](const v1::WatchGroupResponse& response) {
       for (const v1::GroupEvent& event : response.events()) {

@@ -6,8 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/threads/mutex.h"
-#include "client/rendezvous/call/monitored_call.h"
 #include "client/rendezvous/call/stream_reader.h"
+#include "client/rendezvous/call/stubs.h"
+#include "client/rendezvous/call/unary_call.h"
 #include "client/rendezvous/report/report_codec.h"
 #include "client/rendezvous/session/receipts.h"
 
@@ -266,7 +267,7 @@ class StoreClientImpl final : public StoreClient {
       space_->FillScope(request.mutable_scope());
       request.set_prefix(std::string(prefix));
       request.set_from_revision(from);
-      return space_->connection().stub<v1::StoreService>().Watch(context, request);
+      return space_->connection().stubs().Get<v1::StoreService>().Watch(context, request);
     };
     const auto take = [&](v1::WatchResponse& response) {
       for (v1::KeyEvent& event : *response.mutable_events()) {

@@ -38,6 +38,18 @@ CallRetries::CallRetries(const ConnectionOptions& connection, CallLimits limits)
       started_(Clock::Steady().Now()),
       backoff_(connection.min_backoff, connection.max_backoff) {}
 
+CallRetries::Attempt CallRetries::Begin() {
+  ++count_;
+  const Instant now = Clock::Steady().Now();
+  Attempt attempt;
+  attempt.timeout = std::max(limits_.deadline - now, absl::ZeroDuration()) + kDeadlineMargin;
+  if (limits_.wait_until > absl::InfinitePast()) {
+    const Instant until = std::min(limits_.wait_until, limits_.deadline);
+    attempt.wait = std::clamp(until - now, absl::Milliseconds(1), kMaxWait);
+  }
+  return attempt;
+}
+
 std::optional<absl::Duration> CallRetries::Judge(const grpc::Status& status, absl::Status* result) {
   if (IsAway(status) && limits_.repeat) {
     const absl::Duration left = limits_.deadline - Clock::Steady().Now();

@@ -1,23 +1,18 @@
 // Time and failures of one logical call: how long each attempt may take, when to try again, and the
-// error at the end. Both ways of calling (call.h) go through it.
+// error at the end. Unary calls (unary_call.h) and streams use it.
 #ifndef COHORT_CLIENT_RENDEZVOUS_CALL_CALL_RETRIES_H_
 #define COHORT_CLIENT_RENDEZVOUS_CALL_CALL_RETRIES_H_
 
 #include <functional>
 #include <optional>
 #include <string>
-#include <type_traits>
-#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
-#include "base/rpc/grpc_deadline.h"
 #include "base/threads/mutex.h"
 #include "client/rendezvous/call/connection.h"
-#include "client/rendezvous/report/report_codec.h"
-#include "grpcpp/client_context.h"
 #include "grpcpp/support/status.h"
 
 namespace cohort::client {
@@ -39,16 +34,6 @@ struct CallLimits {
   // got the error.
   std::function<void(const grpc::Status&, absl::Duration)> on_repeat;
 };
-
-// Whether requests of this kind may ask the coordinator to wait.
-template <typename Request, typename = void>
-struct HasWait : std::false_type {};
-template <typename Request>
-struct HasWait<Request, decltype(std::declval<Request&>().mutable_wait(), void())>
-    : std::true_type {};
-template <typename Request>
-struct HasWait<Request, decltype(std::declval<Request&>().mutable_round(), void())>
-    : std::true_type {};
 
 // Pauses that grow from the shortest to the longest, each with 20 % jitter. Confined to one thread
 // at a time.
@@ -75,18 +60,12 @@ class CallRetries {
  public:
   CallRetries(const ConnectionOptions& connection, CallLimits limits);
 
-  // Sets this attempt's `wait`, and returns how long it may take: both shrink from attempt to
-  // attempt.
-  template <typename Request>
-  absl::Duration Prepare(Request& request) {
-    ++count_;
-    const Instant now = Clock::Steady().Now();
-    if (limits_.wait_until > absl::InfinitePast()) {
-      const Instant until = std::min(limits_.wait_until, limits_.deadline);
-      SetWait(std::clamp(until - now, absl::Milliseconds(1), kMaxWait), request, 0);
-    }
-    return std::max(limits_.deadline - now, absl::ZeroDuration()) + kDeadlineMargin;
-  }
+  struct Attempt {
+    absl::Duration timeout;
+    absl::Duration wait;  // of the request; zero: none
+  };
+  // Begins an attempt, whose times are shorter than those of the one before.
+  Attempt Begin();
   // Whether an attempt may use framed RPC in place of gRPC.
   bool use_framed_rpc() const { return limits_.use_framed_rpc; }
 
@@ -94,20 +73,6 @@ class CallRetries {
   std::optional<absl::Duration> Judge(const grpc::Status& status, absl::Status* result);
 
  private:
-  // Requests differ in where they keep their `wait`, if they have one.
-  template <typename Request>
-  static auto SetWait(absl::Duration wait, Request& request, int)
-      -> decltype(request.mutable_wait(), void()) {
-    ToProto(wait, request.mutable_wait());
-  }
-  template <typename Request>
-  static auto SetWait(absl::Duration wait, Request& request, int)
-      -> decltype(request.mutable_round(), void()) {
-    ToProto(wait, request.mutable_round()->mutable_wait());
-  }
-  template <typename Request>
-  static void SetWait(absl::Duration, Request&, long) {}  // NOLINT: the worse overload
-
   absl::Status Refused(const grpc::Status& status) const;
   absl::Status GaveUp(const grpc::Status& last) const;
 

@@ -14,7 +14,9 @@
 #include "base/framed_rpc/client/client_event_loop.h"
 #include "base/id128.h"
 #include "base/text/printable.h"
+#include "client/rendezvous/call/stubs.h"
 #include "client/rendezvous/report/report_codec.h"
+#include "grpcpp/channel.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
@@ -126,10 +128,15 @@ ConnectionImpl::ConnectionImpl(const ConnectionOptions& options)
       operation_prefix_(RandomBits()),
       channel_(MakeChannel(options_)),
       framed_channel_(MakeFramedChannel(options_)),
-      stubs_(v1::GroupService::NewStub(channel_), v1::MessagingService::NewStub(channel_),
-             v1::StoreService::NewStub(channel_), v1::UniqueIdService::NewStub(channel_),
-             v1::AdminService::NewStub(channel_)) {
+      stubs_(std::make_unique<Stubs>(channel_)) {
   PrintErrorDetailsAsText();
+}
+
+ConnectionImpl::~ConnectionImpl() = default;
+
+bool ConnectionImpl::reached() const {
+  return framed_channel_->ready() ||
+         channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
 }
 
 std::string ConnectionImpl::NewOperationId() {

@@ -1,4 +1,4 @@
-// The connection behind connection.h: one channel, a stub per service, one thread.
+// The connection behind connection.h: one channel, its stubs, one thread.
 #ifndef COHORT_CLIENT_RENDEZVOUS_CALL_CONNECTION_IMPL_H_
 #define COHORT_CLIENT_RENDEZVOUS_CALL_CONNECTION_IMPL_H_
 
@@ -6,21 +6,25 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <tuple>
 
 #include "base/framed_rpc/client/framed_rpc_channel.h"
 #include "client/rendezvous/call/connection.h"
-#include "client/rendezvous/call/methods.h"
 #include "client/rendezvous/call/timer_queue.h"
-#include "grpcpp/channel.h"
+
+namespace grpc {
+class Channel;
+}
 
 namespace cohort::client {
+
+class Stubs;
 
 // Thread-safe. Every call in flight holds a share, so that it always ends.
 class ConnectionImpl final : public Connection,
                              public std::enable_shared_from_this<ConnectionImpl> {
  public:
   explicit ConnectionImpl(const ConnectionOptions& options);
+  ~ConnectionImpl() override;
 
   // All connections of this library are made by Connection::Create, so they are of this class.
   static std::shared_ptr<ConnectionImpl> Of(const std::shared_ptr<Connection>& connection) {
@@ -32,15 +36,9 @@ class ConnectionImpl final : public Connection,
   // Framed RPC, for unary calls.
   framed_rpc::Channel& framed_channel() { return *framed_channel_; }
   // Whether there is a connection now, by framed RPC or gRPC.
-  bool reached() const {
-    return framed_channel_->ready() ||
-           channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
-  }
-
-  template <typename Service>
-  typename Service::StubInterface& stub() {
-    return *std::get<std::unique_ptr<typename Service::StubInterface>>(stubs_);
-  }
+  bool reached() const;
+  // gRPC (stubs.h).
+  Stubs& stubs() { return *stubs_; }
 
   // 16 bytes that no other call uses.
   std::string NewOperationId();
@@ -51,12 +49,7 @@ class ConnectionImpl final : public Connection,
   std::atomic<uint64_t> operation_count_{0};
   const std::shared_ptr<grpc::Channel> channel_;
   const std::shared_ptr<framed_rpc::Channel> framed_channel_;
-  std::tuple<std::unique_ptr<v1::GroupService::StubInterface>,
-             std::unique_ptr<v1::MessagingService::StubInterface>,
-             std::unique_ptr<v1::StoreService::StubInterface>,
-             std::unique_ptr<v1::UniqueIdService::StubInterface>,
-             std::unique_ptr<v1::AdminService::StubInterface>>
-      stubs_;
+  const std::unique_ptr<Stubs> stubs_;
   TimerQueue timers_;
 };
 

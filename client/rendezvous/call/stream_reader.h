@@ -9,10 +9,11 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
+#include "client/rendezvous/call/call_health.h"
 #include "client/rendezvous/call/call_retries.h"
 #include "client/rendezvous/call/connection_impl.h"
-#include "client/rendezvous/call/monitored_call.h"
 #include "grpcpp/client_context.h"
 
 namespace cohort::client {

@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/rpc/grpc_deadline.h"
+#include "client/rendezvous/call/stubs.h"
 #include "grpcpp/support/client_callback.h"
 
 namespace cohort::client {
@@ -83,8 +85,7 @@ class Transfer : public Cancellable, public std::enable_shared_from_this<Transfe
       OnAttempt(grpc::Status::CANCELLED);
       return;
     }
-    v1::Scope no_wait;
-    context->set_deadline(GrpcDeadline(retries_.Prepare(no_wait)));
+    context->set_deadline(GrpcDeadline(retries_.Begin().timeout));
     StartStream(std::move(context));
   }
   bool Cancelled() {
@@ -124,7 +125,7 @@ class Upload final : public Transfer {
       part_.set_crc32(transfer_->blob_.crc32());
     }
     void Start() {
-      transfer_->connection().stub<v1::MessagingService>().async()->Upload(context_.get(),
+      transfer_->connection().stubs().Get<v1::MessagingService>().async()->Upload(context_.get(),
                                                                            &response_, this);
       WritePart();
       StartCall();
@@ -200,7 +201,7 @@ class Download final : public Transfer {
       request_.set_offset(static_cast<int64_t>(transfer_->bytes_.size()));
     }
     void Start() {
-      transfer_->connection().stub<v1::MessagingService>().async()->Download(context_.get(),
+      transfer_->connection().stubs().Get<v1::MessagingService>().async()->Download(context_.get(),
                                                                              &request_, this);
       StartRead(&part_);
       StartCall();

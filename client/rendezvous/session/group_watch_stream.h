@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "client/rendezvous/call/stubs.h"
 #include "client/rendezvous/session/group_session.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/client_callback.h"
@@ -23,7 +24,7 @@ class WatchStream final : public grpc::ClientReadReactor<v1::WatchGroupResponse>
   // `self` owns this.
   void Start(std::shared_ptr<WatchStream> self) {
     self_ = std::move(self);
-    connection_->stub<v1::GroupService>().async()->WatchGroup(&context_, &request_, this);
+    connection_->stubs().Get<v1::GroupService>().async()->WatchGroup(&context_, &request_, this);
     StartRead(&response_);
     StartCall();
   }

@@ -1,6 +1,6 @@
 // Reports to a caller while the coordinator does not serve its call. Against a scripted coordinator
 // that comes back on request.
-#include "client/rendezvous/call/monitored_call.h"
+#include "client/rendezvous/call/unary_call.h"
 
 #include <thread>
 #include <vector>
@@ -16,7 +16,7 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-class MonitoredCallTest : public ProcessGroupTestBase {
+class UnaryCallTest : public ProcessGroupTestBase {
  protected:
   // Options whose on_away checks and records its report, and calls `then`.
   ProcessGroupOptions WithOnAway(std::function<void()> then) {
@@ -36,7 +36,7 @@ class MonitoredCallTest : public ProcessGroupTestBase {
   std::vector<AwayReport> reports_;
 };
 
-TEST_F(MonitoredCallTest, SaysThatTheCoordinatorCannotBeReached) {
+TEST_F(UnaryCallTest, SaysThatTheCoordinatorCannotBeReached) {
   fake_.Stop();
   ASSERT_NE(Join(WithOnAway([this] { fake_.Start(); })), nullptr);
   ASSERT_THAT(reports_, SizeIs(1));
@@ -44,7 +44,7 @@ TEST_F(MonitoredCallTest, SaysThatTheCoordinatorCannotBeReached) {
   EXPECT_EQ(reports_[0].detail, "Connection refused");
 }
 
-TEST_F(MonitoredCallTest, SaysThatTheCoordinatorDrains) {
+TEST_F(UnaryCallTest, SaysThatTheCoordinatorDrains) {
   // Pauses of 50 to 800 ms: the call is still refused after a second.
   fake_.FailNext("Join", std::vector<grpc::Status>(
                              6, grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining; no joins")));
@@ -53,7 +53,7 @@ TEST_F(MonitoredCallTest, SaysThatTheCoordinatorDrains) {
   EXPECT_EQ(reports_[0].kind, AwayKind::kDraining);
 }
 
-TEST_F(MonitoredCallTest, SaysThatAnAnswerThatNeedNotWaitDoesNotCome) {
+TEST_F(UnaryCallTest, SaysThatAnAnswerThatNeedNotWaitDoesNotCome) {
   fake_.Hold("WhoIsMissing", true);
   const ProcessGroupOptions options = WithOnAway([this] { fake_.Hold("WhoIsMissing", false); });
   const auto admin = AdminClient::Create(*Connection::Create(options.connection), kLong);
@@ -62,7 +62,7 @@ TEST_F(MonitoredCallTest, SaysThatAnAnswerThatNeedNotWaitDoesNotCome) {
   EXPECT_EQ(reports_[0].kind, AwayKind::kSilent);
 }
 
-TEST_F(MonitoredCallTest, SaysNothingOfACallThatWaitsForOthers) {
+TEST_F(UnaryCallTest, SaysNothingOfACallThatWaitsForOthers) {
   const auto group = Join(WithOnAway([] {}));
   fake_.Hold("Barrier", true);
   v1::MissingReport missing;
@@ -81,7 +81,7 @@ TEST_F(MonitoredCallTest, SaysNothingOfACallThatWaitsForOthers) {
   EXPECT_THAT(reports_, IsEmpty());
 }
 
-TEST_F(MonitoredCallTest, BlamesNoRankWhileTheCoordinatorIsAway) {
+TEST_F(UnaryCallTest, BlamesNoRankWhileTheCoordinatorIsAway) {
   const auto group = Join(WithOnAway([this] {
     fake_.Hold("Barrier", false);
     fake_.Start();
@@ -101,7 +101,7 @@ TEST_F(MonitoredCallTest, BlamesNoRankWhileTheCoordinatorIsAway) {
 
 // Otherwise the thread that brought the answer might drop the connection last, while the process
 // ends.
-TEST_F(MonitoredCallTest, ACallThatHasReturnedDoesNotHoldTheConnection) {
+TEST_F(UnaryCallTest, ACallThatHasReturnedDoesNotHoldTheConnection) {
   const auto connection = *Connection::Create(WithOnAway([] {}).connection);
   const auto admin = AdminClient::Create(connection, kLong);
   const long holders = connection.use_count();

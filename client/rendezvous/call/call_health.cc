@@ -1,9 +1,10 @@
-#include "client/rendezvous/call/monitored_call.h"
+#include "client/rendezvous/call/call_health.h"
 
 #include <algorithm>
-#include <string>
+#include <utility>
 
 #include "absl/strings/match.h"
+#include "client/rendezvous/call/call_retries.h"
 
 namespace cohort::client {
 namespace {

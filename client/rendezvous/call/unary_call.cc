@@ -1,0 +1,269 @@
+#include "client/rendezvous/call/unary_call.h"
+
+#include <optional>
+#include <string>
+
+#include "base/framed_rpc/client/client_event_loop.h"
+#include "base/framed_rpc/frame.h"
+#include "base/rpc/grpc_deadline.h"
+#include "client/rendezvous/call/call_health.h"
+#include "grpcpp/client_context.h"
+
+namespace cohort::client {
+namespace {
+
+using google::protobuf::MessageLite;
+
+constexpr absl::Duration kReportInterval = absl::Seconds(1);
+
+// A frame: room for the header, and the request.
+std::string MakeFrame(const MessageLite& request) {
+  std::string frame;
+  frame.reserve(framed_rpc::kHeaderBytes + request.ByteSizeLong());
+  frame.resize(framed_rpc::kHeaderBytes);
+  request.AppendToString(&frame);
+  return frame;
+}
+
+grpc::Status ParseFrameBody(absl::string_view body, MessageLite* response) {
+  if (response->ParseFromArray(body.data(), static_cast<int>(body.size()))) return grpc::Status::OK;
+  return grpc::Status(grpc::StatusCode::INTERNAL, "the answer is not a message of this method");
+}
+
+class BlockingWaiter final : public framed_rpc::ClientConnection::Waiter {
+ public:
+  BlockingWaiter(MessageLite* response, grpc::Status* status)
+      : response_(response), status_(status) {}
+  void OnReply(const grpc::Status& status, absl::string_view body) override {
+    *status_ = status.ok() ? ParseFrameBody(body, response_) : status;
+  }
+
+ private:
+  MessageLite* const response_;
+  grpc::Status* const status_;
+};
+
+// Returns false, and has done nothing, if there is no framed RPC connection.
+bool CallByFramedRpc(const framed_rpc::Route& route, const MessageLite& request,
+                     absl::Duration timeout, MessageLite* response, grpc::Status* status) {
+  if (route.connection == nullptr) return false;
+  BlockingWaiter waiter(response, status);
+  return route.connection->Call(route.method, MakeFrame(request), timeout, waiter);
+}
+
+// Begins an attempt, and returns how long it may take.
+absl::Duration BeginAttempt(const MethodInfo& method, CallRetries& retries, MessageLite& request) {
+  const CallRetries::Attempt attempt = retries.Begin();
+  if (method.set_wait != nullptr && attempt.wait > absl::ZeroDuration()) {
+    method.set_wait(attempt.wait, request);
+  }
+  return attempt.timeout;
+}
+
+}  // namespace
+
+absl::Status CallBlocking(ConnectionImpl& connection, const MethodInfo& method, CallLimits limits,
+                          Interruption& interruption, MessageLite& request, MessageLite* response) {
+  CallRetries retries(connection.options(), std::move(limits));
+  while (true) {
+    const absl::Duration timeout = BeginAttempt(method, retries, request);
+    grpc::Status status;
+    // A callback that blocks, as it should not, must not wait for the thread it runs on.
+    if (!retries.use_framed_rpc() || framed_rpc::ClientEventLoop().InLoop() ||
+        !CallByFramedRpc(connection.framed_channel().RouteOf(method.path), request, timeout,
+                         response, &status)) {
+      grpc::ClientContext context;
+      context.set_deadline(GrpcDeadline(timeout));
+      status = method.call(connection.stubs(), &context, request, response);
+    }
+    if (status.ok()) return absl::OkStatus();
+    absl::Status result;
+    const std::optional<absl::Duration> pause = retries.Judge(status, &result);
+    if (!pause.has_value()) return result;
+    if (absl::Status slept = interruption.Sleep(*pause); !slept.ok()) return slept;
+    response->Clear();
+  }
+}
+
+void UnaryCall::Start() {
+  {
+    MutexLock lock(&mutex_);
+    pause_ = 0;
+  }
+  if (Cancelled()) return OnDone(OwnerGone());
+  const absl::Duration timeout = BeginAttempt(method_, retries_, *request_);
+  response_->Clear();
+  if (retries_.use_framed_rpc() && StartByFramedRpc(timeout)) return;
+  StartByGrpc(timeout);
+}
+
+bool UnaryCall::StartByFramedRpc(absl::Duration timeout) {
+  const framed_rpc::Route route = connection_->framed_channel().RouteOf(method_.path);
+  if (route.connection == nullptr) return false;
+  int attempt = 0;
+  {
+    MutexLock lock(&mutex_);
+    attempt = attempt_;
+  }
+  std::shared_ptr<UnaryCall> self = shared_from_this();
+  uint32_t id = 0;
+  if (!route.connection->Start(route.method, MakeFrame(*request_), timeout,
+                               std::shared_ptr<framed_rpc::ClientConnection::Waiter>(self, this),
+                               &id)) {
+    return false;
+  }
+  bool cancelled = false;
+  {
+    MutexLock lock(&mutex_);
+    // Else the answer has come before this.
+    if (attempt == attempt_) {
+      route_ = route;
+      framed_call_id_ = id;
+    }
+    cancelled = cancelled_;
+  }
+  if (cancelled) route.connection->Cancel(id);
+  return true;
+}
+
+void UnaryCall::StartByGrpc(absl::Duration timeout) {
+  auto context = std::make_shared<grpc::ClientContext>();
+  context->set_deadline(GrpcDeadline(timeout));
+  {
+    MutexLock lock(&mutex_);
+    if (!cancelled_) context_ = context;
+  }
+  if (Cancelled()) return OnDone(OwnerGone());
+  method_.start(
+      connection_->stubs(), context.get(), request_, response_,
+      [self = shared_from_this(), context](grpc::Status status) { self->OnAnswer(status); });
+}
+
+void UnaryCall::Cancel() {
+  std::shared_ptr<grpc::ClientContext> context;
+  framed_rpc::Route route;
+  uint32_t framed_call_id = 0;
+  uint64_t pause = 0;
+  {
+    MutexLock lock(&mutex_);
+    cancelled_ = true;
+    context = context_;
+    route = route_;
+    framed_call_id = framed_call_id_;
+    pause = pause_;
+  }
+  // Outside of the lock: the answer may come in this very call.
+  if (context != nullptr) context->TryCancel();
+  if (route.connection != nullptr) route.connection->Cancel(framed_call_id);
+  if (pause != 0 && connection_->timers().Cancel(pause)) {
+    connection_->timers().Post([self = shared_from_this()] { self->OnDone(OwnerGone()); });
+  }
+}
+
+void UnaryCall::OnReply(const grpc::Status& status, absl::string_view body) {
+  const grpc::Status result = status.ok() ? ParseFrameBody(body, response_) : status;
+  // This thread reads for others, and may be that of a caller that blocks: callbacks come later.
+  framed_rpc::ClientEventLoop().Post(
+      [self = shared_from_this(), result] { self->OnAnswer(result); });
+}
+
+bool UnaryCall::Cancelled() {
+  MutexLock lock(&mutex_);
+  return cancelled_;
+}
+
+void UnaryCall::OnAnswer(const grpc::Status& status) {
+  absl::Status result;
+  std::optional<absl::Duration> pause;
+  if (!status.ok()) pause = retries_.Judge(status, &result);
+  bool cancelled = false;
+  {
+    MutexLock lock(&mutex_);
+    ++attempt_;
+    context_.reset();
+    route_ = framed_rpc::Route();
+    cancelled = cancelled_;
+    if (pause.has_value() && !cancelled) {
+      pause_ = connection_->timers().After(*pause, [self = shared_from_this()] { self->Start(); });
+      return;
+    }
+  }
+  OnDone(cancelled && !status.ok() ? OwnerGone() : result);
+}
+
+struct CallMonitor::Answer {
+  Answer(ConnectionImpl& connection, Instant deadline, bool may_wait)
+      : health(connection, deadline, may_wait) {}
+
+  CallHealth health;
+  Mutex mutex;
+  bool here ABSL_GUARDED_BY(mutex) = false;
+  bool released ABSL_GUARDED_BY(mutex) = false;
+  absl::Status status ABSL_GUARDED_BY(mutex);
+};
+
+bool CallMonitor::IsNeeded() const {
+  // On its own thread the connection cannot run the tasks that this call would wait for.
+  return (connection_.options().on_away || ask_ || cancellation_ != nullptr) &&
+         !connection_.timers().OnThread();
+}
+
+std::shared_ptr<ConnectionImpl> CallMonitor::Prepare(const MethodInfo& method, CallLimits* limits) {
+  const bool may_wait = method.set_wait != nullptr && limits->wait_until > absl::InfinitePast();
+  auto answer = std::make_shared<Answer>(connection_, limits->deadline, may_wait);
+  answer_ = answer;
+  limits->use_framed_rpc = limits->use_framed_rpc && !framed_rpc::ClientEventLoop().InLoop();
+  limits->on_repeat = [answer](const grpc::Status& failure, absl::Duration pause) {
+    answer->health.OnRepeat(failure, pause);
+  };
+  return std::shared_ptr<ConnectionImpl>(
+      &connection_, [answer, kept = connection_.shared_from_this()](ConnectionImpl*) mutable {
+        kept.reset();
+        MutexLock lock(&answer->mutex);
+        answer->released = true;
+      });
+}
+
+void CallMonitor::Notify(Answer& answer, absl::Status status) {
+  MutexLock lock(&answer.mutex);
+  answer.status = std::move(status);
+  answer.here = true;
+}
+
+absl::Status CallMonitor::Run(UnaryCall& call, bool* answered) {
+  call.Start();
+  std::optional<Cancellation::Listener> cancel;
+  if (cancellation_ != nullptr) {
+    cancel.emplace(*cancellation_, [&call](const absl::Status&) { call.Cancel(); });
+  }
+  while (true) {
+    absl::Status status;
+    {
+      MutexLock lock(&answer_->mutex);
+      *answered = answer_->mutex.AwaitWithTimeout(absl::Condition(&answer_->here), kReportInterval);
+      if (*answered) status = answer_->status;
+    }
+    if (*answered) {
+      if (cancellation_ != nullptr && absl::IsCancelled(status)) {
+        COHORT_RETURN_IF_ERROR(cancellation_->reason());
+      }
+      return status;
+    }
+    if (!answer_->health.Served()) {
+      if (absl::Status reason = interruption_.reason(); !reason.ok()) {
+        call.Cancel();
+        return reason;
+      }
+    } else if (ask_) {
+      if (absl::IsUnavailable(ask_())) answer_->health.NotifySilent("");
+    }
+  }
+}
+
+void CallMonitor::Release(std::shared_ptr<UnaryCall> call) {
+  call.reset();
+  MutexLock lock(&answer_->mutex);
+  answer_->mutex.AwaitWithTimeout(absl::Condition(&answer_->released), absl::Seconds(1));
+}
+
+}  // namespace cohort::client
