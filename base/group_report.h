@@ -1,6 +1,6 @@
-// The coordinator's reports about groups, waits and failures, as plain values. The coordinator fills
-// them in; users include client/rendezvous/report/report.h. Durations are ages, unless their names
-// say otherwise. The enums have the numbers of proto/cohort/v1.
+// The coordinator's reports about groups, waits and failures, as plain values. The coordinator
+// fills them in; users include client/rendezvous/report/report.h. Durations are ages, unless their
+// names say otherwise. The enums have the numbers of proto/cohort/v1.
 #ifndef COHORT_BASE_GROUP_REPORT_H_
 #define COHORT_BASE_GROUP_REPORT_H_
 
@@ -72,7 +72,7 @@ struct MemberInfo {
   std::vector<std::string> addresses;
   std::map<std::string, std::string> labels;
   absl::Duration last_heard;  // age
-  bool attached = false;      // a stream stands for it: it is lost after the attached lease
+  bool attached = false;      // has an open attached stream: if silent, lost after attached_lease
   int64_t progress = 0;
   std::string progress_operation;
   absl::Duration progress_age;
@@ -92,7 +92,7 @@ struct MissingMember {
   std::string member;  // empty: no member has this rank
   std::string host;
   std::optional<absl::Duration> last_heard;
-  bool attached = false;  // a stream stands for it: it is lost after the attached lease
+  bool attached = false;  // has an open attached stream: if silent, lost after attached_lease
   std::string last_operation;
   absl::Duration last_operation_age;
   int64_t progress = 0;

@@ -1,3 +1,5 @@
+// One file, though long: Core::Impl is the state of one shard, and each entry point of core.h is a
+// few lines that work on all of it.
 #include "coordinator/core/core.h"
 
 #include <algorithm>

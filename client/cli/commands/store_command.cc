@@ -1,3 +1,4 @@
+// One file, though long: its commands share their flags and the formats of values and events.
 #include "client/cli/commands/store_command.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// One file, though long: it is a list of scripts, in one function for each topic.
 #include "tests/fuzz/samples/sample_scripts.h"
 
 #include <cstdint>
