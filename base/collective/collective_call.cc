@@ -22,19 +22,6 @@ class Mixer {
 
 }  // namespace
 
-CollectiveCall MakeCall(Collective collective, const Tensor& input, const Tensor& output) {
-  const bool by_output =
-      collective == Collective::kScatter || collective == Collective::kReduceScatterV;
-  const Tensor& tensor = by_output ? output : input;
-  CollectiveCall call;
-  call.collective = collective;
-  call.ragged = IsRagged(collective);
-  call.type = tensor.type();
-  call.on_gpus = tensor.device().is_cuda();
-  call.shape = tensor.shape();
-  return call;
-}
-
 KeptCall::KeptCall(const CollectiveCall& call, const Tensor& input, const Tensor& output)
     : call(call),
       input(input),
@@ -59,7 +46,9 @@ uint32_t Digest(const CollectiveCall& call) {
   const uint64_t op = Reduces(call.collective) ? static_cast<uint64_t>(call.reduction.op) : 0;
   mixer.Add(static_cast<uint64_t>(call.collective) | static_cast<uint64_t>(call.type) << 8 |
             op << 16 | uint64_t{call.on_gpus} << 24 | uint64_t{call.shape.size()} << 32);
-  mixer.Add(static_cast<uint64_t>(call.root + 1) | static_cast<uint64_t>(call.dim + 1) << 32);
+  const int root = HasRoot(call.collective) ? call.root : -1;
+  const int dim = HasDim(call.collective) ? call.dim : -1;
+  mixer.Add(static_cast<uint64_t>(root + 1) | static_cast<uint64_t>(dim + 1) << 32);
   for (size_t i = 0; i < call.shape.size(); ++i) {
     if (call.ragged && static_cast<int>(i) == call.dim) continue;
     mixer.Add(static_cast<uint64_t>(call.shape[i]));

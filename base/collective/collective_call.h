@@ -37,7 +37,18 @@ struct CollectiveCall {
 
 // Takes type and shape from the tensor that every rank has: the output of scatter and
 // reduce_scatter_v, the input of the others. The caller sets root, dimension, sizes and reduction.
-CollectiveCall MakeCall(Collective collective, const Tensor& input, const Tensor& output);
+inline CollectiveCall MakeCall(Collective collective, const Tensor& input, const Tensor& output) {
+  const bool by_output =
+      collective == Collective::kScatter || collective == Collective::kReduceScatterV;
+  const Tensor& tensor = by_output ? output : input;
+  CollectiveCall call;
+  call.collective = collective;
+  call.ragged = IsRagged(collective);
+  call.type = tensor.type();
+  call.on_gpus = tensor.device().is_cuda();
+  call.shape = tensor.shape();
+  return call;
+}
 
 // A call with everything that it refers to, to run it later or again.
 struct KeptCall {

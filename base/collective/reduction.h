@@ -30,8 +30,20 @@ inline constexpr std::array<ReduceOp, 9> kReduceOps = {
     ReduceOp::kPreMulSum, ReduceOp::kBitAnd, ReduceOp::kBitOr, ReduceOp::kBitXor};
 
 struct Reduction {
-  ReduceOp op = ReduceOp::kSum;
-  double scale = 1;  // for kPreMulSum
+  constexpr Reduction(ReduceOp op = ReduceOp::kSum,
+                      double scale = 1)  // NOLINT: an operation is a reduction
+      : op(op), scale(scale) {}
+  // Callers make a reduction for each call. The processor does not forward two fresh stores to one
+  // wide load, so each field is copied by itself.
+  constexpr Reduction(const Reduction& other) : op(other.op), scale(other.scale) {}
+  Reduction& operator=(const Reduction& other) {
+    op = other.op;
+    scale = other.scale;
+    return *this;
+  }
+
+  ReduceOp op;
+  double scale;  // for kPreMulSum
 };
 
 // "sum", "pre_mul_sum", "bit_and", ...; "no reduction" for a number that is not a ReduceOp.

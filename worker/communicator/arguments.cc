@@ -82,7 +82,8 @@ absl::Status CheckArguments(const FlatCall& call, int rank, int size, const void
     return InvalidCall(call, absl::StrCat(count, " elements for each of ", size, " ranks are more ",
                                           "than memory has addresses"));
   }
-  if (HasRoot(call.collective) && (call.root < 0 || call.root >= size)) {
+  const bool has_root = HasRoot(call.collective);
+  if (has_root && (call.root < 0 || call.root >= size)) {
     return InvalidCall(call, absl::StrCat("root ", call.root, " is not in 0..", size - 1));
   }
   if (Reduces(call.collective)) {
@@ -90,8 +91,9 @@ absl::Status CheckArguments(const FlatCall& call, int rank, int size, const void
     if (!reducible.ok()) return InvalidCall(call, reducible.message());
   }
   const int64_t bytes = count * element;
-  const int64_t input_bytes = InputBytes(call, rank, size);
-  const int64_t output_bytes = OutputBytes(call, rank, size);
+  const bool is_root = has_root && call.root == rank;
+  const int64_t input_bytes = InputParts(call.collective, is_root, size) * bytes;
+  const int64_t output_bytes = OutputParts(call.collective, is_root, size) * bytes;
   if (input_bytes > 0 && input == nullptr) return InvalidCall(call, "the input is null");
   if (output_bytes > 0 && output == nullptr) return InvalidCall(call, "the output is null");
   if (input_bytes == 0 || output_bytes == 0) return absl::OkStatus();

@@ -25,8 +25,7 @@ absl::StatusOr<char*> ContiguousScratch::Take(Use use, int64_t bytes) {
   return static_cast<char*>(block.data());
 }
 
-void ContiguousScratch::Trim() {
-  if (!too_large_) return;
+void ContiguousScratch::FreeLargeBlocks() {
   too_large_ = false;
   for (Tensor& block : blocks_) {
     if (block.bytes() > kKept) block = Tensor();

@@ -26,9 +26,13 @@ class ContiguousScratch {
 
   // Ends a call: frees blocks of more than kKept bytes.
   static constexpr int64_t kKept = int64_t{64} << 20;
-  void Trim();
+  void Trim() {
+    if (too_large_) FreeLargeBlocks();
+  }
 
  private:
+  void FreeLargeBlocks();
+
   TensorLocation& location_;
   Tensor blocks_[2];
   bool too_large_ = false;  // a block has more than kKept bytes

@@ -1,29 +1,26 @@
 #include "worker/group/collectives/tensor_call.h"
 
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "worker/communicator/argument_error.h"
 
 namespace cohort::worker {
 
-CollectiveCall Unchecked(const CollectiveCall& asked) {
-  CollectiveCall call = asked;
-  call.root = -1;
-  call.dim = -1;
-  call.sizes = {};
-  call.output_sizes = {};
-  return call;
+absl::StatusOr<CollectiveCall> WithResolvedDim(const CollectiveCall& call) {
+  CollectiveCall resolved = call;
+  const absl::StatusOr<int> dim = ResolveDim(Shape(call.shape.begin(), call.shape.end()), call.dim);
+  if (!dim.ok()) {
+    // The error describes the checked part of the call alone.
+    resolved.dim = -1;
+    resolved.sizes = {};
+    return InvalidCall(resolved, dim.status().message());
+  }
+  resolved.dim = *dim;
+  return resolved;
 }
 
-absl::Status SetDim(CollectiveCall& call, int dim) {
-  if (dim >= 0 && dim < static_cast<int>(call.shape.size())) {
-    call.dim = dim;
-    return absl::OkStatus();
-  }
-  const absl::StatusOr<int> resolved = ResolveDim(Shape(call.shape.begin(), call.shape.end()), dim);
-  if (!resolved.ok()) return InvalidCall(call, resolved.status().message());
-  call.dim = *resolved;
-  return absl::OkStatus();
+absl::Status CheckFirstDim(const CollectiveCall& call) {
+  if (call.dim == 0) return absl::OkStatus();
+  return InvalidCall(call, "it divides dimension 0 alone");
 }
 
 absl::Status InvalidCall(const CollectiveCall& call, absl::string_view why) {

@@ -3,16 +3,16 @@
 #define COHORT_WORKER_GROUP_COLLECTIVES_TENSOR_CALL_H_
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/collective/collective_call.h"
 
 namespace cohort::worker {
 
-// Returns the call without its root, dimension and sizes; the checks set them. An error thus
-// describes only the checked part of the call.
-CollectiveCall Unchecked(const CollectiveCall& asked);
-// Sets the dimension of the call. `dim` is -n..n-1. Errors: INVALID_ARGUMENT.
-absl::Status SetDim(CollectiveCall& call, int dim);
+// Returns the call with its dimension, which is -n..n-1, as 0..n-1. Errors: INVALID_ARGUMENT.
+absl::StatusOr<CollectiveCall> WithResolvedDim(const CollectiveCall& call);
+// Checks that the call is along dimension 0. Errors: INVALID_ARGUMENT.
+absl::Status CheckFirstDim(const CollectiveCall& call);
 
 // Returns an error of this rank's own arguments, which names the call: see
 // worker/communicator/argument_error.h.

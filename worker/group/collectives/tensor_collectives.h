@@ -61,33 +61,38 @@ class TensorCollectives {
   absl::Status FailOnAllRanks(absl::string_view why, Instant deadline);
 
  private:
-  // --- The collectives. `asked` is the call as its caller gave it.
+  absl::Status WrongRoot(const CollectiveCall& call) const;
+  absl::Status RunWithResolvedDim(const CollectiveCall& call, const Tensor& input,
+                                  const Tensor& output, Instant deadline);
 
-  absl::Status AllReduce(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+  // --- The collectives. Run has checked root and dimension; the dimension is 0..n-1.
+
+  absl::Status AllReduce(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                          Instant deadline);
-  absl::Status Reduce(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+  absl::Status AllReduceCoalesced(const CollectiveCall& call, Instant deadline);
+  absl::Status Reduce(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                       Instant deadline);
-  absl::Status Broadcast(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+  absl::Status Broadcast(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                          Instant deadline);
-  absl::Status AllGather(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+  absl::Status AllGather(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                          Instant deadline);
-  absl::Status ReduceScatter(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+  absl::Status ReduceScatter(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                              Instant deadline);
-  absl::Status AllToAll(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+  absl::Status AllToAll(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                         Instant deadline);
-  absl::Status Gather(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+  absl::Status Gather(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                       Instant deadline);
-  absl::Status Scatter(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+  absl::Status Scatter(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                        Instant deadline);
-  absl::Status AllGatherV(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+  absl::Status AllGatherV(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                           Instant deadline);
-  absl::Status ReduceScatterV(const CollectiveCall& asked, const Tensor& input,
-                              const Tensor& output, Instant deadline);
-  absl::Status GatherV(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+  absl::Status ReduceScatterV(const CollectiveCall& call, const Tensor& input, const Tensor& output,
+                              Instant deadline);
+  absl::Status GatherV(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                        Instant deadline);
-  absl::Status AllToAllV(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+  absl::Status AllToAllV(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                          Instant deadline);
-  absl::Status ExchangeSizes(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+  absl::Status ExchangeSizes(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                              Instant deadline);
   absl::Status Barrier(Instant deadline);
 
@@ -95,14 +100,13 @@ class TensorCollectives {
 
   absl::Status CheckDevice(const CollectiveCall& call, absl::string_view which,
                            const Tensor& tensor) const;
-  absl::Status SetRoot(CollectiveCall& call, int root) const;
   absl::Status CheckInput(const CollectiveCall& call, const Tensor& input) const;
   // Checks for the call's type and the shape of `like`.
   absl::Status CheckInput(const CollectiveCall& call, const Tensor& input, const Like& like) const;
   absl::Status CheckOutput(const CollectiveCall& call, const Tensor& output,
                            const Like& like) const;
-  // Sets the call's sizes, one for each rank. Returns their sum.
-  absl::StatusOr<int64_t> SetSizes(CollectiveCall& call, absl::Span<const int64_t> sizes) const;
+  // Checks the call's sizes, one for each rank. Returns their sum.
+  absl::StatusOr<int64_t> CheckSizes(const CollectiveCall& call) const;
 
   // --- Flat memory.
 

@@ -33,7 +33,7 @@ bool HasFlatParts(const Tensor& tensor, int dim) {
   return true;
 }
 
-const Tensor& EqualParts(const Tensor& tensor, int dim, int parts, Tensor* room) {
+const Tensor& EqualParts(const Tensor& tensor, int dim, int parts, std::optional<Tensor>& room) {
   if (HasFlatParts(tensor, dim)) return tensor;
   Shape shape = tensor.shape();
   Shape strides = tensor.strides();
@@ -41,7 +41,7 @@ const Tensor& EqualParts(const Tensor& tensor, int dim, int parts, Tensor* room)
   shape[at] /= parts;
   shape.insert(shape.begin(), parts);
   strides.insert(strides.begin(), shape[at + 1] * strides[at]);
-  *room = Tensor::Strided(tensor.data(), tensor.type(), shape, strides, nullptr, tensor.device());
+  room = Tensor::Strided(tensor.data(), tensor.type(), shape, strides, nullptr, tensor.device());
   return *room;
 }
 

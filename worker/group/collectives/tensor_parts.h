@@ -4,6 +4,7 @@
 #define COHORT_WORKER_GROUP_COLLECTIVES_TENSOR_PARTS_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -17,9 +18,9 @@ namespace cohort::worker {
 bool HasFlatParts(const Tensor& tensor, int dim);
 
 // Returns a view whose elements in order are those of `parts` equal parts, one after the other. It
-// is the tensor itself if that has flat parts, else a view in `*room`. The extent is a multiple of
+// is the tensor itself if that has flat parts, else a view in `room`. The extent is a multiple of
 // `parts`.
-const Tensor& EqualParts(const Tensor& tensor, int dim, int parts, Tensor* room);
+const Tensor& EqualParts(const Tensor& tensor, int dim, int parts, std::optional<Tensor>& room);
 
 // The sizes of the parts sum to the extent. In flat memory, part r begins at element r * pitch, or,
 // if `pitch` is 0, at the end of part r - 1. copy(from, to) copies each part; the first error ends

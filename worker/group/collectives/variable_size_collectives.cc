@@ -61,31 +61,30 @@ int64_t Before(absl::Span<const int64_t> sizes, int rank) {
 
 }  // namespace
 
-absl::StatusOr<int64_t> TensorCollectives::SetSizes(CollectiveCall& call,
-                                                    absl::Span<const int64_t> sizes) const {
+absl::StatusOr<int64_t> TensorCollectives::CheckSizes(const CollectiveCall& call) const {
+  const absl::Span<const int64_t> sizes = call.sizes;
+  CollectiveCall shown = call;
+  shown.sizes = {};
   if (static_cast<int>(sizes.size()) != size()) {
     return InvalidCall(
-        call, absl::StrCat(sizes.size(), " sizes, and not one for each of ", size(), " ranks"));
+        shown, absl::StrCat(sizes.size(), " sizes, and not one for each of ", size(), " ranks"));
   }
   int64_t sum = 0;
   for (size_t rank = 0; rank < sizes.size(); ++rank) {
     if (sizes[rank] < 0) {
-      return InvalidCall(call, absl::StrCat("a size of ", sizes[rank], " for rank ", rank));
+      return InvalidCall(shown, absl::StrCat("a size of ", sizes[rank], " for rank ", rank));
     }
     if (__builtin_add_overflow(sum, sizes[rank], &sum)) {
-      return InvalidCall(call, "the sizes' sum is larger than memory");
+      return InvalidCall(shown, "the sizes' sum is larger than memory");
     }
   }
-  call.sizes = sizes;
   return sum;
 }
 
-absl::Status TensorCollectives::AllGatherV(const CollectiveCall& asked, const Tensor& input,
+absl::Status TensorCollectives::AllGatherV(const CollectiveCall& call, const Tensor& input,
                                            const Tensor& output, Instant deadline) {
-  CollectiveCall call = Unchecked(asked);
-  COHORT_RETURN_IF_ERROR(SetDim(call, asked.dim));
-  COHORT_ASSIGN_OR_RETURN(const int64_t sum, SetSizes(call, asked.sizes));
-  const int64_t own = asked.sizes[static_cast<size_t>(rank())];
+  COHORT_ASSIGN_OR_RETURN(const int64_t sum, CheckSizes(call));
+  const int64_t own = call.sizes[static_cast<size_t>(rank())];
   COHORT_RETURN_IF_ERROR(CheckInput(call, input, {input.shape(), call.dim, own}));
   COHORT_RETURN_IF_ERROR(CheckOutput(call, output, {input.shape(), call.dim, sum}));
   const Way way = WayOf(call);
@@ -136,12 +135,10 @@ absl::Status TensorCollectives::BroadcastParts(const CollectiveCall& call, const
   return FinishCopied(call, UnpackParts(all, 0, output, call.dim, call.sizes, Copier()), deadline);
 }
 
-absl::Status TensorCollectives::ReduceScatterV(const CollectiveCall& asked, const Tensor& input,
+absl::Status TensorCollectives::ReduceScatterV(const CollectiveCall& call, const Tensor& input,
                                                const Tensor& output, Instant deadline) {
-  CollectiveCall call = Unchecked(asked);
-  COHORT_RETURN_IF_ERROR(SetDim(call, asked.dim));
-  COHORT_ASSIGN_OR_RETURN(const int64_t sum, SetSizes(call, asked.sizes));
-  const int64_t own = asked.sizes[static_cast<size_t>(rank())];
+  COHORT_ASSIGN_OR_RETURN(const int64_t sum, CheckSizes(call));
+  const int64_t own = call.sizes[static_cast<size_t>(rank())];
   COHORT_RETURN_IF_ERROR(CheckOutput(call, output, {output.shape(), call.dim, own}));
   COHORT_RETURN_IF_ERROR(CheckInput(call, input, {output.shape(), call.dim, sum}));
   const Way way = WayOf(call);
@@ -189,13 +186,10 @@ absl::Status TensorCollectives::ReduceParts(const CollectiveCall& call, const Te
   return Finish(call, status, to, output, deadline);
 }
 
-absl::Status TensorCollectives::GatherV(const CollectiveCall& asked, const Tensor& input,
+absl::Status TensorCollectives::GatherV(const CollectiveCall& call, const Tensor& input,
                                         const Tensor& output, Instant deadline) {
-  CollectiveCall call = Unchecked(asked);
-  COHORT_RETURN_IF_ERROR(SetRoot(call, asked.root));
-  COHORT_RETURN_IF_ERROR(SetDim(call, asked.dim));
-  COHORT_ASSIGN_OR_RETURN(const int64_t sum, SetSizes(call, asked.sizes));
-  const int64_t own = asked.sizes[static_cast<size_t>(rank())];
+  COHORT_ASSIGN_OR_RETURN(const int64_t sum, CheckSizes(call));
+  const int64_t own = call.sizes[static_cast<size_t>(rank())];
   COHORT_RETURN_IF_ERROR(CheckInput(call, input, {input.shape(), call.dim, own}));
   if (rank() == call.root) {
     COHORT_RETURN_IF_ERROR(CheckOutput(call, output, {input.shape(), call.dim, sum}));
@@ -262,15 +256,16 @@ absl::Status TensorCollectives::SendParts(const CollectiveCall& call, const Tens
   return FinishCopied(call, status, deadline);
 }
 
-absl::Status TensorCollectives::AllToAllV(const CollectiveCall& asked, const Tensor& input,
+absl::Status TensorCollectives::AllToAllV(const CollectiveCall& own_call, const Tensor& input,
                                           const Tensor& output, Instant deadline) {
-  const absl::Span<const int64_t> input_sizes = asked.sizes;
-  const absl::Span<const int64_t> output_sizes = asked.output_sizes;
-  CollectiveCall call = Unchecked(asked);
-  COHORT_RETURN_IF_ERROR(SetDim(call, 0));
-  COHORT_ASSIGN_OR_RETURN(const int64_t sent, SetSizes(call, input_sizes));
+  const absl::Span<const int64_t> input_sizes = own_call.sizes;
+  const absl::Span<const int64_t> output_sizes = own_call.output_sizes;
+  COHORT_RETURN_IF_ERROR(CheckFirstDim(own_call));
+  CollectiveCall call = own_call;
+  COHORT_ASSIGN_OR_RETURN(const int64_t sent, CheckSizes(call));
   COHORT_RETURN_IF_ERROR(CheckInput(call, input, {input.shape(), 0, sent}));
-  COHORT_ASSIGN_OR_RETURN(const int64_t received, SetSizes(call, output_sizes));
+  call.sizes = output_sizes;
+  COHORT_ASSIGN_OR_RETURN(const int64_t received, CheckSizes(call));
   COHORT_RETURN_IF_ERROR(CheckOutput(call, output, {input.shape(), 0, received}));
   call.sizes = {};  // each rank has its own
   if (input.contiguous() && output.contiguous()) {
@@ -345,9 +340,8 @@ absl::Status TensorCollectives::ExchangeParts(const CollectiveCall& call, const 
   return FinishCopied(call, status, deadline);
 }
 
-absl::Status TensorCollectives::ExchangeSizes(const CollectiveCall& asked, const Tensor& input,
+absl::Status TensorCollectives::ExchangeSizes(const CollectiveCall& call, const Tensor& input,
                                               const Tensor& output, Instant deadline) {
-  const CollectiveCall call = Unchecked(asked);
   const int64_t own = *static_cast<const int64_t*>(input.data());
   if (own < 0) return InvalidCall(call, absl::StrCat("a size of ", own));
   return Finish(call,

@@ -65,6 +65,7 @@ inline absl::Status ReduceScatter(TensorCollectives& collectives, const Tensor& 
 inline absl::Status AllToAll(TensorCollectives& collectives, const Tensor& input,
                              const Tensor& output, Instant deadline) {
   CollectiveCall call = MakeCall(Collective::kAllToAll, input, output);
+  call.dim = 0;
   return collectives.Run(call, input, output, deadline);
 }
 inline absl::Status Gather(TensorCollectives& collectives, const Tensor& input,
@@ -111,6 +112,7 @@ inline absl::Status AllToAllV(TensorCollectives& collectives, const Tensor& inpu
                               absl::Span<const int64_t> input_sizes, const Tensor& output,
                               absl::Span<const int64_t> output_sizes, Instant deadline) {
   CollectiveCall call = MakeCall(Collective::kAllToAllV, input, output);
+  call.dim = 0;
   call.sizes = input_sizes;
   call.output_sizes = output_sizes;
   return collectives.Run(call, input, output, deadline);

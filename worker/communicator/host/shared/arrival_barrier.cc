@@ -33,12 +33,12 @@ absl::Status ArrivalBarrier::ArriveAndWait(const FlatCall& call, int stage, Inst
   PrefetchToWrite(&space_.line(rank_, sequence_ + 1));
   if (compared_ + 1 < sequence_) COHORT_RETURN_IF_ERROR(CatchUp(sequence_ - 1, call, deadline));
   compared_ = sequence_;
-  const std::optional<int> different = FirstDifferent(sequence_);
-  if (!different.has_value()) return absl::OkStatus();
+  const int different = FirstDifferent(sequence_);
+  if (different == kAllEqual) return absl::OkStatus();
   // A rank that follows has gone on and does not get this error now, so it has no mark.
-  if (SomebodyFollows(sequence_)) return Differ(sequence_, 0, *different);
-  return MismatchError(Describe(space_.line(0, sequence_).key), *different,
-                       Describe(space_.line(*different, sequence_).key));
+  if (SomebodyFollows(sequence_)) return Differ(sequence_, 0, different);
+  return MismatchError(Describe(space_.line(0, sequence_).key), different,
+                       Describe(space_.line(different, sequence_).key));
 }
 
 absl::Status ArrivalBarrier::Follow(const FlatCall& call, int root, Instant deadline) {
@@ -85,9 +85,9 @@ absl::Status ArrivalBarrier::CatchUp(uint64_t last, const FlatCall& call, Instan
     const uint64_t sequence = compared_ + 1;
     COHORT_RETURN_IF_ERROR(AwaitAll(sequence, call, deadline));
     compared_ = sequence;
-    const std::optional<int> different = FirstDifferent(sequence);
+    const int different = FirstDifferent(sequence);
     // Only the first of several mismatches is reported.
-    if (!different.has_value() || !deferred_error_.ok()) continue;
+    if (different == kAllEqual || !deferred_error_.ok()) continue;
     // Skips a mismatch that this rank's own call has returned.
     const ArrivalLine& own = space_.line(rank_, sequence);
     if (own.key.step() != kFollows) continue;
@@ -95,7 +95,7 @@ absl::Status ArrivalBarrier::CatchUp(uint64_t last, const FlatCall& call, Instan
     if (root < space_.ranks() && space_.line(root, sequence).key != own.key) continue;
     deferred_error_ =
         absl::InvalidArgumentError(absl::StrCat("a call before this one, which was done itself: ",
-                                                Differ(sequence, 0, *different).message()));
+                                                Differ(sequence, 0, different).message()));
   }
   return absl::OkStatus();
 }
@@ -127,12 +127,12 @@ RankSet ArrivalBarrier::Missing(uint64_t sequence) const {
   return missing;
 }
 
-std::optional<int> ArrivalBarrier::FirstDifferent(uint64_t sequence) const {
+int ArrivalBarrier::FirstDifferent(uint64_t sequence) const {
   const ArrivalLine& first = space_.line(0, sequence);
   for (int rank = 1; rank < space_.ranks(); ++rank) {
     if (space_.line(rank, sequence).key != first.key) return rank;
   }
-  return std::nullopt;
+  return kAllEqual;
 }
 
 bool ArrivalBarrier::SomebodyFollows(uint64_t sequence) const {

@@ -4,7 +4,6 @@
 #define COHORT_WORKER_COMMUNICATOR_HOST_SHARED_ARRIVAL_BARRIER_H_
 
 #include <cstdint>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -64,6 +63,7 @@ class ArrivalBarrier {
  private:
   // How many barriers a rank that follows may be ahead of others.
   static constexpr uint64_t kMaxLead = HostSharedMemory::kLines / 2;
+  static constexpr int kAllEqual = -1;
 
   bool Here(int rank, uint64_t sequence) const {
     return space_.line(rank, sequence).sequence.load(std::memory_order_acquire) == sequence;
@@ -76,9 +76,9 @@ class ArrivalBarrier {
   // `last`, and waits for the ranks. Goes on past `last` while all ranks have come.
   absl::Status CatchUp(uint64_t last, const FlatCall& call, Instant deadline);
   absl::Status AwaitAll(uint64_t sequence, const FlatCall& call, Instant deadline) const;
-  // Returns the first rank whose call at `sequence` differs from rank 0's; absent: all are equal.
-  // All ranks have arrived at `sequence`.
-  std::optional<int> FirstDifferent(uint64_t sequence) const;
+  // Returns the first rank whose call at `sequence` differs from rank 0's, or kAllEqual. All ranks
+  // have arrived at `sequence`.
+  int FirstDifferent(uint64_t sequence) const;
   // Whether a rank came to Follow, which does not wait for all ranks.
   bool SomebodyFollows(uint64_t sequence) const;
   absl::Status Differ(uint64_t sequence, int one, int other) const;

@@ -97,6 +97,8 @@ HostSharedMemory::HostSharedMemory(shm::Segment segment, int ranks)
   constexpr int64_t kHeld = Channel::kSmallBytes * static_cast<int64_t>(Channel::kFragments);
   eager_send_bytes_ = crowded() ? kHeld : Channel::kSmallBytes;
   fragment_bytes_ = FragmentBytes(ranks);
+  poison_ = &HeaderOf(segment_).poison;
+  sleepers_ = &HeaderOf(segment_).sleepers;
   const Layout layout(ranks);
   char* const begin = segment_.data();
   sleep_words_ = reinterpret_cast<SleepWords*>(begin + layout.sleep_words);
@@ -128,12 +130,8 @@ absl::StatusOr<HostSharedMemory> HostSharedMemory::Attach(int fd, int ranks) {
 
 bool HostSharedMemory::crowded() const { return HeaderOf(segment_).crowded != 0; }
 
-Poison& HostSharedMemory::poison() const { return HeaderOf(segment_).poison; }
-
 std::atomic<int64_t>& HostSharedMemory::taken(uint64_t sequence) const {
   return HeaderOf(segment_).taken[sequence % 2].pieces;
 }
-
-std::atomic<uint32_t>& HostSharedMemory::sleepers() const { return HeaderOf(segment_).sleepers; }
 
 }  // namespace cohort::worker

@@ -123,9 +123,9 @@ class HostSharedMemory {
   int64_t fragment_bytes() const { return fragment_bytes_; }
   int fd() const { return segment_.fd(); }
 
-  Poison& poison() const;
+  Poison& poison() const { return *poison_; }
   // How many ranks sleep. A rank that changes something reads this first.
-  std::atomic<uint32_t>& sleepers() const;
+  std::atomic<uint32_t>& sleepers() const { return *sleepers_; }
   // The number of pieces that ranks have taken of the large operation that began at `sequence`.
   std::atomic<int64_t>& taken(uint64_t sequence) const;
   SleepWords& sleep_words(int rank) const { return sleep_words_[rank]; }
@@ -161,6 +161,8 @@ class HostSharedMemory {
   int64_t eager_broadcast_bytes_;
   int64_t eager_send_bytes_;
   int64_t fragment_bytes_;
+  Poison* poison_;
+  std::atomic<uint32_t>* sleepers_;
   SleepWords* sleep_words_;
   ArrivalLine* lines_;
   Channel* channels_;
