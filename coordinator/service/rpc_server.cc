@@ -1,6 +1,7 @@
 #include "coordinator/service/rpc_server.h"
 
 #include <algorithm>
+#include <deque>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -15,11 +16,7 @@
 #include "base/rpc/reflection.h"
 #include "base/status_macros.h"
 #include "coordinator/service/framed_rpc/framed_rpc_handler.h"
-#include "coordinator/service/grpc/admin_service.h"
-#include "coordinator/service/grpc/group_service.h"
-#include "coordinator/service/grpc/messaging_service.h"
-#include "coordinator/service/grpc/store_service.h"
-#include "coordinator/service/grpc/unique_id_service.h"
+#include "coordinator/service/grpc/grpc_service.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
@@ -27,8 +24,7 @@
 namespace cohort::coordinator {
 namespace {
 
-constexpr char kServiceNames[][32] = {
-    "",
+constexpr const char* kServiceNames[] = {
     "cohort.v1.GroupService",
     "cohort.v1.MessagingService",
     "cohort.v1.StoreService",
@@ -52,13 +48,9 @@ constexpr absl::Duration kLastAnswers = absl::Seconds(30);
 }  // namespace
 
 struct RpcServer::Impl {
-  explicit Impl(Dispatcher& shared)
-      : dispatcher(shared),
-        group(shared),
-        messaging(shared),
-        store(shared),
-        unique_id(shared),
-        admin(shared) {}
+  explicit Impl(Dispatcher& shared) : dispatcher(shared) {
+    for (const char* name : kServiceNames) services.emplace_back(name, dispatcher);
+  }
 
   void Accept(std::vector<ListenSocket> sockets, ListenerOptions options) {
     ListenerSinks sinks;
@@ -77,11 +69,7 @@ struct RpcServer::Impl {
   }
 
   Dispatcher& dispatcher;
-  GroupService group;
-  MessagingService messaging;
-  StoreService store;
-  UniqueIdService unique_id;
-  AdminService admin;
+  std::deque<GrpcService> services;
   // After the services: these go first, the last one first.
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
@@ -134,11 +122,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
   impl->acceptor = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
       grpc::InsecureServerCredentials());
-  builder.RegisterService(&impl->group);
-  builder.RegisterService(&impl->messaging);
-  builder.RegisterService(&impl->store);
-  builder.RegisterService(&impl->unique_id);
-  builder.RegisterService(&impl->admin);
+  for (GrpcService& service : impl->services) builder.RegisterService(&service);
   impl->server = builder.BuildAndStart();
   if (impl->server == nullptr) return absl::InternalError("gRPC's server did not start");
   if (options.framed_rpc_threads > 0) {
@@ -172,6 +156,7 @@ RpcServer::~RpcServer() { Shutdown(absl::ZeroDuration()); }
 void RpcServer::SetServing(bool serving) {
   grpc::HealthCheckServiceInterface* const health = impl_->server->GetHealthCheckService();
   if (health == nullptr) return;
+  health->SetServingStatus("", serving);  // the server as a whole
   for (const char* name : kServiceNames) health->SetServingStatus(name, serving);
 }
 
