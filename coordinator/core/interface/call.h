@@ -67,6 +67,7 @@ struct ListGroupsCall {
 struct WatchGroupCall {
   int64_t from_revision = 0;
   bool reports = false;  // the stream's reader answers WatchGroupReply::report
+  bool attach = false;   // for the shell: the stream stands for the session (AttachCall)
 };
 // A stream that stands for the caller's session opened or, with `closed`, ended. If the coordinator
 // ended it (`by_us`), the end says nothing about the member, and its lease goes on.
@@ -137,6 +138,7 @@ struct PutBlobCall {
 };
 struct GetBlobCall {
   int64_t blob = 0;
+  int64_t offset = 0;  // for the shell, which sends the value from there on
 };
 
 // --- store

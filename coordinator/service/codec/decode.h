@@ -24,7 +24,7 @@ absl::Status Decode(v1::LeaveRequest& request, const DecodeContext& context, Cal
 absl::Status Decode(v1::KeepAliveRequest& request, const DecodeContext& context, Call* call);
 absl::Status Decode(v1::GetGroupRequest& request, const DecodeContext& context, Call* call);
 absl::Status Decode(v1::ListGroupsRequest& request, const DecodeContext& context, Call* call);
-// `wait` is the time to the next bookmark; `attach` is for the caller to act on.
+// `wait` is the time to the next bookmark.
 absl::Status Decode(v1::WatchGroupRequest& request, const DecodeContext& context, Call* call);
 absl::Status Decode(v1::ProposeViewRequest& request, const DecodeContext& context, Call* call);
 absl::Status Decode(v1::AckViewRequest& request, const DecodeContext& context, Call* call);

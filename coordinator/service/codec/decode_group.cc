@@ -95,9 +95,8 @@ absl::Status DecodeSpec(const v1::GroupSpec& message, const DecodeContext& conte
 absl::Status Decode(v1::CreateGroupRequest& request, const DecodeContext& context, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
   if (!request.has_spec()) return InvalidField("spec", "must be there");
-  CreateGroupCall body;
+  auto& body = call->body.emplace<CreateGroupCall>();
   COHORT_RETURN_IF_ERROR(DecodeSpec(request.spec(), context, &body.spec));
-  call->body = std::move(body);
   return absl::OkStatus();
 }
 
@@ -112,7 +111,7 @@ absl::Status Decode(v1::JoinRequest& request, const DecodeContext& context, Call
   for (std::string& address : *request.mutable_addresses()) {
     COHORT_RETURN_IF_ERROR(CleanText("addresses", &address, kMaxAddressCharacters));
   }
-  JoinCall body;
+  auto& body = call->body.emplace<JoinCall>();
   if (request.has_rank()) {
     COHORT_RETURN_IF_ERROR(CheckRank("rank", request.rank(), context));
     body.rank = request.rank();
@@ -128,7 +127,6 @@ absl::Status Decode(v1::JoinRequest& request, const DecodeContext& context, Call
   body.host = std::move(*request.mutable_host());
   body.addresses.assign(request.addresses().begin(), request.addresses().end());
   body.with_members = request.with_members();
-  call->body = std::move(body);
   return absl::OkStatus();
 }
 
@@ -143,14 +141,13 @@ absl::Status Decode(v1::KeepAliveRequest& request, const DecodeContext& context,
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
   COHORT_RETURN_IF_ERROR(
       CleanText("progress_operation", request.mutable_progress_operation(), 128));
-  KeepAliveCall body;
+  auto& body = call->body.emplace<KeepAliveCall>();
   body.progress = request.progress();
   body.progress_operation = std::move(*request.mutable_progress_operation());
   if (request.has_tensors()) {
     COHORT_RETURN_IF_ERROR(
         DecodeTensorReport(request.tensors(), context, &body.tensors.emplace()));
   }
-  call->body = std::move(body);
   return absl::OkStatus();
 }
 
@@ -163,10 +160,9 @@ absl::Status Decode(v1::GetGroupRequest& request, const DecodeContext&, Call* ca
 absl::Status Decode(v1::ListGroupsRequest& request, const DecodeContext&, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kOptional, &call->caller));
   COHORT_RETURN_IF_ERROR(CheckNameOrEmpty("page_token", request.page_token()));
-  ListGroupsCall body;
+  auto& body = call->body.emplace<ListGroupsCall>();
   COHORT_RETURN_IF_ERROR(DecodePageSize("page_size", request.page_size(), &body.page_size));
   body.after = std::move(*request.mutable_page_token());
-  call->body = std::move(body);
   return absl::OkStatus();
 }
 
@@ -177,13 +173,14 @@ absl::Status Decode(v1::WatchGroupRequest& request, const DecodeContext& context
     return InvalidField("attach", "needs a session");
   }
   call->wait = std::min(kBookmarkPeriod, context.max_wait);
-  call->body = WatchGroupCall{request.from_revision(), request.attach() && request.reports()};
+  call->body = WatchGroupCall{request.from_revision(), request.attach() && request.reports(),
+                              request.attach()};
   return absl::OkStatus();
 }
 
 absl::Status Decode(v1::ProposeViewRequest& request, const DecodeContext& context, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
-  ProposeViewCall body;
+  auto& body = call->body.emplace<ProposeViewCall>();
   COHORT_RETURN_IF_ERROR(DecodeRanges("remove", request.remove(), context, &body.remove));
   if (request.add_size() > context.limits.max_candidates) {
     return OverLimit("add", request.add_size(), "max_candidates", context.limits.max_candidates);
@@ -194,7 +191,6 @@ absl::Status Decode(v1::ProposeViewRequest& request, const DecodeContext& contex
   body.drop_silent = request.silent() == v1::SILENT_POLICY_DROP;
   COHORT_RETURN_IF_ERROR(
       DecodeWait(request.has_wait(), request.wait(), kDefaultStepWait, context, &call->wait));
-  call->body = std::move(body);
   return absl::OkStatus();
 }
 
@@ -212,11 +208,10 @@ absl::Status Decode(v1::AckViewRequest& request, const DecodeContext& context, C
 absl::Status Decode(v1::ReportErrorRequest& request, const DecodeContext& context, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
   COHORT_RETURN_IF_ERROR(CleanText("detail", request.mutable_detail(), kMaxErrorCharacters));
-  ReportErrorCall body;
+  auto& body = call->body.emplace<ReportErrorCall>();
   COHORT_RETURN_IF_ERROR(DecodeRanges("suspected", request.suspected(), context, &body.suspected));
   body.detail = std::move(*request.mutable_detail());
   body.fatal = request.fatal();
-  call->body = std::move(body);
   return absl::OkStatus();
 }
 
@@ -226,11 +221,10 @@ absl::Status Decode(v1::AgreeAliveRequest& request, const DecodeContext& context
   COHORT_RETURN_IF_ERROR(CheckRoundNumber("number", request.number()));
   COHORT_RETURN_IF_ERROR(
       DecodeWait(request.has_wait(), request.wait(), kDefaultStepWait, context, &call->wait));
-  EnterRoundCall body;
+  auto& body = call->body.emplace<EnterRoundCall>();
   body.kind = RoundKind::kAgreeAlive;
   body.name = request.name().empty() ? "alive" : request.name();
   body.number = request.number();
-  call->body = std::move(body);
   return absl::OkStatus();
 }
 
@@ -241,7 +235,7 @@ absl::Status Decode(v1::VoteRequest& request, const DecodeContext& context, Call
   if (request.op() == v1::VOTE_OP_UNSPECIFIED || !v1::VoteOp_IsValid(request.op())) {
     return InvalidField("op", "is not known");
   }
-  EnterRoundCall body;
+  auto& body = call->body.emplace<EnterRoundCall>();
   COHORT_RETURN_IF_ERROR(
       DecodeRanges("participants", request.participants(), context, &body.participants));
   COHORT_RETURN_IF_ERROR(
@@ -251,7 +245,6 @@ absl::Status Decode(v1::VoteRequest& request, const DecodeContext& context, Call
   body.number = request.number();
   body.op = static_cast<VoteOp>(request.op());  // the same numbers; decode_test goes through them
   body.vote = request.value();
-  call->body = std::move(body);
   return absl::OkStatus();
 }
 

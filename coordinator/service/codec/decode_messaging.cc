@@ -12,8 +12,9 @@ constexpr absl::Duration kDefaultObjectWait = absl::Seconds(300);
 constexpr absl::Duration kDefaultBarrierWait = absl::Seconds(30);
 
 // The shared part of the round calls.
-absl::Status DecodeRound(v1::Round& round, absl::Duration default_wait,
+absl::Status DecodeRound(RoundKind kind, v1::Round& round, absl::Duration default_wait,
                          const DecodeContext& context, EnterRoundCall* body, Call* call) {
+  body->kind = kind;
   COHORT_RETURN_IF_ERROR(CheckNameOrEmpty("round.name", round.name()));
   COHORT_RETURN_IF_ERROR(CheckRoundNumber("round.number", round.number()));
   COHORT_RETURN_IF_ERROR(CheckBytes("round.digest", round.digest(), kMaxDigestBytes));
@@ -75,7 +76,7 @@ absl::Status Decode(v1::SendRequest& request, const DecodeContext& context, Call
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
   COHORT_RETURN_IF_ERROR(CheckRank("destination", request.destination(), context));
   COHORT_RETURN_IF_ERROR(CheckNameOrEmpty("tag", request.tag()));
-  SendCall body;
+  auto& body = call->body.emplace<SendCall>();
   COHORT_RETURN_IF_ERROR(
       DecodePayload("payload", *request.mutable_payload(), context, &body.value));
   if (request.has_expiration()) {
@@ -89,14 +90,13 @@ absl::Status Decode(v1::SendRequest& request, const DecodeContext& context, Call
   body.wait_consumed = request.wait_consumed();
   COHORT_RETURN_IF_ERROR(CheckRoundNumber("order", request.order()));
   body.order = request.order();
-  call->body = std::move(body);
   return absl::OkStatus();
 }
 
 absl::Status Decode(v1::ReceiveRequest& request, const DecodeContext& context, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
   COHORT_RETURN_IF_ERROR(CheckNameOrEmpty("tag", request.tag()));
-  ReceiveCall body;
+  auto& body = call->body.emplace<ReceiveCall>();
   if (request.has_source()) {
     COHORT_RETURN_IF_ERROR(CheckRank("source", request.source(), context));
     body.source = request.source();
@@ -104,73 +104,62 @@ absl::Status Decode(v1::ReceiveRequest& request, const DecodeContext& context, C
   COHORT_RETURN_IF_ERROR(
       DecodeWait(request.has_wait(), request.wait(), kDefaultObjectWait, context, &call->wait));
   body.tag = std::move(*request.mutable_tag());
-  call->body = std::move(body);
   return absl::OkStatus();
 }
 
 absl::Status Decode(v1::BroadcastRequest& request, const DecodeContext& context, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
   COHORT_RETURN_IF_ERROR(CheckRank("root", request.root(), context));
-  EnterRoundCall body;
-  body.kind = RoundKind::kBroadcast;
-  COHORT_RETURN_IF_ERROR(
-      DecodeRound(*request.mutable_round(), kDefaultObjectWait, context, &body, call));
+  auto& body = call->body.emplace<EnterRoundCall>();
+  COHORT_RETURN_IF_ERROR(DecodeRound(RoundKind::kBroadcast, *request.mutable_round(),
+                                     kDefaultObjectWait, context, &body, call));
   body.root = request.root();
   body.wait_consumed = request.wait_consumed();
   if (request.has_payload()) {
     COHORT_RETURN_IF_ERROR(DecodeOnePayload(*request.mutable_payload(), context, &body));
   }
-  call->body = std::move(body);
   return absl::OkStatus();
 }
 
 absl::Status Decode(v1::AllGatherRequest& request, const DecodeContext& context, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
-  EnterRoundCall body;
-  body.kind = RoundKind::kAllGather;
-  COHORT_RETURN_IF_ERROR(
-      DecodeRound(*request.mutable_round(), kDefaultObjectWait, context, &body, call));
+  auto& body = call->body.emplace<EnterRoundCall>();
+  COHORT_RETURN_IF_ERROR(DecodeRound(RoundKind::kAllGather, *request.mutable_round(),
+                                     kDefaultObjectWait, context, &body, call));
   COHORT_RETURN_IF_ERROR(DecodeOnePayload(*request.mutable_payload(), context, &body));
-  call->body = std::move(body);
   return absl::OkStatus();
 }
 
 absl::Status Decode(v1::GatherRequest& request, const DecodeContext& context, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
   COHORT_RETURN_IF_ERROR(CheckRank("root", request.root(), context));
-  EnterRoundCall body;
-  body.kind = RoundKind::kGather;
-  COHORT_RETURN_IF_ERROR(
-      DecodeRound(*request.mutable_round(), kDefaultObjectWait, context, &body, call));
+  auto& body = call->body.emplace<EnterRoundCall>();
+  COHORT_RETURN_IF_ERROR(DecodeRound(RoundKind::kGather, *request.mutable_round(),
+                                     kDefaultObjectWait, context, &body, call));
   COHORT_RETURN_IF_ERROR(DecodeOnePayload(*request.mutable_payload(), context, &body));
   body.root = request.root();
-  call->body = std::move(body);
   return absl::OkStatus();
 }
 
 absl::Status Decode(v1::ScatterRequest& request, const DecodeContext& context, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
   COHORT_RETURN_IF_ERROR(CheckRank("root", request.root(), context));
-  EnterRoundCall body;
-  body.kind = RoundKind::kScatter;
-  COHORT_RETURN_IF_ERROR(
-      DecodeRound(*request.mutable_round(), kDefaultObjectWait, context, &body, call));
+  auto& body = call->body.emplace<EnterRoundCall>();
+  COHORT_RETURN_IF_ERROR(DecodeRound(RoundKind::kScatter, *request.mutable_round(),
+                                     kDefaultObjectWait, context, &body, call));
   if (request.has_values()) {
     COHORT_RETURN_IF_ERROR(DecodeValues(*request.mutable_values(), context, &body));
   }
   body.root = request.root();
   body.wait_consumed = request.wait_consumed();
-  call->body = std::move(body);
   return absl::OkStatus();
 }
 
 absl::Status Decode(v1::BarrierRequest& request, const DecodeContext& context, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
-  EnterRoundCall body;
-  body.kind = RoundKind::kBarrier;
-  COHORT_RETURN_IF_ERROR(
-      DecodeRound(*request.mutable_round(), kDefaultBarrierWait, context, &body, call));
-  call->body = std::move(body);
+  auto& body = call->body.emplace<EnterRoundCall>();
+  COHORT_RETURN_IF_ERROR(DecodeRound(RoundKind::kBarrier, *request.mutable_round(),
+                                     kDefaultBarrierWait, context, &body, call));
   return absl::OkStatus();
 }
 
@@ -186,12 +175,11 @@ absl::Status Decode(v1::CancelBarrierRequest& request, const DecodeContext&, Cal
 
 absl::Status Decode(v1::ExpireRequest& request, const DecodeContext&, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
-  ExpireCall body;
+  auto& body = call->body.emplace<ExpireCall>();
   if (request.has_older_than()) {
     COHORT_RETURN_IF_ERROR(DecodeDuration("older_than", request.older_than(), absl::ZeroDuration(),
                                           kMaxExpiration, &body.older_than.emplace()));
   }
-  call->body = std::move(body);
   return absl::OkStatus();
 }
 
@@ -216,7 +204,7 @@ absl::Status Decode(v1::DownloadRequest& request, const DecodeContext&, Call* ca
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
   if (request.blob() <= 0) return InvalidField("blob", "must be positive");
   COHORT_RETURN_IF_ERROR(CheckNotNegative("offset", request.offset()));
-  call->body = GetBlobCall{request.blob()};
+  call->body = GetBlobCall{request.blob(), request.offset()};
   return absl::OkStatus();
 }
 

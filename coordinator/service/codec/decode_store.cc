@@ -56,7 +56,7 @@ absl::Status Decode(v1::PutRequest& request, const DecodeContext& context, Call*
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kOptional, &call->caller));
   COHORT_RETURN_IF_ERROR(CheckKey("key", request.key()));
   COHORT_RETURN_IF_ERROR(CheckValueSize("value", request.value().size(), context));
-  PutCall body;
+  auto& body = call->body.emplace<PutCall>();
   COHORT_RETURN_IF_ERROR(
       DecodeExpiration(request.has_expiration(), request.expiration(), &body.expiration));
   COHORT_RETURN_IF_ERROR(DecodeConditions(request, &body));
@@ -78,7 +78,6 @@ absl::Status Decode(v1::PutRequest& request, const DecodeContext& context, Call*
   body.key = std::move(*request.mutable_key());
   body.value = std::move(*request.mutable_value());
   body.bind_to_session = request.bind_to_session();
-  call->body = std::move(body);
   return absl::OkStatus();
 }
 
@@ -95,7 +94,7 @@ absl::Status Decode(v1::GetRequest& request, const DecodeContext& context, Call*
   COHORT_RETURN_IF_ERROR(CheckNotNegative("newer_than", request.newer_than()));
   COHORT_RETURN_IF_ERROR(
       DecodeWait(request.has_wait(), request.wait(), absl::ZeroDuration(), context, &call->wait));
-  GetCall body;
+  auto& body = call->body.emplace<GetCall>();
   body.keys.assign(std::make_move_iterator(request.mutable_keys()->begin()),
                    std::make_move_iterator(request.mutable_keys()->end()));
   body.wait = request.has_wait();
@@ -103,7 +102,6 @@ absl::Status Decode(v1::GetRequest& request, const DecodeContext& context, Call*
   body.queues.assign(std::make_move_iterator(request.mutable_queues()->begin()),
                      std::make_move_iterator(request.mutable_queues()->end()));
   body.or_queue = request.or_queue();
-  call->body = std::move(body);
   return absl::OkStatus();
 }
 
@@ -111,13 +109,12 @@ absl::Status Decode(v1::RangeRequest& request, const DecodeContext&, Call* call)
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kOptional, &call->caller));
   COHORT_RETURN_IF_ERROR(CheckPrefix("prefix", request.prefix()));
   COHORT_RETURN_IF_ERROR(CheckPrefix("page_token", request.page_token()));
-  RangeCall body;
+  auto& body = call->body.emplace<RangeCall>();
   COHORT_RETURN_IF_ERROR(DecodePageSize("page_size", request.page_size(), &body.page_size));
   body.prefix = std::move(*request.mutable_prefix());
   body.after = std::move(*request.mutable_page_token());
   body.keys_only = request.keys_only();
   body.count_only = request.count_only();
-  call->body = std::move(body);
   return absl::OkStatus();
 }
 
@@ -148,12 +145,11 @@ absl::Status Decode(v1::QueuePushRequest& request, const DecodeContext& context,
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kOptional, &call->caller));
   COHORT_RETURN_IF_ERROR(CheckName("queue", request.queue()));
   COHORT_RETURN_IF_ERROR(CheckValueSize("value", request.value().size(), context));
-  QueuePushCall body;
+  auto& body = call->body.emplace<QueuePushCall>();
   COHORT_RETURN_IF_ERROR(
       DecodeExpiration(request.has_expiration(), request.expiration(), &body.expiration));
   body.queue = std::move(*request.mutable_queue());
   body.value = std::move(*request.mutable_value());
-  call->body = std::move(body);
   return absl::OkStatus();
 }
 

@@ -24,11 +24,10 @@ absl::Status Decode(v1::PublishRequest& request, const DecodeContext&, Call* cal
     if (id.empty() || id.size() > kMaxIdBytes)
       return InvalidField("ids", "must have 1 to 256 bytes");
   }
-  PublishIdsCall body;
+  auto& body = call->body.emplace<PublishIdsCall>();
   body.name = std::move(*request.mutable_name());
   body.ids.assign(std::make_move_iterator(request.mutable_ids()->begin()),
                   std::make_move_iterator(request.mutable_ids()->end()));
-  call->body = std::move(body);
   return absl::OkStatus();
 }
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
-#include "base/memory/no_memory.h"
 #include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
 #include "cohort/v1/messaging.pb.h"
@@ -31,29 +31,19 @@ BlobDownloadStream::BlobDownloadStream(Dispatcher& dispatcher)
 
 void BlobDownloadStream::Begin(grpc::CallbackServerContext* context,
                                const grpc::ByteBuffer* request) {
-  const absl::Status read = WithMemory(
-      "cohort.v1.MessagingService/Download", "a request", static_cast<int64_t>(request->Length()),
-      [&] {
-        grpc::ByteBuffer copy(*request);
-        grpc::ProtoBufferReader reader(&copy);
-        v1::DownloadRequest message;
-        if (!reader.status().ok() || !message.ParseFromZeroCopyStream(&reader)) {
-          return absl::InvalidArgumentError("the request is not a DownloadRequest");
-        }
-        offset_ = message.offset();
-        blob_ = message.blob();
-        return absl::OkStatus();
-      });
-  if (!read.ok()) return Complete(read);
   Call call;
+  absl::Status status = absl::InternalError("the request could not be read");
   {
-    grpc::ByteBuffer again(*request);
-    grpc::ProtoBufferReader reader(&again);
-    const absl::Status status =
-        dispatcher_.Decode(Method::kDownload, &reader, again.Length(),
-                           TimeLeft(context->raw_deadline()), &call, &asker_);
-    if (!status.ok()) return Complete(status);
+    grpc::ByteBuffer copy(*request);
+    grpc::ProtoBufferReader reader(&copy);
+    if (reader.status().ok()) {
+      status = dispatcher_.Decode(Method::kDownload, &reader, copy.Length(),
+                                  TimeLeft(context->raw_deadline()), &call, &asker_);
+    }
   }
+  if (!status.ok()) return Complete(status);
+  blob_ = std::get<GetBlobCall>(call.body).blob;
+  offset_ = std::get<GetBlobCall>(call.body).offset;
   if (!OutgoingBlobs::IsOutgoing(blob_)) {
     // Never parked, so a cancelled caller need not be looked after here.
     dispatcher_.engine().Submit(std::move(call), this);

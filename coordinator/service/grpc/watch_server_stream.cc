@@ -2,11 +2,10 @@
 
 #include <atomic>
 #include <utility>
+#include <variant>
 
-#include "base/memory/no_memory.h"
 #include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
-#include "cohort/v1/group.pb.h"
 #include "coordinator/service/grpc/byte_buffer.h"
 #include "grpcpp/support/proto_buffer_reader.h"
 
@@ -25,14 +24,6 @@ class IgnoringSink final : public ReplySink {
 ReplySink* Ignore() {
   static IgnoringSink* const kSink = new IgnoringSink;
   return kSink;
-}
-
-// Whether a WatchGroupRequest asks to stand for its member. Parsed a second time: streams are few.
-bool WantsAttach(const grpc::ByteBuffer& request) {
-  grpc::ByteBuffer copy(request);
-  grpc::ProtoBufferReader reader(&copy);
-  v1::WatchGroupRequest message;
-  return reader.status().ok() && message.ParseFromZeroCopyStream(&reader) && message.attach();
 }
 
 }  // namespace
@@ -63,17 +54,10 @@ void WatchServerStream::Begin(grpc::CallbackServerContext* context,
                                   &call_, &asker_);
     }
   }
-  bool attach = false;
-  if (status.ok() && method_ == Method::kWatchGroup) {
-    status = WithMemory("cohort.v1.GroupService/WatchGroup", "a request",
-                        static_cast<int64_t>(request->Length()), [&] {
-                          attach = WantsAttach(*request);
-                          return absl::OkStatus();
-                        });
-  }
   if (!status.ok()) return Complete(status);
+  const auto* const watch = std::get_if<WatchGroupCall>(&call_.body);
   // Receipts are acknowledged by the first step alone.
-  if (!attach) {
+  if (watch == nullptr || !watch->attach) {
     StartSendInitialMetadata();
     return;
   }
