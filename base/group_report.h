@@ -132,6 +132,28 @@ struct TensorReport {
   std::vector<RankRange> waits_for;     // the ranks for which it sleeps there, as far as known
 };
 
+// An operation on tensors that at least one rank is in.
+struct TensorWait {
+  std::string operation;  // such as all_reduce #42
+  MissingReport missing;  // the ranks that have begun it, and those that have not
+  absl::Duration age;     // since the first of those inside began
+  std::vector<RankRange> inside;
+  std::vector<RankRange> waited_for;  // the ranks for which those inside sleep
+  std::string mismatch;  // such as "rank 2 called broadcast"; empty: all called the same
+};
+
+struct GroupStats {
+  int64_t object_count = 0;
+  int64_t unacknowledged_count = 0;
+  int64_t open_round_count = 0;
+  int64_t round_name_count = 0;
+  int64_t waiter_count = 0;
+  int64_t bytes_held = 0;
+  int64_t barriers_released = 0;
+  int64_t objects_expired = 0;
+  int64_t key_count = 0;
+};
+
 struct OpenWait {
   std::string operation;
   MissingReport missing;

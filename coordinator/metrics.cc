@@ -13,12 +13,7 @@
 namespace cohort::coordinator {
 namespace {
 
-constexpr size_t kCodeCount = 17;
-constexpr const char* kCodeNames[kCodeCount] = {
-    "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
-    "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
-    "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
-    "DATA_LOSS", "UNAUTHENTICATED"};
+constexpr size_t kCodeCount = 17;  // of absl::StatusCode
 
 using Buckets = prometheus::Histogram::BucketBoundaries;
 
@@ -137,10 +132,10 @@ prometheus::Counter* Metrics::Impl::Handled(size_t method, size_t code) {
   prometheus::Counter* counter = slot.load(std::memory_order_acquire);
   if (counter == nullptr) {
     const MethodInfo& info = GetMethod(static_cast<Method>(method));
+    const std::string name = absl::StatusCodeToString(static_cast<absl::StatusCode>(code));
     // The family gives the same counter to all calls with the same labels.
-    counter = &handled_family->Add({{"grpc_service", info.service},
-                                    {"grpc_method", info.name},
-                                    {"grpc_code", kCodeNames[code]}});
+    counter = &handled_family->Add(
+        {{"grpc_service", info.service}, {"grpc_method", info.name}, {"grpc_code", name}});
     slot.store(counter, std::memory_order_release);
   }
   return counter;

@@ -143,18 +143,6 @@ struct ViewResult {
   int world_size = 0;
 };
 
-struct GroupStats {
-  int64_t object_count = 0;
-  int64_t unacknowledged_count = 0;
-  int64_t open_round_count = 0;
-  int64_t round_name_count = 0;
-  int64_t waiter_count = 0;
-  int64_t bytes_held = 0;
-  int64_t barriers_released = 0;
-  int64_t objects_expired = 0;
-  int64_t key_count = 0;
-};
-
 class ProcessGroup {
  public:
   // Joins and blocks until the group is complete, at most `join_timeout`.

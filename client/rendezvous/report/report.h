@@ -20,6 +20,7 @@ using cohort::EventKind;
 using cohort::EventKindName;
 using cohort::GroupState;
 using cohort::GroupStateName;
+using cohort::GroupStats;
 using cohort::InitRank;
 using cohort::InitStatus;
 using cohort::MemberState;
@@ -31,6 +32,7 @@ using cohort::ParkedCall;
 using cohort::RankReport;
 using cohort::TensorOperation;
 using cohort::TensorReport;
+using cohort::TensorWait;
 using cohort::ViewProposal;
 using Member = MemberInfo;
 
@@ -98,15 +100,6 @@ struct GroupEvent {
   std::optional<ViewProposal> proposal;
 };
 
-// An operation on tensors that at least one rank is in.
-struct TensorWait {
-  std::string operation;  // such as all_reduce #42
-  MissingReport missing;  // the ranks that have begun it, and those that have not
-  absl::Duration age;     // since the first of those inside began
-  std::vector<RankRange> inside;
-  std::vector<RankRange> waited_for;  // the ranks for which those inside sleep
-  std::string mismatch;  // such as "rank 2 called broadcast"; empty: all called the same
-};
 struct WhoIsMissingReport {
   std::string group;
   int64_t generation = 0;

@@ -122,18 +122,9 @@ std::string DescribeAnswered(const T&) {
   return "another call";
 }
 
-template <typename T, size_t I = 0>
-constexpr int KindOf() {
-  if constexpr (std::is_same_v<std::variant_alternative_t<I, ReplyBody::variant>, T>) {
-    return static_cast<int>(I);
-  } else {
-    return KindOf<T, I + 1>();
-  }
-}
-
 template <typename T>
 bool UnpackAs(const OperationRecord& record, ReplyBody& answer) {
-  if (record.reply_kind != KindOf<T>()) return false;
+  if (record.reply_kind != static_cast<int>(ReplyIndex<T>())) return false;
   Unpack(record, answer.emplace<T>());
   return true;
 }

@@ -2,10 +2,12 @@
 #ifndef COHORT_COORDINATOR_CORE_INTERFACE_REPLY_H_
 #define COHORT_COORDINATOR_CORE_INTERFACE_REPLY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -112,17 +114,7 @@ struct ExpireReply {
   int64_t object_count = 0;
   int64_t size_bytes = 0;
 };
-struct StatsReply {
-  int64_t object_count = 0;
-  int64_t unacknowledged_count = 0;
-  int64_t open_round_count = 0;
-  int64_t round_name_count = 0;
-  int64_t waiter_count = 0;
-  int64_t bytes_held = 0;
-  int64_t barriers_released = 0;
-  int64_t objects_expired = 0;
-  int64_t key_count = 0;
-};
+using StatsReply = GroupStats;
 struct PutBlobReply {
   int64_t blob = 0;
 };
@@ -198,14 +190,6 @@ struct FetchIdsReply {
   MissingReport missing;
 };
 
-struct TensorWait {
-  std::string operation;
-  MissingReport missing;
-  absl::Duration age;
-  RankSet inside;
-  RankSet waited_for;
-  std::string mismatch;
-};
 struct WhoIsMissingReply {
   std::string group;
   int64_t generation = 0;
@@ -244,6 +228,16 @@ struct ReplyBody
   ReplyBody& operator=(ReplyBody&&) noexcept;
   ~ReplyBody();
 };
+
+// The index of the alternative `T`.
+template <typename T, size_t index = 0>
+constexpr size_t ReplyIndex() {
+  if constexpr (std::is_same_v<std::variant_alternative_t<index, ReplyBody::variant>, T>) {
+    return index;
+  } else {
+    return ReplyIndex<T, index + 1>();
+  }
+}
 
 // The details of ABORTED, NOT_FOUND and FAILED_PRECONDITION.
 struct ErrorContext {

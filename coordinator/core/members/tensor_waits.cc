@@ -111,14 +111,15 @@ class Describer {
     // Reports that were not asked for may be from different times.
     if (!has_answer && is_passed) return;
     if (!is_old && !is_silent) return;
-    wait.waited_for = WaitedFor(inside);
+    const RankSet waited_for = WaitedFor(inside);
     const RankSet all_ranks = RankSet::All(context_.world_size);
     const bool is_complete = arrived == all_ranks;
-    if (is_complete && wait.waited_for.empty() && !is_silent && wait.age < kLong) return;
+    if (is_complete && waited_for.empty() && !is_silent && wait.age < kLong) return;
     wait.operation = absl::StrCat(NameOf(collective), " #", number);
     wait.missing = context_.roster.Missing(now_, all_ranks, arrived);
     wait.missing.since_first = wait.age;
-    wait.inside = inside;
+    wait.inside = inside.ToRanges();
+    wait.waited_for = waited_for.ToRanges();
     wait.mismatch = Mismatch(number, collective);
     Add(std::move(wait));
   }
@@ -142,15 +143,17 @@ class Describer {
 
   void AddTransfer(int rank, const TensorOperation& open) {
     TensorWait wait;
-    wait.inside.Add(rank);
-    wait.waited_for = WaitedFor(wait.inside);
+    RankSet inside;
+    inside.Add(rank);
+    RankSet peers = WaitedFor(inside);
+    wait.inside = inside.ToRanges();
+    wait.waited_for = peers.ToRanges();
     wait.age = Age(rank, open);
     // If both ranks are in the transfer, it may just be large.
     const TensorOperation* const other =
         open.peer >= 0 && open.peer < context_.world_size ? Open(open.peer) : nullptr;
     const bool matches = other != nullptr && other->number == 0 && other->peer == rank;
-    if (matches && wait.waited_for.empty() && wait.age < kLong) return;
-    RankSet peers = wait.waited_for;
+    if (matches && peers.empty() && wait.age < kLong) return;
     if (peers.empty() && open.peer >= 0 && open.peer < context_.world_size) peers.Add(open.peer);
     wait.operation = std::string(NameOf(open.collective));
     if (!peers.empty()) {
@@ -163,7 +166,7 @@ class Describer {
 
   void Add(TensorWait wait) {
     for (const int rank : RankSet::FromRanges(wait.missing.missing).ToVector()) named_.Add(rank);
-    for (const int rank : wait.waited_for.ToVector()) named_.Add(rank);
+    for (const int rank : RankSet::FromRanges(wait.waited_for).ToVector()) named_.Add(rank);
     waits_.push_back(std::move(wait));
   }
 

@@ -92,7 +92,7 @@ TEST_F(TensorWaitsTest, NamesTheRankThatHasNotCome) {
   EXPECT_THAT(wait.missing.missing, ElementsAre(RankRange{2, 2}));
   EXPECT_EQ(wait.missing.details[0].member, "w2");
   EXPECT_EQ(wait.age, absl::Seconds(13)) << "of the first that came, until now";
-  EXPECT_EQ(wait.inside.ToString(), "0-1");
+  EXPECT_EQ(FormatRanges(wait.inside), "0-1");
   ASSERT_EQ(reply.ranks.size(), 1u);
   EXPECT_EQ(reply.ranks[0].rank, 2);
   EXPECT_EQ(reply.ranks[0].reported, absl::Seconds(1));
@@ -113,7 +113,7 @@ TEST_F(TensorWaitsTest, ARankThatDoesNotAnswerIsNamedWithWhatItSaidLast) {
   EXPECT_EQ(reply.unanswered.ToString(), "2");
   ASSERT_EQ(reply.tensor_waits.size(), 1u);
   EXPECT_THAT(reply.tensor_waits[0].missing.missing, IsEmpty()) << "it came";
-  EXPECT_EQ(reply.tensor_waits[0].inside.ToString(), "0-2");
+  EXPECT_EQ(FormatRanges(reply.tensor_waits[0].inside), "0-2");
   ASSERT_EQ(reply.ranks.size(), 1u);
   EXPECT_EQ(reply.ranks[0].rank, 2);
   EXPECT_EQ(reply.ranks[0].reported, absl::Seconds(5));
@@ -137,7 +137,7 @@ TEST_F(TensorWaitsTest, ARankStuckInsideACallIsTheOneThatOthersWaitFor) {
   const WhoIsMissingReply reply = Ask(/*ask=*/false);
   ASSERT_EQ(reply.tensor_waits.size(), 1u);
   EXPECT_EQ(reply.tensor_waits[0].missing.arrived_count, 3);
-  EXPECT_EQ(reply.tensor_waits[0].waited_for.ToString(), "2");
+  EXPECT_EQ(FormatRanges(reply.tensor_waits[0].waited_for), "2");
   ASSERT_EQ(reply.ranks.size(), 1u);
   EXPECT_EQ(reply.ranks[0].rank, 2);
 }
@@ -170,7 +170,7 @@ TEST_F(TensorWaitsTest, ARankInAnotherOperationIsNamedWithIt) {
   const WhoIsMissingReply reply = Ask(/*ask=*/false);
   ASSERT_EQ(reply.tensor_waits.size(), 2u);
   EXPECT_EQ(reply.tensor_waits[0].operation, "exchange with rank 0");
-  EXPECT_EQ(reply.tensor_waits[0].inside.ToString(), "2");
+  EXPECT_EQ(FormatRanges(reply.tensor_waits[0].inside), "2");
   EXPECT_THAT(reply.tensor_waits[0].missing.missing, ElementsAre(RankRange{0, 0}));
   EXPECT_EQ(reply.tensor_waits[1].operation, "all_reduce #5");
   EXPECT_EQ(reply.tensor_waits[1].mismatch, "rank 1 called broadcast");

@@ -32,8 +32,8 @@ void FillTensorWaits(const WhoIsMissingReply& reply, v1::WhoIsMissingResponse* m
     out->set_operation(wait.operation);
     Fill(wait.missing, out->mutable_missing());
     Fill(wait.age, out->mutable_age());
-    Fill(wait.inside.ToRanges(), out->mutable_inside());
-    Fill(wait.waited_for.ToRanges(), out->mutable_waited_for());
+    Fill(wait.inside, out->mutable_inside());
+    Fill(wait.waited_for, out->mutable_waited_for());
     out->set_mismatch(wait.mismatch);
   }
   for (const RankReport& rank : reply.ranks) {

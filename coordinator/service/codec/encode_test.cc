@@ -246,8 +246,8 @@ TEST_F(EncodeTest, OperationsOnTensors) {
   TensorWait& wait = reply.tensor_waits.emplace_back();
   wait.operation = "all_reduce #42";
   wait.age = absl::Seconds(12);
-  wait.inside = RankSet::FromRanges({{0, 1}});
-  wait.waited_for = RankSet::FromRanges({{2, 2}});
+  wait.inside = {{0, 1}};
+  wait.waited_for = {{2, 2}};
   RankReport& rank = reply.ranks.emplace_back();
   rank.rank = 2;
   rank.reported = absl::Seconds(1);

@@ -3,7 +3,6 @@
 #include <array>
 #include <cstddef>
 #include <string>
-#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/interface/reply.h"
@@ -35,18 +34,9 @@ absl::Status DecodeFrom(google::protobuf::io::ZeroCopyInputStream* stream,
   return Decode(request, context, call);
 }
 
-template <typename T, size_t index = 0>
-constexpr size_t IndexOf() {
-  if constexpr (std::is_same_v<std::variant_alternative_t<index, ReplyBody::variant>, T>) {
-    return index;
-  } else {
-    return IndexOf<T, index + 1>();
-  }
-}
-
 template <typename Request, typename ReplyType>
 constexpr MethodInfo Describe(Method method, const char* service, const char* name) {
-  return MethodInfo{method, service, name, &DecodeFrom<Request>, IndexOf<ReplyType>()};
+  return MethodInfo{method, service, name, &DecodeFrom<Request>, ReplyIndex<ReplyType>()};
 }
 
 // In the order of the enumeration.
@@ -77,7 +67,7 @@ constexpr std::array<MethodInfo, kMethodCount> kMethods = {
                                                          "CancelBarrier"),
     Describe<v1::ExpireRequest, ExpireReply>(Method::kExpire, kMessaging, "Expire"),
     Describe<v1::StatsRequest, StatsReply>(Method::kStats, kMessaging, "Stats"),
-    MethodInfo{Method::kUpload, kMessaging, "Upload", nullptr, IndexOf<PutBlobReply>()},
+    MethodInfo{Method::kUpload, kMessaging, "Upload", nullptr, ReplyIndex<PutBlobReply>()},
     Describe<v1::DownloadRequest, GetBlobReply>(Method::kDownload, kMessaging, "Download"),
     Describe<v1::PutRequest, PutReply>(Method::kPut, kStore, "Put"),
     Describe<v1::GetRequest, GetReply>(Method::kGet, kStore, "Get"),
