@@ -45,6 +45,7 @@ absl::StatusOr<int64_t> Mailboxes::Send(Step& step, int sender, HeldSend& send) 
         depth, " objects; max_mailbox_depth is ", group_.shard.limits.max_mailbox_depth));
   }
   Object object;
+  object.generation = group_.generation;
   object.source = sender;
   object.destination = call.destination;
   object.tag = call.tag;
@@ -186,8 +187,7 @@ void Mailboxes::Receive(Step& step, CallId id, const Member& receiver, const Id1
   }
   const Receiver waiting{id, receiver.rank, call.source, operation_id, step.now()};
   if (std::optional<Cause> cause = WhyNothingComes(receiver.rank, call.source); cause.has_value()) {
-    const std::string title = Title(waiting, call.tag);
-    step.Fail(id, group_.Aborted(title, *cause), group_.Explain(title, *cause));
+    group_.Abort(step, id, Title(waiting, call.tag), *cause);
     DropIfEmpty(key);
     return;
   }
@@ -218,7 +218,7 @@ void Mailboxes::HandOut(Step& step, CallId id, const Id128& operation, const Box
     return;
   }
   object.receipt = group_.NextNumber();
-  object.operation = operation;
+  object.receive_operation = operation;
   AnswerWith(step, id, object);
   Write(step, object);
   ++unacknowledged_[key.first];
@@ -245,14 +245,21 @@ void Mailboxes::AnswerConsumed(Step& step, Object& object, bool consumed) {
   object.sender_call = 0;
 }
 
+void Mailboxes::AbortSender(Step& step, Object& object, const Cause& cause) {
+  if (object.sender_call == 0) return;
+  const CallId id = std::exchange(object.sender_call, 0);
+  Unpark(id);
+  group_.Abort(step, id, absl::StrCat("send to rank ", object.destination), cause);
+}
+
 void Mailboxes::Acknowledge(Step& step, int64_t receipt) {
   auto it = handed_out_.find(receipt);
   if (it == handed_out_.end()) return;
   const Object& object = it->second;
   EraseRow(step, object.sequence);
   expiries_.erase({object.sent_at + object.expiration, -receipt});
-  handed_out_by_operation_.erase(object.operation);
-  completed_.Add(object.operation, group_.shard.limits.max_operations_kept);
+  handed_out_by_operation_.erase(object.receive_operation);
+  completed_.Add(object.receive_operation, group_.shard.limits.max_operations_kept);
   auto count = unacknowledged_.find(object.destination);
   if (count != unacknowledged_.end() && --count->second == 0) unacknowledged_.erase(count);
   handed_out_.erase(it);
@@ -302,13 +309,7 @@ void Mailboxes::MemberGone(Step& step, int rank, const Cause& cause) {
   for (auto& [key, box] : boxes_) {
     auto queue = box.by_source.find(rank);
     if (queue == box.by_source.end()) continue;
-    for (auto& [sequence, object] : queue->second) {
-      if (object.sender_call == 0) continue;
-      const std::string title = absl::StrCat("send to rank ", object.destination);
-      Unpark(object.sender_call);
-      step.Fail(object.sender_call, group_.Aborted(title, cause), group_.Explain(title, cause));
-      object.sender_call = 0;
-    }
+    for (auto& [sequence, object] : queue->second) AbortSender(step, object, cause);
   }
   std::vector<std::pair<BoxKey, CallId>> hopeless;
   for (auto& [key, box] : boxes_) {
@@ -326,7 +327,7 @@ void Mailboxes::MemberGone(Step& step, int rank, const Cause& cause) {
     const Cause why = it->rank == rank ? cause : *WhyNothingComes(it->rank, it->source);
     box.receivers.erase(it);
     Unpark(id);
-    step.Fail(id, group_.Aborted(title, why), group_.Explain(title, why));
+    group_.Abort(step, id, title, why);
     DropIfEmpty(key);
   }
 }
@@ -335,19 +336,12 @@ void Mailboxes::Break(Step& step, const Cause& cause) {
   numbered_sends_.Abort(step, std::nullopt, cause);
   for (auto& [key, box] : boxes_) {
     for (const Receiver& receiver : box.receivers) {
-      const std::string title = Title(receiver, key.second);
       Unpark(receiver.id);
-      step.Fail(receiver.id, group_.Aborted(title, cause), group_.Explain(title, cause));
+      group_.Abort(step, receiver.id, Title(receiver, key.second), cause);
     }
     box.receivers.clear();
     for (auto& [source, objects] : box.by_source) {
-      for (auto& [sequence, object] : objects) {
-        if (object.sender_call == 0) continue;
-        const std::string title = absl::StrCat("send to rank ", object.destination);
-        Unpark(object.sender_call);
-        step.Fail(object.sender_call, group_.Aborted(title, cause), group_.Explain(title, cause));
-        object.sender_call = 0;
-      }
+      for (auto& [sequence, object] : objects) AbortSender(step, object, cause);
     }
   }
 }

@@ -23,6 +23,7 @@
 #include "coordinator/core/exchange/numbered_sends.h"
 #include "coordinator/core/idempotency/completed_operations.h"
 #include "coordinator/core/interface/call.h"
+#include "coordinator/core/interface/record.h"
 #include "coordinator/core/members/group_context.h"
 #include "coordinator/core/runtime/step.h"
 #include "coordinator/core/runtime/wait_table.h"
@@ -76,17 +77,10 @@ class Mailboxes final : public WaitOwner {
   void Explain(CallId id, ParkedCall& parked) const override;
 
  private:
-  struct Object {
-    int source = 0;
-    int destination = 0;
-    std::string tag;
-    int64_t sequence = 0;
-    Payload payload;
+  // The journal keeps the part that is an ObjectRecord.
+  struct Object : ObjectRecord {
     Instant sent_at;
-    absl::Duration expiration;
     CallId sender_call = 0;  // the Send that waits until the object is handed out; 0: no call waits
-    int64_t receipt = 0;
-    Id128 operation;
     Charge charge;
   };
   struct Receiver {
@@ -127,7 +121,9 @@ class Mailboxes final : public WaitOwner {
   Object Take(Box& box, Object& boxed);
   void HandOut(Step& step, CallId id, const Id128& operation, const BoxKey& key, Object& object);
   void AnswerWith(Step& step, CallId id, const Object& object);
+  // End the Send that waits until the object is handed out, if one does.
   void AnswerConsumed(Step& step, Object& object, bool consumed);
+  void AbortSender(Step& step, Object& object, const Cause& cause);
   std::optional<Cause> WhyNothingComes(int receiver, const std::optional<int>& source) const;
   void Unpark(CallId id);
   void DropIfEmpty(const BoxKey& key);

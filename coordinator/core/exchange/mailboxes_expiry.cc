@@ -138,17 +138,7 @@ void Mailboxes::Expire(Step& step, absl::Duration older_than, int64_t& count, in
 
 void Mailboxes::Write(Step& step, const Object& object) {
   if (!step.keeps_records()) return;
-  ObjectRecord record;
-  record.generation = group_.generation;
-  record.source = object.source;
-  record.destination = object.destination;
-  record.tag = object.tag;
-  record.sequence = object.sequence;
-  record.expiration = object.expiration;
-  record.payload = object.payload;
-  record.receipt = object.receipt;
-  record.receive_operation = object.operation;
-  step.Write(group_.key, RecordKind::kObject, RowId(object.sequence), std::move(record));
+  step.Write(group_.key, RecordKind::kObject, RowId(object.sequence), ObjectRecord(object));
 }
 
 void Mailboxes::EraseRow(Step& step, int64_t sequence) {
@@ -157,15 +147,9 @@ void Mailboxes::EraseRow(Step& step, int64_t sequence) {
 
 void Mailboxes::Restore(Instant now, const ObjectRecord& record) {
   Object object;
-  object.source = record.source;
-  object.destination = record.destination;
-  object.tag = record.tag;
-  object.sequence = record.sequence;
+  static_cast<ObjectRecord&>(object) = record;
   object.payload = Payload(record.payload.bytes(), group_.ledger, MemoryKind::kObjects);
   object.sent_at = now;
-  object.expiration = record.expiration;
-  object.receipt = record.receipt;
-  object.operation = record.receive_operation;
   const Instant expires = now + object.expiration;
   if (object.receipt == kLostReceipt) {
     RememberLost(boxes_[BoxKey(object.destination, object.tag)], object.source, object.sequence);
@@ -174,7 +158,7 @@ void Mailboxes::Restore(Instant now, const ObjectRecord& record) {
   object.charge = Charge(group_.shard.tally, MemoryKind::kObjects, CostOfObject(object.tag));
   if (object.receipt != 0) {
     ++unacknowledged_[object.destination];
-    handed_out_by_operation_[object.operation] = object.receipt;
+    handed_out_by_operation_[object.receive_operation] = object.receipt;
     expiries_.insert({expires, -object.receipt});
     handed_out_.emplace(object.receipt, std::move(object));
   } else {

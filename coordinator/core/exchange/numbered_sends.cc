@@ -114,8 +114,7 @@ void NumberedSends::Abort(Step& step, std::optional<int> rank, const Cause& caus
   }
   for (const auto& [key, order] : ended) {
     const HeldSend send = Unhold(ordered_.find(key), order);
-    const std::string title = SendTitle(std::get<2>(key), send.call);
-    step.Fail(send.id, group_.Aborted(title, cause), group_.Explain(title, cause));
+    group_.Abort(step, send.id, SendTitle(std::get<2>(key), send.call), cause);
   }
 }
 

@@ -194,6 +194,10 @@ class Rounds final : public WaitOwner {
   void Serve(Step& step, Name& name, Round& round, CallId id, int rank);
   void Park(Step& step, Name& name, Round& round, CallId id, int rank, absl::Duration wait);
   void Unpark(CallId id);
+  // Takes the parked call of this rank out of the round; 0: it has none.
+  CallId UnparkRank(Round& round, int rank);
+  // The rank repeats its call. The caller of its parked call is gone, or does not wait any more.
+  void EndOlderCall(Step& step, Round& round, int rank);
   // This rank waits no longer: its progress timeout starts now.
   void EndWait(Step& step, int rank);
   void MaybeRelease(Step& step, Name& name, Round& round);

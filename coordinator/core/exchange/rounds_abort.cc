@@ -62,14 +62,8 @@ void Rounds::TimeOut(Step& step, CallId id) {
 }
 
 void Rounds::AbortWaiter(Step& step, const Name& name, Round& round, int rank, const Cause& cause) {
-  for (size_t i = 0; i < round.waiters.size(); ++i) {
-    if (round.waiters[i].rank != rank) continue;
-    const CallId id = round.waiters[i].id;
-    round.waiters.erase(round.waiters.begin() + i);
-    Unpark(id);
-    const std::string title = Title(name, round);
-    step.Fail(id, group_.Aborted(title, cause), group_.Explain(title, cause));
-    return;
+  if (const CallId id = UnparkRank(round, rank); id != 0) {
+    group_.Abort(step, id, Title(name, round), cause);
   }
 }
 

@@ -52,13 +52,7 @@ void Rounds::EnterRooted(Step& step, CallId id, int rank, absl::Duration wait,
     AbortRound(step, name, round, *cause);
     return;
   }
-  for (size_t i = 0; i < round.waiters.size(); ++i) {
-    if (round.waiters[i].rank != rank) continue;
-    Unpark(round.waiters[i].id);
-    step.Fail(round.waiters[i].id, absl::CancelledError("a repeat of this call replaced it"));
-    round.waiters.erase(round.waiters.begin() + i);
-    break;
-  }
+  EndOlderCall(step, round, rank);
   Park(step, name, round, id, rank, wait);
 }
 

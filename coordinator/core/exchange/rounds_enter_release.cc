@@ -180,10 +180,7 @@ void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
     return;
   }
   const int64_t number = call.number != 0 ? call.number : NextFor(*name, rank);
-  member.operation = RoundKindName(call.kind);
-  member.operation_name = call.name;
-  member.operation_number = number;
-  member.operation_at = step.now();
+  member.Begin(RoundKindName(call.kind), call.name, number, step.now());
 
   Round* const open = FindOrOpen(step, id, call, rank, participants, *name, number);
   if (open == nullptr) return;
@@ -246,15 +243,7 @@ Rounds::Round* Rounds::FindOrOpen(Step& step, CallId id, const EnterRoundCall& c
 void Rounds::EnterSymmetric(Step& step, CallId id, int rank, absl::Duration wait,
                             const EnterRoundCall& call, std::vector<Payload> values, Name& name,
                             Round& round) {
-  for (Waiter& waiter : round.waiters) {
-    if (waiter.rank != rank) continue;
-    // A repeat: the first call's caller is gone, or does not wait for its answer any more.
-    Unpark(waiter.id);
-    step.Fail(waiter.id, absl::CancelledError("a repeat of this call replaced it"));
-    waiter = round.waiters.back();
-    round.waiters.pop_back();
-    break;
-  }
+  EndOlderCall(step, round, rank);
   for (const auto& [gone, cause] : group_.gone) {
     if (call.kind == RoundKind::kAgreeAlive || !round.participants.Contains(gone)) continue;
     round.waiters.push_back({id, rank});
@@ -281,6 +270,22 @@ void Rounds::Park(Step& step, Name& name, Round& round, CallId id, int rank, abs
   round.deadline = std::min(round.deadline, deadline);
   parked_[id] = Position{&name, round.number};
   group_.shard.waits.Park(id, this, step.now(), deadline);
+}
+
+CallId Rounds::UnparkRank(Round& round, int rank) {
+  const auto waiter = std::find_if(round.waiters.begin(), round.waiters.end(),
+                                   [rank](const Waiter& each) { return each.rank == rank; });
+  if (waiter == round.waiters.end()) return 0;
+  const CallId id = waiter->id;
+  round.waiters.erase(waiter);
+  Unpark(id);
+  return id;
+}
+
+void Rounds::EndOlderCall(Step& step, Round& round, int rank) {
+  if (const CallId older = UnparkRank(round, rank); older != 0) {
+    step.Fail(older, absl::CancelledError("a repeat of this call replaced it"));
+  }
 }
 
 void Rounds::Unpark(CallId id) {

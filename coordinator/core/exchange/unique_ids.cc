@@ -107,7 +107,7 @@ void UniqueIds::Fetch(Step& step, CallId id, const Member& member, absl::Duratio
     return;
   }
   for (const auto& [rank, cause] : group_.gone) {
-    step.Fail(id, group_.Aborted(Title(call.name), cause), group_.Explain(Title(call.name), cause));
+    group_.Abort(step, id, Title(call.name), cause);
     return;
   }
   ids->waiters.push_back({id, member.rank, step.now()});
@@ -144,7 +144,7 @@ void UniqueIds::Break(Step& step, const Cause& cause) {
     for (const Waiter& waiter : std::exchange(ids.waiters, {})) {
       parked_.erase(waiter.id);
       group_.shard.waits.Done(waiter.id);
-      step.Fail(waiter.id, group_.Aborted(Title(name), cause), group_.Explain(Title(name), cause));
+      group_.Abort(step, waiter.id, Title(name), cause);
     }
   }
 }

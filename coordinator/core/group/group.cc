@@ -98,7 +98,7 @@ Member* Group::Admit(Step& step, const Call& call, const char* operation, Allowe
   Member* member = context_.roster.BySession(caller.session);
   if (member == nullptr) {
     if (const Cause* why = context_.roster.WhyFenced(caller.session); why != nullptr) {
-      step.Fail(call.id, context_.Aborted(operation, *why), context_.Explain(operation, *why));
+      context_.Abort(step, call.id, operation, *why);
     } else {
       step.Fail(call.id,
                 absl::NotFoundError(absl::StrCat("group ", context_.key.group,
@@ -112,30 +112,26 @@ Member* Group::Admit(Step& step, const Call& call, const char* operation, Allowe
   if (caller.generation != 0 && caller.generation != context_.generation) {
     Cause stale = cause_;
     if (stale.empty() || caller.generation != context_.generation - 1) {
-      stale = Cause{};
-      stale.kind = CauseKind::kStaleGeneration;
-      stale.detail = absl::StrCat("the caller is in generation ", caller.generation, ", the group in ",
-                                  context_.generation);
+      stale = CauseOf(CauseKind::kStaleGeneration,
+                      absl::StrCat("the caller is in generation ", caller.generation,
+                                   ", the group in ", context_.generation),
+                      step.now());
       stale.generation = caller.generation;
-      stale.at = step.now();
     }
-    step.Fail(call.id, context_.Aborted(operation, stale), context_.Explain(operation, stale));
+    context_.Abort(step, call.id, operation, stale);
     return nullptr;
   }
   if (state_ == GroupState::kActive && member->confirmed()) return member;
   if (state_ == GroupState::kBroken) {
     if (allowed_in == AllowedIn::kActiveOrBroken && member->rank >= 0) return member;
-    step.Fail(call.id, context_.Aborted(operation, cause_), context_.Explain(operation, cause_));
+    context_.Abort(step, call.id, operation, cause_);
     return nullptr;
   }
   Cause forming = cause_;
   if (forming.empty()) {
-    forming.kind = CauseKind::kStaleGeneration;
-    forming.detail = "it is still forming; join first";
-    forming.generation = context_.generation;
-    forming.at = step.now();
+    forming = CauseOf(CauseKind::kStaleGeneration, "it is still forming; join first", step.now());
   }
-  step.Fail(call.id, context_.Aborted(operation, forming), context_.Explain(operation, forming));
+  context_.Abort(step, call.id, operation, forming);
   return nullptr;
 }
 

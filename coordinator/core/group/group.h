@@ -147,6 +147,8 @@ class Group final : public WaitOwner {
   void AddNewcomer(Step& step, Call& call, JoinCall& body);
   void ParkJoin(Step& step, Call& call, Member& member, bool with_members);
   void AnswerJoin(Step& step, Member& member);
+  // Takes the member's parked Join off the lists, and returns it for an answer.
+  CallId UnparkJoin(Member& member);
   void MaybeComplete(Step& step);
   // While FORMING, candidates take the free rank slots in the order in which they joined.
   void FillSlots(Step& step);
@@ -171,6 +173,7 @@ class Group final : public WaitOwner {
   void Close(Step& step, Cause cause);
   void CloseIfEmpty(Step& step, const Cause& cause);
   void ScheduleLinger(Instant now);
+  Cause CauseOf(CauseKind kind, std::string detail, Instant now) const;  // by no member
   Cause CauseOf(CauseKind kind, const Member& member, std::string detail, Instant now) const;
 
   // --- views

@@ -113,10 +113,7 @@ void Group::Answer(Step& step, Call& call, SendCall& body) {
     }
     return;
   }
-  member->operation = "send";
-  member->operation_name = body.tag;
-  member->operation_number = body.order;
-  member->operation_at = step.now();
+  member->Begin("send", body.tag, body.order, step.now());
   absl::StatusOr<Payload> payload = Resolve(*member, body.value, MemoryKind::kObjects);
   if (!payload.ok()) {
     step.Fail(call.id, payload.status());
@@ -169,10 +166,7 @@ bool Group::Accept(Step& step, int sender, HeldSend& send) {
 void Group::Answer(Step& step, Call& call, ReceiveCall& body) {
   Member* member = Admit(step, call, "receive", AllowedIn::kActiveOnly);
   if (member == nullptr) return;
-  member->operation = "receive";
-  member->operation_name = body.tag;
-  member->operation_number = 0;
-  member->operation_at = step.now();
+  member->Begin("receive", body.tag, 0, step.now());
   mailboxes_.Receive(step, call.id, *member, call.caller.operation_id, call.wait, body);
 }
 
@@ -243,10 +237,7 @@ void Group::Answer(Step& step, Call& call, PublishIdsCall& body) {
 void Group::Answer(Step& step, Call& call, FetchIdsCall& body) {
   Member* member = Admit(step, call, "fetch unique ids", AllowedIn::kActiveOnly);
   if (member == nullptr) return;
-  member->operation = "fetch unique ids";
-  member->operation_name = body.name;
-  member->operation_number = 0;
-  member->operation_at = step.now();
+  member->Begin("fetch unique ids", body.name, 0, step.now());
   unique_ids_.Fetch(step, call.id, *member, call.wait, body);
 }
 

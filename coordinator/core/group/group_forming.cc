@@ -4,6 +4,7 @@
 // was answered as complete. Only the last confirmation completes the generation. A member that gets
 // JOINED therefore knows that all others were present at that instant.
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/group/group.h"
@@ -181,11 +182,14 @@ void Group::AnswerJoin(Step& step, Member& member) {
   reply.revision = events_.newest();
   reply.lease = context_.spec.lease;
   if (member.with_members) reply.members = Members(step.now());
-  const CallId id = member.join_call;
-  member.join_call = 0;
+  step.Answer(UnparkJoin(member), std::move(reply));
+}
+
+CallId Group::UnparkJoin(Member& member) {
+  const CallId id = std::exchange(member.join_call, 0);
   joins_.erase(id);
   shard_.waits.Done(id);
-  step.Answer(id, std::move(reply));
+  return id;
 }
 
 }  // namespace cohort::coordinator

@@ -104,10 +104,7 @@ absl::Status Group::ReplaceSpec(Step& step, const JoinCall& body, int allies) {
         AndOthers(allies), allies == 0 ? " brings " : " bring ", difference, " as ",
         NameOf(member->name, rank), " brings"));
     if (member->join_call != 0) {
-      const CallId id = member->join_call;
-      joins_.erase(id);
-      shard_.waits.Done(id);
-      member->join_call = 0;
+      const CallId id = UnparkJoin(*member);
       if (member->name == body.member) {
         step.Fail(id, absl::CancelledError("a repeat of this call replaced it"));
       } else {
@@ -168,13 +165,10 @@ void Group::Answer(Step& step, Call& call, JoinCall& body) {
     return;
   }
   if (context_.roster.WasReplaced(body.member, body.incarnation)) {
-    Cause cause;
-    cause.kind = CauseKind::kReplaced;
+    Cause cause = CauseOf(CauseKind::kReplaced, "this is a late call of the older incarnation",
+                          step.now());
     cause.member = body.member;
-    cause.detail = "this is a late call of the older incarnation";
-    cause.generation = context_.generation;
-    cause.at = step.now();
-    step.Fail(call.id, context_.Aborted("join", cause), context_.Explain("join", cause));
+    context_.Abort(step, call.id, "join", cause);
     return;
   }
   Member* member = context_.roster.ByName(body.member);
@@ -301,20 +295,14 @@ void Group::AddNewcomer(Step& step, Call& call, JoinCall& body) {
 
 void Group::ParkJoin(Step& step, Call& call, Member& member, bool with_members) {
   if (member.join_call != 0) {
-    const CallId older = member.join_call;
-    joins_.erase(older);
-    shard_.waits.Done(older);
-    step.Fail(older, absl::CancelledError("a repeat of this call replaced it"));
+    step.Fail(UnparkJoin(member), absl::CancelledError("a repeat of this call replaced it"));
   }
   shard_.timers.Cancel(linger_timer_);
   shard_.timers.Cancel(member.disconnect_timer);
   member.join_call = call.id;
   member.with_members = with_members;
   member.last_heard = step.now();
-  member.operation = "join";
-  member.operation_name.clear();
-  member.operation_number = context_.generation;
-  member.operation_at = step.now();
+  member.Begin("join", "", context_.generation, step.now());
   last_arrival_ = step.now();
   if (member.state != MemberState::kCandidate) member.state = MemberState::kActive;
   context_.roster.Recharge(member);

@@ -15,15 +15,20 @@ absl::Duration Granularity(absl::Duration lease) {
 
 }  // namespace
 
-Cause Group::CauseOf(CauseKind kind, const Member& member, std::string detail, Instant now) const {
+Cause Group::CauseOf(CauseKind kind, std::string detail, Instant now) const {
   Cause cause;
   cause.kind = kind;
-  cause.member = member.name;
-  if (member.rank >= 0) cause.rank = member.rank;
-  cause.host = member.host;
   cause.detail = std::move(detail);
   cause.generation = context_.generation;
   cause.at = now;
+  return cause;
+}
+
+Cause Group::CauseOf(CauseKind kind, const Member& member, std::string detail, Instant now) const {
+  Cause cause = CauseOf(kind, std::move(detail), now);
+  cause.member = member.name;
+  if (member.rank >= 0) cause.rank = member.rank;
+  cause.host = member.host;
   return cause;
 }
 
@@ -166,20 +171,14 @@ void Group::EndIncarnation(Step& step, Member& member, const Cause& cause) {
   store_.EndSession(step, member.session);
   store_.FailSession(step, member.session, context_.Aborted("store call", cause),
                      context_.Explain("store call", cause));
-  if (member.join_call != 0) {
-    const CallId id = member.join_call;
-    joins_.erase(id);
-    shard_.waits.Done(id);
-    member.join_call = 0;
-    step.Fail(id, context_.Aborted("join", cause), context_.Explain("join", cause));
-  }
+  if (member.join_call != 0) context_.Abort(step, UnparkJoin(member), "join", cause);
   if (proposal_.has_value()) {
     for (auto it = proposal_->calls.begin(); it != proposal_->calls.end();) {
       const auto call = it++;
       if (call->second != member.name) continue;
       shard_.waits.Done(call->first);
       if (proposal_->proposer_call == call->first) proposal_->proposer_call = 0;
-      step.Fail(call->first, context_.Aborted("view", cause), context_.Explain("view", cause));
+      context_.Abort(step, call->first, "view", cause);
       proposal_->calls.erase(call);
     }
   }
@@ -220,7 +219,7 @@ void Group::Close(Step& step, Cause cause) {
   joins_.clear();
   for (const auto& [id, name] : joins) {
     shard_.waits.Done(id);
-    step.Fail(id, context_.Aborted("join", cause), context_.Explain("join", cause));
+    context_.Abort(step, id, "join", cause);
   }
   for (RecordKind kind :
        {RecordKind::kGroup, RecordKind::kMember, RecordKind::kObject, RecordKind::kRoundName,
@@ -261,12 +260,7 @@ void Group::ScheduleLinger(Instant now) {
   linger_timer_ = shard_.timers.Schedule(now + linger, [this](Step& step) {
     linger_timer_ = 0;
     if (context_.roster.CountLive() > 0) return;
-    Cause cause;
-    cause.kind = CauseKind::kClosed;
-    cause.detail = "no live member for too long";
-    cause.generation = context_.generation;
-    cause.at = step.now();
-    Close(step, cause);
+    Close(step, CauseOf(CauseKind::kClosed, "no live member for too long", step.now()));
   });
 }
 
@@ -292,14 +286,7 @@ void Group::Answer(Step& step, Call& call, LeaveCall& body) {
     OnGoneWhileActive(step, *member, cause);
     MemberGoneFromProposal(step, *member, cause);
   }
-  if (context_.roster.members().empty()) {
-    Cause closed_by = cause;
-    closed_by.kind = CauseKind::kClosed;
-    closed_by.detail = "the last member left";
-    Close(step, closed_by);
-  } else {
-    CloseIfEmpty(step, cause);
-  }
+  CloseIfEmpty(step, cause);
 }
 
 void Group::Answer(Step& step, Call& call, KeepAliveCall& body) {
@@ -376,16 +363,11 @@ void Group::Answer(Step& step, Call& call, EvictCall& body) {
 }
 
 void Group::Answer(Step& step, Call& call, CloseGroupCall& body) {
-  Cause cause;
+  Cause cause = CauseOf(CauseKind::kClosed, body.reason, step.now());
   if (!call.caller.session.empty()) {
     Member* member = Admit(step, call, "close", AllowedIn::kAnyGeneration);
     if (member == nullptr) return;
     cause = CauseOf(CauseKind::kClosed, *member, body.reason, step.now());
-  } else {
-    cause.kind = CauseKind::kClosed;
-    cause.detail = body.reason;
-    cause.generation = context_.generation;
-    cause.at = step.now();
   }
   step.Answer(call.id, EmptyReply{});
   Close(step, cause);

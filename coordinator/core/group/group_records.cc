@@ -26,16 +26,7 @@ void Group::WriteGroup(Step& step) {
 
 void Group::WriteMember(Step& step, const Member& member) {
   if (!step.keeps_records()) return;
-  MemberRecord record;
-  record.incarnation = member.incarnation;
-  record.rank = member.rank;
-  record.state = member.state;
-  record.session = member.session;
-  record.name = member.name;
-  record.host = member.host;
-  record.addresses = member.addresses;
-  record.labels = member.labels;
-  step.Write(context_.key, RecordKind::kMember, member.name, std::move(record));
+  step.Write(context_.key, RecordKind::kMember, member.name, MemberRecord(member));
 }
 
 void Group::EraseMember(Step& step, const Member& member) {
@@ -47,14 +38,7 @@ void Group::Restore(Instant now, const Record& row) {
   const RecordValue& value = *row.value;
   if (const auto* record = std::get_if<MemberRecord>(&value)) {
     auto member = std::make_unique<Member>();
-    member->name = record->name;
-    member->incarnation = record->incarnation;
-    member->rank = record->rank;
-    member->state = record->state;
-    member->session = record->session;
-    member->host = record->host;
-    member->addresses = record->addresses;
-    member->labels = record->labels;
+    static_cast<MemberRecord&>(*member) = *record;
     member->joined_at = member->last_heard = member->progress_at = member->operation_at = now;
     // No Join is parked after a restart; the members will call again.
     if (state_ == GroupState::kForming && member->state == MemberState::kActive) {

@@ -176,14 +176,12 @@ void Group::CommitProposal(Step& step) {
   shard_.timers.Cancel(proposal.timer);
 
   const Member* proposer = context_.roster.ByName(proposal.view.proposer);
-  Cause cause;
-  cause.kind = CauseKind::kViewChanged;
+  Cause cause = CauseOf(CauseKind::kViewChanged,
+                        absl::StrCat("generation ", context_.generation + 1, " follows with ",
+                                     proposal.view.world_size, " members"),
+                        step.now());
   cause.member = proposal.view.proposer;
   if (proposer != nullptr && proposer->rank >= 0) cause.rank = proposer->rank;
-  cause.detail = absl::StrCat("generation ", context_.generation + 1, " follows with ",
-                              proposal.view.world_size, " members");
-  cause.generation = context_.generation;
-  cause.at = step.now();
 
   rounds_.Break(step, cause, false);
   rounds_.Clear(step);

@@ -46,7 +46,7 @@ struct GroupRecord {
 };
 struct MemberRecord {
   int64_t incarnation = 0;
-  int rank = -1;
+  int rank = -1;  // -1: no rank yet (a candidate, or a member that waits for any rank)
   MemberState state = MemberState::kJoining;
   Id128 session;
   std::string name;
@@ -62,9 +62,9 @@ struct ObjectRecord {
   int64_t sequence = 0;
   absl::Duration expiration;
   Payload payload;
-  int64_t receipt =
-      0;  // > 0: handed out, unacknowledged; < 0: expired, not yet reported to a reader
-  Id128 receive_operation; // of the Receive to which it was handed out
+  // > 0: handed out, unacknowledged; < 0: expired, not yet reported to a reader
+  int64_t receipt = 0;
+  Id128 receive_operation;  // of the Receive to which it was handed out
 };
 struct RoundNameRecord {
   int64_t generation = 0;

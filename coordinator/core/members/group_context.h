@@ -14,6 +14,7 @@
 #include "coordinator/core/interface/types.h"
 #include "coordinator/core/members/roster.h"
 #include "coordinator/core/runtime/shard.h"
+#include "coordinator/core/runtime/step.h"
 
 namespace cohort::coordinator {
 
@@ -53,6 +54,10 @@ struct GroupContext {
   absl::Status Aborted(absl::string_view operation, const Cause& cause) const {
     return absl::AbortedError(absl::StrCat("group ", key.group, ", ", cause.ToString(),
                                            operation.empty() ? "" : "; in ", operation));
+  }
+  // Answers the call with ABORTED and its details.
+  void Abort(Step& step, CallId id, const std::string& operation, const Cause& cause) const {
+    step.Fail(id, Aborted(operation, cause), Explain(operation, cause));
   }
   // Whether a value of `bytes` bytes, with `around` bytes of structures, may be held. Errors:
   // RESOURCE_EXHAUSTED (names the limit).

@@ -18,21 +18,14 @@
 #include "base/id128.h"
 #include "base/rank_set.h"
 #include "coordinator/core/interface/memory_account.h"
+#include "coordinator/core/interface/record.h"
 #include "coordinator/core/interface/types.h"
 #include "coordinator/core/runtime/timers.h"
 
 namespace cohort::coordinator {
 
-struct Member {
-  std::string name;
-  int64_t incarnation = 0;
-  int rank = -1;  // -1: no rank yet (a candidate, or a member that waits for any rank)
-  MemberState state = MemberState::kJoining;
-  Id128 session;
-  std::string host;
-  std::vector<std::string> addresses;
-  std::map<std::string, std::string> labels;
-
+// The journal keeps the part that is a MemberRecord.
+struct Member : MemberRecord {
   Instant joined_at;
   Instant last_heard;
   int64_t progress = 0;
@@ -72,6 +65,13 @@ struct Member {
   // Whether it was asked for a report and has not reported since.
   bool owes_report() const {
     return asked_at != absl::InfinitePast() && (!tensors.has_value() || tensors_at < asked_at);
+  }
+  // It begins an operation; people see its last one.
+  void Begin(const char* what, const std::string& name_of_it, int64_t number, Instant now) {
+    operation = what;
+    operation_name = name_of_it;
+    operation_number = number;
+    operation_at = now;
   }
   bool confirmed() const { return state == MemberState::kActive || state == MemberState::kSuspected; }
 };
