@@ -189,8 +189,8 @@ void Engine::Route(Shard& shard, CallId own, ReplySink* own_sink, Effects& effec
   answers->clear();
 }
 
-template <typename Input>
-void Engine::Step(Shard& shard, Input input) {
+void Engine::Step(Shard& shard,
+                  absl::FunctionRef<void(Core& core, Instant now, Effects& effects)> input) {
   Answers answers;
   Effects effects;
   Prepare(effects);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
@@ -145,9 +146,8 @@ class Engine {
   // and queues records for the journal. The caller delivers the rest in `answers` after unlocking.
   void Route(Shard& shard, CallId own, ReplySink* own_sink, Effects& effects, Answers* answers)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex);
-  // Runs `input(core, now, effects)` as one step without a call of its own.
-  template <typename Input>
-  void Step(Shard& shard, Input input);
+  // Runs `input` as one step without a call of its own.
+  void Step(Shard& shard, absl::FunctionRef<void(Core& core, Instant now, Effects& effects)> input);
   void Prepare(Effects& effects) const;
   // Gives the step's log events to the observer and the answers to their sinks.
   void Deliver(Answers answers, const Effects& effects);

@@ -137,21 +137,15 @@ DrainResult Engine::Drain(bool release_waiters, bool resume) {
   DrainResult result;
   draining_.store(!resume || closed_.load());
   for (const std::unique_ptr<Shard>& shard : shards_) {
-    Answers answers;
-    Effects effects;
-    Prepare(effects);
-    {
-      MutexLock lock(&shard->mutex);
-      shard->core->SetDraining(Begin(*shard), !resume, effects);
-      const int64_t before = shard->core->Stats().waiter_count;
-      if (release_waiters) shard->core->ReleaseAll(Begin(*shard), effects);
-      const CoreStats after = shard->core->Stats();
+    Step(*shard, [&](Core& core, Instant now, Effects& effects) {
+      core.SetDraining(now, !resume, effects);
+      const int64_t before = core.Stats().waiter_count;
+      if (release_waiters) core.ReleaseAll(now, effects);
+      const CoreStats after = core.Stats();
       result.released_count += before - after.waiter_count;
       result.waiter_count += after.waiter_count;
       result.group_count += after.group_count;
-      Route(*shard, 0, nullptr, effects, &answers);
-    }
-    Deliver(std::move(answers), effects);
+    });
   }
   return result;
 }
