@@ -3,7 +3,9 @@
 #include <string>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
+#include "base/text/utf8.h"
 
 namespace cohort {
 namespace {
@@ -12,12 +14,7 @@ constexpr absl::string_view kCutMark = " [cut]";
 
 std::string CutText(absl::string_view text) {
   if (text.size() <= kMaxStatusTextBytes) return std::string(text);
-  size_t end = kMaxStatusTextBytes - kCutMark.size();
-  // Not in the middle of a UTF-8 character: gRPC percent-encodes, but people read it.
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  std::string cut(text.substr(0, end));
-  cut.append(kCutMark.data(), kCutMark.size());
-  return cut;
+  return absl::StrCat(CutUtf8(text, kMaxStatusTextBytes - kCutMark.size()), kCutMark);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -24,19 +23,13 @@ int64_t MemoryBytes() {
 }  // namespace
 
 absl::StatusOr<Tensor> NewHostTensor(DataType type, const Shape& shape) {
-  int64_t bytes = SizeOf(type);
-  bool fits = true;
-  bool empty = false;
   for (const int64_t extent : shape) {
-    if (extent < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a tensor of ", FormatShape(shape), ": an extent is negative"));
-    }
-    empty = empty || extent == 0;
-    // Also for an empty tensor: code that skips the 0 must not overflow.
-    fits = fits && !__builtin_mul_overflow(bytes, std::max<int64_t>(extent, 1), &bytes);
+    if (extent >= 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("a tensor of ", FormatShape(shape), ": an extent is negative"));
   }
-  if (fits && empty) bytes = 0;
+  const bool fits = CountableBytes(type, shape).has_value();
+  const int64_t bytes = fits ? ElementCount(shape) * SizeOf(type) : 0;
   if (!fits || bytes > MemoryBytes()) {
     return absl::ResourceExhaustedError(absl::StrCat("no memory for ", NameOf(type), " ",
                                                      FormatShape(shape), ": this machine has ",

@@ -1,5 +1,6 @@
 #include "base/tensor/tensor.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cstddef>
 #include <cstring>
@@ -34,6 +35,14 @@ int64_t ElementCount(const Shape& shape) {
   uint64_t count = 1;  // may wrap before an extent of 0 comes
   for (const int64_t extent : shape) count *= static_cast<uint64_t>(extent);
   return static_cast<int64_t>(count);
+}
+
+std::optional<int64_t> CountableBytes(DataType type, const Shape& shape) {
+  int64_t bytes = SizeOf(type);
+  for (const int64_t extent : shape) {
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(extent, 1), &bytes)) return std::nullopt;
+  }
+  return bytes;
 }
 
 Shape ContiguousStrides(const Shape& shape) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -22,6 +23,9 @@ using Shape = absl::InlinedVector<int64_t, 6>;
 std::string FormatShape(const Shape& shape);
 // The number of elements. Precondition: it fits int64_t.
 int64_t ElementCount(const Shape& shape);
+// The bytes of so many elements in a row; nullopt: more than int64_t counts. An extent of 0 counts
+// as 1, because code that skips it computes with the others: strides and rows must be countable.
+std::optional<int64_t> CountableBytes(DataType type, const Shape& shape);
 // The strides of contiguous elements.
 Shape ContiguousStrides(const Shape& shape);
 // Converts -n..n-1 to 0..n-1. Errors: INVALID_ARGUMENT (out of range, or no dimensions).

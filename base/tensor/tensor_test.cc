@@ -39,6 +39,14 @@ TEST(ShapeTest, Counts) {
   EXPECT_THAT(ContiguousStrides({2, 3, 4}), ElementsAre(12, 4, 1));
 }
 
+TEST(Tensor, CountsBytesThatFit) {
+  constexpr int64_t kLarge = int64_t{1} << 32;
+  EXPECT_EQ(CountableBytes(DataType::kF32, {3, 4}), 48);
+  EXPECT_EQ(CountableBytes(DataType::kF32, {3, 0, 4}), 48);
+  EXPECT_EQ(CountableBytes(DataType::kF32, {kLarge, kLarge}), std::nullopt);
+  EXPECT_EQ(CountableBytes(DataType::kF32, {kLarge, 0, kLarge}), std::nullopt);
+}
+
 TEST(ShapeTest, DimensionsCountFromBothEnds) {
   EXPECT_EQ(*ResolveDim({3, 4, 5}, 0), 0);
   EXPECT_EQ(*ResolveDim({3, 4, 5}, 2), 2);

@@ -4,35 +4,10 @@
 #include <cstdint>
 
 #include "absl/strings/str_format.h"
+#include "base/text/utf8.h"
 
 namespace cohort {
 namespace {
-
-struct Character {
-  uint32_t code_point = 0;
-  size_t bytes = 0;  // 0: the bytes are no UTF-8
-};
-
-// Decodes the character at the front of `text`, which is not empty.
-Character Decode(absl::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return {lead, 1};
-  const size_t bytes = lead >= 0xc2 && lead < 0xe0   ? 2
-                       : lead >= 0xe0 && lead < 0xf0 ? 3
-                       : lead >= 0xf0 && lead < 0xf5 ? 4
-                                                     : 0;
-  if (bytes == 0 || text.size() < bytes) return {};
-  uint32_t code_point = lead & (0x7fu >> bytes);
-  for (size_t i = 1; i < bytes; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return {};
-    code_point = code_point << 6 | (byte(i) & 0x3fu);
-  }
-  // Overlong forms, surrogates, and numbers above U+10FFFF.
-  if ((bytes == 3 && code_point < 0x800) || (bytes == 4 && code_point < 0x10000)) return {};
-  if ((code_point >= 0xd800 && code_point < 0xe000) || code_point > 0x10ffff) return {};
-  return {code_point, bytes};
-}
 
 bool SteersDisplay(uint32_t c) {
   return c < 0x20 || (c >= 0x7f && c < 0xa0) ||        // control characters
@@ -51,7 +26,7 @@ size_t PrintablePrefix(absl::string_view text) {
       ++i;
       continue;
     }
-    const Character character = Decode(text.substr(i));
+    const Utf8Character character = DecodeUtf8(text.substr(i));
     if (character.bytes == 0 || SteersDisplay(character.code_point)) break;
     i += character.bytes;
   }
@@ -70,7 +45,7 @@ std::string Printable(absl::string_view text) {
     result.append(text.data(), prefix);
     text.remove_prefix(prefix);
     if (text.empty()) return result;
-    const Character character = Decode(text);
+    const Utf8Character character = DecodeUtf8(text);
     const size_t escaped = character.bytes == 0 ? 1 : character.bytes;
     for (const char c : text.substr(0, escaped)) {
       absl::StrAppendFormat(&result, "\\x%02x", static_cast<unsigned char>(c));

@@ -29,9 +29,12 @@ bool ListenAddress::is_loopback() const {
 }
 
 std::string ListenAddress::WithPort(int bound_port) const {
-  if (is_unix()) return text;
-  if (absl::StrContains(host, ':')) return absl::StrCat("[", host, "]:", bound_port);
-  return absl::StrCat(host, ":", bound_port);
+  return is_unix() ? text : HostAndPort(host, bound_port);
+}
+
+std::string HostAndPort(absl::string_view host, int port) {
+  const bool plain = !absl::StrContains(host, ':') || absl::StartsWith(host, "[");
+  return plain ? absl::StrCat(host, ":", port) : absl::StrCat("[", host, "]:", port);
 }
 
 absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text) {

@@ -22,6 +22,9 @@ struct ListenAddress {
   std::string WithPort(int bound_port) const;
 };
 
+// "10.0.0.4:7700", "[::1]:7700"; `host` may have its brackets already.
+std::string HostAndPort(absl::string_view host, int port);
+
 // Parses host:port, [IPv6]:port or unix:/path. Errors: INVALID_ARGUMENT (another form).
 absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text);
 
