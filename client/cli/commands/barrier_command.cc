@@ -1,11 +1,11 @@
-#include "client/cli/commands/barrier_command.h"
-
+// `cohort barrier`: takes part in one barrier as a rank.
 #include <memory>
 #include <string>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/context/group_membership.h"
 #include "client/cli/output/format.h"
 
@@ -35,21 +35,17 @@ absl::StatusOr<ExitCode> Barrier(Context& context, const Flags& flags) {
   }
   COHORT_RETURN_IF_ERROR(membership->Release(status));
 
-  if (context.json()) {
-    context.printer().PrintJson({{"group", flags.membership.group},
-                                 {"generation", generation},
-                                 {"rank", flags.membership.rank},
-                                 {"world_size", world_size},
-                                 {"name", flags.name},
-                                 {"number", report.number},
-                                 {"join_seconds", Seconds(join)},
-                                 {"skew_seconds", Seconds(report.skew)}});
-  } else {
-    context.printer().PrintText(absl::StrCat(
-        title, " #", report.number, ": ", Counted(world_size, "rank"), " arrived, skew ",
-        ShortDuration(report.skew), " (after ", ShortDuration(join), " until all had joined)\n"));
-  }
-  return ExitCode::kOk;
+  return context.Print({{"group", flags.membership.group},
+                        {"generation", generation},
+                        {"rank", flags.membership.rank},
+                        {"world_size", world_size},
+                        {"name", flags.name},
+                        {"number", report.number},
+                        {"join_seconds", Seconds(join)},
+                        {"skew_seconds", Seconds(report.skew)}},
+                       absl::StrCat(title, " #", report.number, ": ", Counted(world_size, "rank"),
+                                    " arrived, skew ", ShortDuration(report.skew), " (after ",
+                                    ShortDuration(join), " until all had joined)\n"));
 }
 
 }  // namespace

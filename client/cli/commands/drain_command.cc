@@ -1,10 +1,10 @@
-#include "client/cli/commands/drain_command.h"
-
+// `cohort drain`: no new groups, for as long as the coordinator is being replaced.
 #include <memory>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/output/format.h"
 
 namespace cohort::cli {
@@ -18,13 +18,6 @@ struct Flags {
 absl::StatusOr<ExitCode> Drain(Context& context, const Flags& flags) {
   COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
   COHORT_ASSIGN_OR_RETURN(const client::DrainResult result, admin->Drain(flags.now, flags.resume));
-  if (context.json()) {
-    context.printer().PrintJson({{"draining", !flags.resume},
-                                 {"released_count", result.released_count},
-                                 {"waiter_count", result.waiter_count},
-                                 {"group_count", result.group_count}});
-    return ExitCode::kOk;
-  }
   std::string text =
       flags.resume ? "taking groups and joins again" : "draining: new groups and joins are refused";
   if (flags.now) {
@@ -32,8 +25,11 @@ absl::StatusOr<ExitCode> Drain(Context& context, const Flags& flags) {
   }
   absl::StrAppend(&text, "; ", Counted(result.group_count, "group"), ", ",
                   Counted(result.waiter_count, "parked call"), "\n");
-  context.printer().PrintText(text);
-  return ExitCode::kOk;
+  return context.Print({{"draining", !flags.resume},
+                        {"released_count", result.released_count},
+                        {"waiter_count", result.waiter_count},
+                        {"group_count", result.group_count}},
+                       text);
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-#include "client/cli/commands/group_command.h"
-
+// `cohort group`: list, show, watch, evict, close.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -11,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/output/format.h"
 #include "client/cli/output/table.h"
 #include "client/collective/trace/path_report.h"
@@ -26,23 +26,12 @@ struct Flags {
   std::optional<absl::Duration> wait;
 };
 
-std::string Progress(const client::Member& member) {
-  if (member.progress == 0 && member.progress_operation.empty()) return "";
-  std::string result = absl::StrCat(member.progress);
-  if (!member.progress_operation.empty()) {
-    absl::StrAppend(&result, " in ", member.progress_operation);
-  }
-  absl::StrAppend(&result, " (", FormatAge(member.progress_age), ")");
-  return result;
-}
-
 std::string FormatMembers(const client::GroupInfo& group) {
   Table table({">RANK", "MEMBER", "STATE", "HOST", "LAST HEARD", "PROGRESS"});
   for (const client::Member& member : group.members) {
     table.AddRow({member.rank < 0 ? "" : absl::StrCat(member.rank), member.name,
-                  client::MemberStateName(member.state), member.host,
-                  absl::StrCat(FormatAge(member.last_heard), member.attached ? " (attached)" : ""),
-                  Progress(member)});
+                  client::MemberStateName(member.state), member.host, FormatLastHeard(member),
+                  FormatProgress(member)});
   }
   return table.ToString();
 }
@@ -88,20 +77,14 @@ std::string FormatEvent(const client::GroupEvent& event) {
 absl::StatusOr<ExitCode> List(Context& context) {
   COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
   COHORT_ASSIGN_OR_RETURN(const std::vector<client::GroupInfo> groups, admin->ListGroups());
-  if (context.json()) {
-    Json json = Json::array();
-    for (const client::GroupInfo& group : groups) json.push_back(ToJson(group));
-    context.printer().PrintJson({{"groups", std::move(json)}});
-    return ExitCode::kOk;
-  }
   Table table({"GROUP", "STATE", ">GENERATION", ">RANKS", ">PARKED", ">HELD", "CAUSE"});
   for (const client::GroupInfo& group : groups) {
     table.AddRow({group.name, client::GroupStateName(group.state), absl::StrCat(group.generation),
                   absl::StrCat(group.world_size), absl::StrCat(group.waiter_count),
                   FormatBytes(group.bytes_held), FormatCause(group.cause)});
   }
-  context.printer().PrintText(table.empty() ? "no groups\n" : table.ToString());
-  return ExitCode::kOk;
+  return context.Print({{"groups", ToArray(groups)}},
+                       table.empty() ? "no groups\n" : table.ToString());
 }
 
 // The paths that a group's ranks reported, if they move tensors and this generation stands.
@@ -119,14 +102,9 @@ absl::StatusOr<ExitCode> Show(Context& context, const Flags& flags) {
   COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
   COHORT_ASSIGN_OR_RETURN(const client::GroupInfo group, admin->GetGroup(flags.group));
   const std::optional<client::PathReport> paths = PathsOf(context, group);
-  if (context.json()) {
-    Json json = ToJson(group);
-    if (paths.has_value()) json["paths"] = Json::parse(client::EncodePathReport(*paths));
-    context.printer().PrintJson(json);
-  } else {
-    context.printer().PrintText(FormatGroup(group, paths));
-  }
-  return ExitCode::kOk;
+  Json json = ToJson(group);
+  if (paths.has_value()) json["paths"] = Json::parse(client::EncodePathReport(*paths));
+  return context.Print(json, FormatGroup(group, paths));
 }
 
 // The pause between two looks for a missing group.
@@ -169,11 +147,7 @@ absl::StatusOr<ExitCode> Watch(Context& context, const Flags& flags) {
   }
   const auto on_event = [&](const client::GroupEvent& event) {
     seen = event.revision;
-    if (context.json()) {
-      printer.PrintJson(ToJson(event));
-    } else {
-      printer.PrintText(FormatEvent(event));
-    }
+    context.Print(ToJson(event), FormatEvent(event));
     // A closed group has no more events, and a closed pipe no reader.
     return printer.out_ok() && event.kind != client::EventKind::kClosed;
   };
@@ -205,25 +179,15 @@ absl::StatusOr<ExitCode> Watch(Context& context, const Flags& flags) {
 absl::StatusOr<ExitCode> Evict(Context& context, const Flags& flags) {
   COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
   COHORT_RETURN_IF_ERROR(admin->Evict(flags.group, flags.member, flags.reason));
-  if (context.json()) {
-    context.printer().PrintJson(
-        {{"group", flags.group}, {"member", flags.member}, {"evicted", true}});
-  } else {
-    context.printer().PrintText(
-        absl::StrCat("evicted ", flags.member, " from group ", flags.group, "\n"));
-  }
-  return ExitCode::kOk;
+  return context.Print({{"group", flags.group}, {"member", flags.member}, {"evicted", true}},
+                       absl::StrCat("evicted ", flags.member, " from group ", flags.group, "\n"));
 }
 
 absl::StatusOr<ExitCode> Close(Context& context, const Flags& flags) {
   COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
   COHORT_RETURN_IF_ERROR(admin->CloseGroup(flags.group, flags.reason));
-  if (context.json()) {
-    context.printer().PrintJson({{"group", flags.group}, {"closed", true}});
-  } else {
-    context.printer().PrintText(absl::StrCat("closed group ", flags.group, "\n"));
-  }
-  return ExitCode::kOk;
+  return context.Print({{"group", flags.group}, {"closed", true}},
+                       absl::StrCat("closed group ", flags.group, "\n"));
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-#include "client/cli/commands/object_command.h"
-
+// `cohort object`: objects between ranks, from and to files and pipes.
 #include <cstddef>
 #include <filesystem>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/context/group_membership.h"
 #include "client/cli/output/format.h"
 
@@ -54,15 +54,6 @@ absl::Status PrintObject(Context& context, const Flags& flags, Json json,
   return absl::OkStatus();
 }
 
-// Prints the outcome of a command without an object to show.
-void PrintDone(Context& context, Json json, const std::string& line) {
-  if (context.json()) {
-    context.printer().PrintJson(json);
-  } else {
-    context.printer().PrintText(line + "\n");
-  }
-}
-
 // Objects in order of rank: into files rank-N of --output-dir, into JSON, or one after the other
 // with a title each.
 absl::Status PrintObjects(Context& context, const Flags& flags, const client::ObjectList& objects) {
@@ -99,11 +90,13 @@ absl::Status PrintObjects(Context& context, const Flags& flags, const client::Ob
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::unique_ptr<GroupMembership>> Join(Context& context, const Flags& flags) {
+  return GroupMembership::Join(context, flags.membership, context.TimeoutOr(kDefaultTimeout));
+}
+
 absl::StatusOr<ExitCode> Send(Context& context, const Flags& flags) {
   COHORT_ASSIGN_OR_RETURN(const std::string object, ReadPayload(context, flags.file));
-  COHORT_ASSIGN_OR_RETURN(
-      auto membership,
-      GroupMembership::Join(context, flags.membership, context.TimeoutOr(kDefaultTimeout)));
+  COHORT_ASSIGN_OR_RETURN(auto membership, Join(context, flags));
   // When Send returns, the coordinator has the object and keeps it for its reader, also after
   // Leave.
   COHORT_RETURN_IF_ERROR(membership->Release(
@@ -112,10 +105,8 @@ absl::StatusOr<ExitCode> Send(Context& context, const Flags& flags) {
   json["to"] = flags.to;
   json["tag"] = flags.tag;
   json["size_bytes"] = object.size();
-  PrintDone(context, std::move(json),
-            absl::StrCat("sent ", FormatBytes(static_cast<int64_t>(object.size())), " to rank ",
-                         flags.to));
-  return ExitCode::kOk;
+  return context.Print(json, absl::StrCat("sent ", FormatBytes(static_cast<int64_t>(object.size())),
+                                          " to rank ", flags.to, "\n"));
 }
 
 // Absent: any.
@@ -139,9 +130,7 @@ absl::StatusOr<client::ReceivedObject> ReceiveFrom(client::ProcessGroup& group,
 
 absl::StatusOr<ExitCode> Receive(Context& context, const Flags& flags) {
   COHORT_ASSIGN_OR_RETURN(const std::optional<int> source, ParseSource(flags.from));
-  COHORT_ASSIGN_OR_RETURN(
-      auto membership,
-      GroupMembership::Join(context, flags.membership, context.TimeoutOr(kDefaultTimeout)));
+  COHORT_ASSIGN_OR_RETURN(auto membership, Join(context, flags));
   const auto object = ReceiveFrom(membership->group(), source, flags.tag, membership->Remaining());
   COHORT_RETURN_IF_ERROR(membership->Release(object.status()));
   Json json = Header(flags);
@@ -157,9 +146,7 @@ absl::StatusOr<ExitCode> Broadcast(Context& context, const Flags& flags) {
   if (is_root) {
     COHORT_ASSIGN_OR_RETURN(own, ReadPayload(context, flags.file));
   }
-  COHORT_ASSIGN_OR_RETURN(
-      auto membership,
-      GroupMembership::Join(context, flags.membership, context.TimeoutOr(kDefaultTimeout)));
+  COHORT_ASSIGN_OR_RETURN(auto membership, Join(context, flags));
   const auto object = membership->group().Broadcast(
       own, flags.root, membership->RoundOptions(flags.name, absl::StrCat("rank ", flags.root)));
   COHORT_RETURN_IF_ERROR(membership->Release(object.status()));
@@ -170,16 +157,13 @@ absl::StatusOr<ExitCode> Broadcast(Context& context, const Flags& flags) {
     return ExitCode::kOk;
   }
   json["size_bytes"] = own.size();
-  PrintDone(context, std::move(json),
-            absl::StrCat("broadcast ", FormatBytes(static_cast<int64_t>(own.size()))));
-  return ExitCode::kOk;
+  return context.Print(
+      json, absl::StrCat("broadcast ", FormatBytes(static_cast<int64_t>(own.size())), "\n"));
 }
 
 absl::StatusOr<ExitCode> Gather(Context& context, const Flags& flags) {
   COHORT_ASSIGN_OR_RETURN(const std::string own, ReadPayload(context, flags.file));
-  COHORT_ASSIGN_OR_RETURN(
-      auto membership,
-      GroupMembership::Join(context, flags.membership, context.TimeoutOr(kDefaultTimeout)));
+  COHORT_ASSIGN_OR_RETURN(auto membership, Join(context, flags));
   const auto objects =
       membership->group().Gather(own, flags.root, membership->RoundOptions(flags.name, "gather"));
   COHORT_RETURN_IF_ERROR(membership->Release(objects.status()));
@@ -190,30 +174,18 @@ absl::StatusOr<ExitCode> Gather(Context& context, const Flags& flags) {
   Json json = Header(flags);
   json["root"] = flags.root;
   json["size_bytes"] = own.size();
-  PrintDone(context, std::move(json),
-            absl::StrCat("gave ", FormatBytes(static_cast<int64_t>(own.size())), " to rank ",
-                         flags.root));
-  return ExitCode::kOk;
+  return context.Print(json, absl::StrCat("gave ", FormatBytes(static_cast<int64_t>(own.size())),
+                                          " to rank ", flags.root, "\n"));
 }
 
 absl::StatusOr<ExitCode> AllGather(Context& context, const Flags& flags) {
   COHORT_ASSIGN_OR_RETURN(const std::string own, ReadPayload(context, flags.file));
-  COHORT_ASSIGN_OR_RETURN(
-      auto membership,
-      GroupMembership::Join(context, flags.membership, context.TimeoutOr(kDefaultTimeout)));
+  COHORT_ASSIGN_OR_RETURN(auto membership, Join(context, flags));
   const auto objects =
       membership->group().AllGather(own, membership->RoundOptions(flags.name, "all-gather"));
   COHORT_RETURN_IF_ERROR(membership->Release(objects.status()));
   COHORT_RETURN_IF_ERROR(PrintObjects(context, flags, *objects));
   return ExitCode::kOk;
-}
-
-void AddRoot(CLI::App& command, Flags& flags) {
-  command.add_option("--root", flags.root, "the root's rank")->required()->check(WholeNumber(0));
-}
-
-void AddFile(CLI::App& command, Flags& flags, const std::string& description) {
-  command.add_option("FILE", flags.file, description);
 }
 
 }  // namespace
@@ -262,7 +234,11 @@ void AddObjectCommand(CLI::App& parent, Context& context) {
   for (CLI::App* command : {broadcast, gather, all_gather}) {
     command->add_option("--name", flags->name, "name of the round (default: the unnamed one)");
   }
-  for (CLI::App* command : {broadcast, gather}) AddRoot(*command, *flags);
+  for (CLI::App* command : {broadcast, gather}) {
+    command->add_option("--root", flags->root, "the root's rank")
+        ->required()
+        ->check(WholeNumber(0));
+  }
   for (CLI::App* command : {receive, broadcast}) {
     command->add_option("--output", flags->output, "write the object to this file")
         ->type_name("FILE");
@@ -271,9 +247,9 @@ void AddObjectCommand(CLI::App& parent, Context& context) {
     command->add_option("--output-dir", flags->output_dir, "write the objects to DIR/rank-N")
         ->type_name("DIR");
   }
-  AddFile(*broadcast, *flags, "the root's object; '-' (default) is standard input");
+  broadcast->add_option("FILE", flags->file, "the root's object; '-' (default) is standard input");
   for (CLI::App* command : {send, gather, all_gather}) {
-    AddFile(*command, *flags, "this rank's object; '-' (default) is standard input");
+    command->add_option("FILE", flags->file, "this rank's object; '-' (default) is standard input");
   }
 }
 

@@ -1,5 +1,4 @@
-#include "client/cli/commands/server_command.h"
-
+// `cohort server` and `cohort limits`: totals and limits of the coordinator.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -11,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/output/format.h"
 #include "client/cli/output/table.h"
 
@@ -20,11 +20,7 @@ namespace {
 absl::StatusOr<ExitCode> Server(Context& context) {
   COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
   COHORT_ASSIGN_OR_RETURN(const client::ServerStats stats, admin->Stats());
-  if (context.json()) {
-    context.printer().PrintJson(ToJson(stats));
-    return ExitCode::kOk;
-  }
-  context.printer().PrintText(FormatFacts({
+  std::string text = FormatFacts({
       {"coordinator", context.options().coordinator},
       {"version", stats.version},
       {"incarnation", absl::StrCat(stats.server_incarnation)},
@@ -36,16 +32,17 @@ absl::StatusOr<ExitCode> Server(Context& context) {
       {"parked calls", absl::StrCat(stats.waiter_count)},
       {"held", FormatBytes(stats.bytes_held)},
       {"calls", absl::StrCat(stats.calls_total)},
-  }));
-  if (stats.memory.empty()) return ExitCode::kOk;
-  Table table({"MEMORY", ">BYTES"});
-  for (const auto& [kind, bytes] : stats.memory) {
-    if (bytes != 0) table.AddRow({kind, absl::StrCat(bytes)});
+  });
+  if (!stats.memory.empty()) {
+    Table table({"MEMORY", ">BYTES"});
+    for (const auto& [kind, bytes] : stats.memory) {
+      if (bytes != 0) table.AddRow({kind, absl::StrCat(bytes)});
+    }
+    table.AddRow({"all", absl::StrCat(stats.charged_bytes)});
+    table.AddRow({"max_bytes_held", absl::StrCat(stats.max_bytes_held)});
+    absl::StrAppend(&text, "\n", table.ToString());
   }
-  table.AddRow({"all", absl::StrCat(stats.charged_bytes)});
-  table.AddRow({"max_bytes_held", absl::StrCat(stats.max_bytes_held)});
-  context.printer().PrintText(absl::StrCat("\n", table.ToString()));
-  return ExitCode::kOk;
+  return context.Print(ToJson(stats), text);
 }
 
 absl::StatusOr<std::map<std::string, int64_t>> ParseLimits(
@@ -67,14 +64,9 @@ absl::StatusOr<ExitCode> Limits(Context& context, const std::vector<std::string>
   COHORT_ASSIGN_OR_RETURN(const auto set, ParseLimits(settings));
   COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
   COHORT_ASSIGN_OR_RETURN(const auto limits, admin->Limits(set));
-  if (context.json()) {
-    context.printer().PrintJson({{"limits", limits}});
-    return ExitCode::kOk;
-  }
   Table table({"LIMIT", ">VALUE"});
   for (const auto& [name, value] : limits) table.AddRow({name, absl::StrCat(value)});
-  context.printer().PrintText(table.ToString());
-  return ExitCode::kOk;
+  return context.Print({{"limits", limits}}, table.ToString());
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
+// `cohort store`: keys, counters and queues.
+//
 // One file, though long: its commands share their flags and the formats of values and events.
-#include "client/cli/commands/store_command.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/output/format.h"
 #include "client/cli/output/table.h"
 
@@ -68,20 +69,9 @@ std::string FormatValues(const std::vector<client::KeyValue>& values) {
   return table.ToString();
 }
 
-Json ToArray(const std::vector<client::KeyValue>& values) {
-  Json json = Json::array();
-  for (const client::KeyValue& value : values) json.push_back(ToJson(value));
-  return json;
-}
-
 // One number as the answer: bare as text, under its name as JSON.
 ExitCode PrintNumber(Context& context, const char* name, int64_t number) {
-  if (context.json()) {
-    context.printer().PrintJson({{name, number}});
-  } else {
-    context.printer().PrintText(absl::StrCat(number, "\n"));
-  }
-  return ExitCode::kOk;
+  return context.Print({{name, number}}, absl::StrCat(number, "\n"));
 }
 
 absl::StatusOr<ExitCode> Get(Context& context, const Flags& flags) {
@@ -196,9 +186,7 @@ absl::StatusOr<ExitCode> Push(Context& context, const Flags& flags) {
   COHORT_ASSIGN_OR_RETURN(
       const int64_t sequence,
       store->QueuePush(flags.key, value, flags.expire, context.TimeoutOr(kDefaultTimeout)));
-  if (context.json()) return PrintNumber(context, "sequence", sequence);
-  context.printer().PrintText(absl::StrCat("sequence ", sequence, "\n"));
-  return ExitCode::kOk;
+  return context.Print({{"sequence", sequence}}, absl::StrCat("sequence ", sequence, "\n"));
 }
 
 absl::StatusOr<ExitCode> Pop(Context& context, const Flags& flags) {
@@ -272,11 +260,7 @@ absl::StatusOr<ExitCode> Watch(Context& context, const Flags& flags) {
   Printer& printer = context.printer();
   const auto on_event = [&](const client::KeyEvent& event) {
     seen = event.key_value.revision;
-    if (context.json()) {
-      printer.PrintJson(ToJson(event));
-    } else {
-      printer.PrintText(FormatEvent(event));
-    }
+    context.Print(ToJson(event), FormatEvent(event));
     return printer.out_ok();
   };
   const Clock& clock = *context.environment().clock;

@@ -90,43 +90,6 @@ std::string FormatWait(const WhoIsMissingReport& report, const TensorWait& wait)
   return text + FormatRanks(report, named);
 }
 
-Json ToJson(const TensorOperation& operation) {
-  Json json = {{"generation", operation.generation},
-               {"number", operation.number},
-               {"collective", std::string(cohort::NameOf(operation.collective))},
-               {"state", operation.state},
-               {"begun_seconds", Seconds(operation.begun)}};
-  if (operation.peer >= 0) json["peer"] = operation.peer;
-  if (operation.ended.has_value()) json["ended_seconds"] = Seconds(*operation.ended);
-  return json;
-}
-
-Json ToJson(const RankReport& rank) {
-  Json json = {{"rank", rank.rank}};
-  if (!rank.member.empty()) json["member"] = rank.member;
-  if (!rank.host.empty()) json["host"] = rank.host;
-  if (rank.last_heard.has_value()) json["last_heard_seconds"] = Seconds(*rank.last_heard);
-  if (!rank.reported.has_value()) return json;
-  json["reported_seconds"] = Seconds(*rank.reported);
-  json["moves_tensors"] = rank.tensors.moves_tensors;
-  if (rank.tensors.last.has_value()) json["last"] = ToJson(*rank.tensors.last);
-  if (rank.tensors.open.has_value()) json["open"] = ToJson(*rank.tensors.open);
-  if (!rank.tensors.waits_for.empty()) {
-    json["waits_for"] = cohort::cli::ToJson(rank.tensors.waits_for);
-  }
-  return json;
-}
-
-Json ToJson(const TensorWait& wait) {
-  Json json = {{"operation", wait.operation},
-               {"age_seconds", Seconds(wait.age)},
-               {"missing", cohort::cli::ToJson(wait.missing)},
-               {"inside", cohort::cli::ToJson(wait.inside)},
-               {"waited_for", cohort::cli::ToJson(wait.waited_for)}};
-  if (!wait.mismatch.empty()) json["mismatch"] = wait.mismatch;
-  return json;
-}
-
 }  // namespace
 
 bool KnowsAll(const WhoIsMissingReport& report) {
@@ -154,16 +117,6 @@ std::string FormatTensorWaits(const WhoIsMissingReport& report) {
     }
   }
   return text;
-}
-
-void AddTensorWaits(const WhoIsMissingReport& report, Json& json) {
-  json["tensor_waits"] = Json::array();
-  for (const TensorWait& wait : report.tensor_waits) json["tensor_waits"].push_back(ToJson(wait));
-  json["ranks"] = Json::array();
-  for (const RankReport& rank : report.ranks) json["ranks"].push_back(ToJson(rank));
-  json["unanswered"] = cohort::cli::ToJson(report.unanswered);
-  json["unknown"] = cohort::cli::ToJson(report.unknown);
-  json["covers_tensors"] = report.covers_tensors;
 }
 
 }  // namespace cohort::cli

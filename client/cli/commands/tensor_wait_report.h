@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "client/cli/output/report_json.h"
 #include "client/rendezvous/report/report.h"
 
 namespace cohort::cli {
@@ -14,7 +13,6 @@ bool KnowsAll(const client::WhoIsMissingReport& report);
 
 // Lists the open operations and the members that did not report. Empty if there are neither.
 std::string FormatTensorWaits(const client::WhoIsMissingReport& report);
-void AddTensorWaits(const client::WhoIsMissingReport& report, Json& json);
 
 }  // namespace cohort::cli
 

@@ -1,5 +1,4 @@
-#include "client/cli/commands/who_is_missing_command.h"
-
+// `cohort who-is-missing` and `cohort waits`: the open waits, and their missing ranks.
 #include <algorithm>
 #include <cstddef>
 #include <memory>
@@ -11,23 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/rank_set.h"
 #include "base/status_macros.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/commands/tensor_wait_report.h"
 #include "client/cli/output/format.h"
 #include "client/cli/output/table.h"
 
 namespace cohort::cli {
 namespace {
-
-std::string WithAge(const std::string& what, absl::Duration age) {
-  return what.empty() ? "" : absl::StrCat(what, " (", FormatAge(age), ")");
-}
-
-std::string Progress(const client::MissingMember& member) {
-  if (member.progress == 0 && member.progress_operation.empty()) return "";
-  const std::string operation =
-      member.progress_operation.empty() ? "" : absl::StrCat(" in ", member.progress_operation);
-  return WithAge(absl::StrCat(member.progress, operation), member.progress_age);
-}
 
 // barrier "step" #812: 3 of 8 missing: ranks 3,6-7; open for 12s, 18s left
 //   RANK  MEMBER  HOST  LAST HEARD  LAST OPERATION  PROGRESS
@@ -50,9 +39,9 @@ std::string FormatWait(const client::OpenWait& wait) {
   Table table({">RANK", "MEMBER", "HOST", "LAST HEARD", "LAST OPERATION", "PROGRESS"});
   for (const client::MissingMember& member : missing.details) {
     table.AddRow({absl::StrCat(member.rank), member.member.empty() ? "(empty slot)" : member.member,
-                  member.host,
-                  absl::StrCat(FormatAge(member.last_heard), member.attached ? " (attached)" : ""),
-                  WithAge(member.last_operation, member.last_operation_age), Progress(member)});
+                  member.host, FormatLastHeard(member),
+                  FormatWithAge(member.last_operation, member.last_operation_age),
+                  FormatProgress(member)});
   }
   absl::StrAppend(&text, table.ToString(2));
   const int unnamed =
@@ -170,15 +159,10 @@ absl::StatusOr<ExitCode> WhoIsMissing(Context& context, const std::string& group
     return report.status();
   }
   Json json = ToJson(*report);
-  AddTensorWaits(*report, json);
   json["settling"] = Settles(stats);
   std::string text = FormatReport(*report, stats);
   COHORT_RETURN_IF_ERROR(AddNcclRas(context, ras, json, text));
-  if (context.json()) {
-    context.printer().PrintJson(json);
-  } else {
-    context.printer().PrintText(text);
-  }
+  context.Print(json, text);
   if (!report->waits.empty() || !report->inits.empty() || !report->tensor_waits.empty()) {
     return ExitCode::kMissing;
   }
@@ -188,12 +172,6 @@ absl::StatusOr<ExitCode> WhoIsMissing(Context& context, const std::string& group
 absl::StatusOr<ExitCode> Waits(Context& context, const std::string& group) {
   COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
   COHORT_ASSIGN_OR_RETURN(const std::vector<client::ParkedCall> calls, admin->DumpWaits(group));
-  if (context.json()) {
-    Json json = Json::array();
-    for (const client::ParkedCall& call : calls) json.push_back(ToJson(call));
-    context.printer().PrintJson({{"waits", std::move(json)}});
-    return ExitCode::kOk;
-  }
   Table table({"GROUP", ">RANK", "MEMBER", "OPERATION", "SINCE", "LEFT", "WAITS ON"});
   for (const client::ParkedCall& call : calls) {
     table.AddRow({call.group.empty() ? "(tenant's store)" : call.group,
@@ -202,8 +180,8 @@ absl::StatusOr<ExitCode> Waits(Context& context, const std::string& group) {
                   call.remaining == absl::InfiniteDuration() ? "" : ShortDuration(call.remaining),
                   FormatRanges(call.waits_on)});
   }
-  context.printer().PrintText(table.empty() ? "no calls are parked\n" : table.ToString());
-  return ExitCode::kOk;
+  return context.Print({{"waits", ToArray(calls)}},
+                       table.empty() ? "no calls are parked\n" : table.ToString());
 }
 
 }  // namespace

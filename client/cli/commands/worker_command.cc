@@ -1,5 +1,4 @@
-#include "client/cli/commands/worker_command.h"
-
+// `cohort worker`: the ranks of a worker daemon, and their last calls.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -10,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "client/cli/commands/commands.h"
 #include "client/cli/output/format.h"
 #include "client/cli/output/table.h"
 #include "client/collective/remote/worker_client.h"
@@ -67,10 +67,6 @@ absl::StatusOr<ExitCode> Show(Context& context, const Flags& flags) {
   const auto worker =
       context.environment().clients->Worker(flags.address, context.TimeoutOr(kTimeout));
   COHORT_ASSIGN_OR_RETURN(const client::WorkerInfo info, worker->Describe());
-  if (context.json()) {
-    context.printer().PrintJson(ToJson(info));
-    return ExitCode::kOk;
-  }
   std::string text = FormatFacts({
       {"worker", flags.address},
       {"version", info.version},
@@ -88,8 +84,8 @@ absl::StatusOr<ExitCode> Show(Context& context, const Flags& flags) {
                   absl::StrCat(rank.generation), absl::StrCat(rank.client, " ", rank.client_pid),
                   rank.attached ? "in the client" : "here", FormatWaits(rank), rank.ended});
   }
-  context.printer().PrintText(table.empty() ? text : absl::StrCat(text, "\n", table.ToString()));
-  return ExitCode::kOk;
+  if (!table.empty()) absl::StrAppend(&text, "\n", table.ToString());
+  return context.Print(ToJson(info), text);
 }
 
 absl::StatusOr<ExitCode> Trace(Context& context, const Flags& flags) {

@@ -65,6 +65,15 @@ void Context::OnAway(const client::AwayReport& away) {
   printer().Remark(absl::StrCat("cohort: ", FormatAway(away)));
 }
 
+ExitCode Context::Print(const Json& json, const std::string& text) {
+  if (options_.json) {
+    printer().PrintJson(json);
+  } else {
+    printer().PrintText(text);
+  }
+  return ExitCode::kOk;
+}
+
 absl::StatusOr<std::unique_ptr<client::AdminClient>> Context::Admin() {
   COHORT_ASSIGN_OR_RETURN(auto connection, Connect());
   return environment_.clients->Admin(std::move(connection), TimeoutOr(absl::Seconds(10)));

@@ -25,6 +25,7 @@
 #include "client/cli/clients/group_maker.h"
 #include "client/cli/clients/nccl_ras_client.h"
 #include "client/cli/output/printer.h"
+#include "client/cli/output/report_json.h"
 #include "client/rendezvous/report/report.h"
 
 namespace CLI {
@@ -91,6 +92,8 @@ class Context {
   const Environment& environment() const { return environment_; }
   Printer& printer() { return *environment_.printer; }
   bool json() const { return options_.json; }
+  // Prints a result: `json` with --json, else `text`. Returns kOk.
+  ExitCode Print(const Json& json, const std::string& text);
   // The --timeout given, or else this command's `otherwise`.
   absl::Duration TimeoutOr(absl::Duration otherwise) const {
     return options_.timeout.value_or(otherwise);
@@ -109,6 +112,11 @@ class Context {
   // Sets the function that shows from now on that the coordinator is away. Null: a remark shows it.
   void set_on_away(std::function<void(const client::AwayReport&)> on_away) {
     on_away_ = std::move(on_away);
+  }
+
+  // `work` runs before an interrupt ends the process, on another thread. Null: nothing does.
+  void SetOnInterrupt(std::function<void()> work) {
+    if (environment_.set_on_interrupt) environment_.set_on_interrupt(std::move(work));
   }
 
   // The last news about missing members; the error that follows shows it.

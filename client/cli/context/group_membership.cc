@@ -47,10 +47,8 @@ absl::StatusOr<std::unique_ptr<GroupMembership>> GroupMembership::Join(Context& 
   membership->ShowWaiting(nullptr);
   // The members that were late for the group are no longer the missing ones.
   context.set_missing(std::nullopt);
-  if (context.environment().set_on_interrupt) {
-    context.environment().set_on_interrupt(
-        [group = membership->group_.get()] { group->Leave("interrupted").IgnoreError(); });
-  }
+  context.SetOnInterrupt(
+      [group = membership->group_.get()] { group->Leave("interrupted").IgnoreError(); });
   return membership;
 }
 
@@ -85,7 +83,7 @@ client::RoundOptions GroupMembership::RoundOptions(const std::string& name,
 
 absl::Status GroupMembership::Release(absl::Status outcome) {
   ShowWaiting(nullptr);
-  if (context_.environment().set_on_interrupt) context_.environment().set_on_interrupt(nullptr);
+  context_.SetOnInterrupt(nullptr);
   // Leave is a courtesy: an earlier end of the generation does not matter now.
   if (!absl::IsUnavailable(outcome)) {
     // The others get this text as the cause of their failed waits.

@@ -1,6 +1,5 @@
 #include "client/cli/output/format.h"
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/rank_set.h"
@@ -31,6 +30,10 @@ std::string FormatAge(absl::Duration age) {
 
 std::string FormatAge(const std::optional<absl::Duration>& age) {
   return age.has_value() ? FormatAge(*age) : "never";
+}
+
+std::string FormatWithAge(const std::string& what, absl::Duration age) {
+  return what.empty() ? "" : absl::StrCat(what, " (", FormatAge(age), ")");
 }
 
 std::string FormatBytes(int64_t size_bytes) {

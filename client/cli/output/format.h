@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/text/printable.h"
@@ -19,6 +20,23 @@ std::string ShortDuration(absl::Duration duration);
 // "4.2s ago"; "never" when infinite or absent.
 std::string FormatAge(absl::Duration age);
 std::string FormatAge(const std::optional<absl::Duration>& age);
+
+// "send to 2 (4.2s ago)"; "" when `what` is empty.
+std::string FormatWithAge(const std::string& what, absl::Duration age);
+
+// Of a member, client::Member or client::MissingMember. "4.2s ago (attached)" or "never"; "1200 in
+// step (2.0s ago)" or "".
+template <typename AnyMember>
+std::string FormatLastHeard(const AnyMember& member) {
+  return absl::StrCat(FormatAge(member.last_heard), member.attached ? " (attached)" : "");
+}
+template <typename AnyMember>
+std::string FormatProgress(const AnyMember& member) {
+  if (member.progress == 0 && member.progress_operation.empty()) return "";
+  const std::string operation =
+      member.progress_operation.empty() ? "" : absl::StrCat(" in ", member.progress_operation);
+  return FormatWithAge(absl::StrCat(member.progress, operation), member.progress_age);
+}
 
 // "0 B", "512 B", "1.5 KiB", "20.0 MiB".
 std::string FormatBytes(int64_t size_bytes);

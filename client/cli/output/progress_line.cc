@@ -1,8 +1,10 @@
 #include "client/cli/output/progress_line.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
+#include "base/text/utf8.h"
 
 namespace cohort::cli {
 namespace {
@@ -12,9 +14,9 @@ constexpr absl::string_view kClearLine = "\r\x1b[K";
 }  // namespace
 
 void ProgressLine::Show(absl::string_view text) {
-  if (printer_.err_width() <= 1) return;
-  const size_t width = static_cast<size_t>(printer_.err_width() - 1);
-  printer_.RemarkText(absl::StrCat(kClearLine, text.substr(0, width)));
+  if (printer_.err_width() <= 0) return;
+  const auto width = static_cast<size_t>(std::max(printer_.err_width() - 1, 1));
+  printer_.RemarkText(absl::StrCat(kClearLine, CutUtf8(text, width)));
   shown_ = true;
 }
 

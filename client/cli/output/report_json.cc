@@ -32,13 +32,6 @@ void SetProgress(Json& json, int64_t progress, const std::string& operation, abs
   SetSeconds(json, "progress_age_seconds", age);
 }
 
-template <typename Values>
-Json ToArray(const Values& values) {
-  Json json = Json::array();
-  for (const auto& value : values) json.push_back(ToJson(value));
-  return json;
-}
-
 }  // namespace
 
 std::string Dump(const Json& json) {
@@ -169,6 +162,41 @@ Json ToJson(const client::GroupEvent& event) {
   return json;
 }
 
+Json ToJson(const client::TensorOperation& operation) {
+  Json json = {{"generation", operation.generation},
+               {"number", operation.number},
+               {"collective", std::string(NameOf(operation.collective))},
+               {"state", operation.state},
+               {"begun_seconds", Seconds(operation.begun)}};
+  if (operation.peer >= 0) json["peer"] = operation.peer;
+  if (operation.ended.has_value()) json["ended_seconds"] = Seconds(*operation.ended);
+  return json;
+}
+
+Json ToJson(const client::RankReport& rank) {
+  Json json = {{"rank", rank.rank}};
+  SetNonEmpty(json, "member", rank.member);
+  SetNonEmpty(json, "host", rank.host);
+  if (rank.last_heard.has_value()) json["last_heard_seconds"] = Seconds(*rank.last_heard);
+  if (!rank.reported.has_value()) return json;
+  json["reported_seconds"] = Seconds(*rank.reported);
+  json["moves_tensors"] = rank.tensors.moves_tensors;
+  if (rank.tensors.last.has_value()) json["last"] = ToJson(*rank.tensors.last);
+  if (rank.tensors.open.has_value()) json["open"] = ToJson(*rank.tensors.open);
+  if (!rank.tensors.waits_for.empty()) json["waits_for"] = ToJson(rank.tensors.waits_for);
+  return json;
+}
+
+Json ToJson(const client::TensorWait& wait) {
+  Json json = {{"operation", wait.operation},
+               {"age_seconds", Seconds(wait.age)},
+               {"missing", ToJson(wait.missing)},
+               {"inside", ToJson(wait.inside)},
+               {"waited_for", ToJson(wait.waited_for)}};
+  SetNonEmpty(json, "mismatch", wait.mismatch);
+  return json;
+}
+
 Json ToJson(const client::WhoIsMissingReport& report) {
   Json json = {{"group", report.group},
                {"generation", report.generation},
@@ -177,6 +205,11 @@ Json ToJson(const client::WhoIsMissingReport& report) {
   if (report.cause.kind != client::CauseKind::kNone) json["cause"] = ToJson(report.cause);
   json["waits"] = ToArray(report.waits);
   json["inits"] = ToArray(report.inits);
+  json["tensor_waits"] = ToArray(report.tensor_waits);
+  json["ranks"] = ToArray(report.ranks);
+  json["unanswered"] = ToJson(report.unanswered);
+  json["unknown"] = ToJson(report.unknown);
+  json["covers_tensors"] = report.covers_tensors;
   return json;
 }
 

@@ -39,12 +39,23 @@ Json ToJson(const client::GroupInfo& group);
 Json ToJson(const client::GroupEvent& event);
 Json ToJson(const client::OpenWait& wait);
 Json ToJson(const client::InitStatus& status);
+Json ToJson(const client::TensorOperation& operation);
+Json ToJson(const client::RankReport& rank);
+Json ToJson(const client::TensorWait& wait);
 Json ToJson(const client::WhoIsMissingReport& report);
 Json ToJson(const client::ParkedCall& call);
 Json ToJson(const client::ServerStats& stats);
 Json ToJson(const client::KeyValue& key_value);
 Json ToJson(const client::KeyEvent& event);
 Json ToJson(const NcclRasSummary& summary);
+
+// The values in their order; `Values` is a container of any of the types above.
+template <typename Values>
+Json ToArray(const Values& values) {
+  Json json = Json::array();
+  for (const auto& value : values) json.push_back(ToJson(value));
+  return json;
+}
 
 // Sets `name` to the text, or, when that is no UTF-8, `name`_base64 to its base64.
 void SetText(Json& json, const std::string& name, absl::string_view text);

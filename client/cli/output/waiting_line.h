@@ -5,6 +5,7 @@
 #include <string>
 
 #include "client/cli/output/printer.h"
+#include "client/cli/output/progress_line.h"
 #include "client/rendezvous/report/report.h"
 
 namespace cohort::cli {
@@ -16,10 +17,6 @@ class WaitingLine {
  public:
   // `what` is the object of the wait, such as "barrier step".
   WaitingLine(Printer& printer, std::string what);
-  // Clears the terminal's line.
-  ~WaitingLine();
-  WaitingLine(const WaitingLine&) = delete;
-  WaitingLine& operator=(const WaitingLine&) = delete;
 
   void Update(const client::MissingReport& report);
   // While the coordinator does not answer, the missing members are unknown.
@@ -32,7 +29,7 @@ class WaitingLine {
   Printer& printer_;
   const std::string what_;
   std::string last_change_;
-  bool shown_ = false;
+  ProgressLine line_;  // on a terminal
 };
 
 }  // namespace cohort::cli

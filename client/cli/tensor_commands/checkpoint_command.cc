@@ -58,25 +58,22 @@ checkpoint::TransferOptions ShowingProgress(Context& context, ProgressLine& prog
 }
 
 // `action` is such as "pushed"; `file` may be empty.
-void PrintSummary(Context& context, const std::string& action, const std::string& file,
-                  const client::Group& group, const checkpoint::TransferReport& report) {
+ExitCode PrintSummary(Context& context, const std::string& action, const std::string& file,
+                      const client::Group& group, const checkpoint::TransferReport& report) {
   const double speed = GigabytesPerSecond(report.bytes, report.time);
   const std::string crc32 = absl::StrFormat("%08x", report.crc32);
-  if (context.json()) {
-    Json json = {{"result", action},
-                 {"group", group.name()},
-                 {"rank", group.rank()},
-                 {"world_size", group.size()}};
-    if (!file.empty()) json["file"] = file;
-    json["tensor_count"] = report.tensors;
-    json["size_bytes"] = report.bytes;
-    json["transfer_seconds"] = Seconds(report.time);
-    json["gb_per_second"] = speed;
-    json["crc32"] = crc32;
-    context.printer().PrintJson(json);
-    return;
-  }
-  context.printer().PrintText(
+  Json json = {{"result", action},
+               {"group", group.name()},
+               {"rank", group.rank()},
+               {"world_size", group.size()}};
+  if (!file.empty()) json["file"] = file;
+  json["tensor_count"] = report.tensors;
+  json["size_bytes"] = report.bytes;
+  json["transfer_seconds"] = Seconds(report.time);
+  json["gb_per_second"] = speed;
+  json["crc32"] = crc32;
+  return context.Print(
+      json,
       absl::StrFormat("rank %d of %d %s%s: %s, %s, %.3f s, %.2f GB/s, crc32 %s\n", group.rank(),
                       group.size(), action, file.empty() ? "" : absl::StrCat(" ", Printable(file)),
                       Counted(report.tensors, "tensor"), FormatBytes(report.bytes),
@@ -97,8 +94,7 @@ absl::StatusOr<ExitCode> Push(Context& context, const Flags& flags) {
       membership->group(), file, ShowingProgress(context, progress, "pushing " + flags.file));
   progress.Clear();
   COHORT_RETURN_IF_ERROR(report.status());
-  PrintSummary(context, "pushed", flags.file, membership->group(), *report);
-  return ExitCode::kOk;
+  return PrintSummary(context, "pushed", flags.file, membership->group(), *report);
 }
 
 absl::StatusOr<ExitCode> Receive(Context& context, const Flags& flags,
@@ -109,8 +105,7 @@ absl::StatusOr<ExitCode> Receive(Context& context, const Flags& flags,
       membership.group(), flags.root, sink, ShowingProgress(context, progress, "pulling"));
   progress.Clear();
   COHORT_RETURN_IF_ERROR(report.status());
-  PrintSummary(context, action, file, membership.group(), *report);
-  return ExitCode::kOk;
+  return PrintSummary(context, action, file, membership.group(), *report);
 }
 
 absl::StatusOr<ExitCode> Pull(Context& context, const Flags& flags) {
@@ -144,7 +139,7 @@ absl::StatusOr<ExitCode> Pull(Context& context, const Flags& flags) {
       sink = std::make_unique<checkpoint::FailedSink>(compared.status());
     }
   }
-  if (context.environment().set_on_interrupt) context.environment().set_on_interrupt(remove);
+  context.SetOnInterrupt(remove);
   COHORT_ASSIGN_OR_RETURN(
       auto membership,
       TensorGroupMembership::Join(context, flags.group, context.TimeoutOr(kDefaultTimeout)));

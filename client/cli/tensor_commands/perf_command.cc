@@ -217,11 +217,7 @@ absl::StatusOr<ExitCode> RunRank(Context& context, const Flags& flags) {
     wrong += WrongOf(row);
     if (!prints) continue;
     progress.Clear();
-    if (context.json()) {
-      context.printer().PrintJson(PerfJson(row, group.size(), MemoryOf(flags)));
-    } else {
-      context.printer().PrintText(PerfLine(row, group.size()));
-    }
+    context.Print(PerfJson(row, group.size(), MemoryOf(flags)), PerfLine(row, group.size()));
   }
   // A rank that leaves ends the calls of ranks that are not done. The coordinator answers all ranks
   // at once, so that none is in a call when the first leaves.
@@ -303,10 +299,9 @@ absl::StatusOr<ExitCode> StartRanks(Context& context, const Flags& flags) {
     arguments.push_back(RankArguments(context, flags, rank));
   }
   COHORT_ASSIGN_OR_RETURN(const auto ranks, RankProcesses::Start(arguments));
-  const auto& set_on_interrupt = context.environment().set_on_interrupt;
-  if (set_on_interrupt) set_on_interrupt([&ranks] { ranks->Stop(); });
+  context.SetOnInterrupt([&ranks] { ranks->Stop(); });
   const std::optional<RankFailure> failure = ranks->Wait();
-  if (set_on_interrupt) set_on_interrupt(nullptr);
+  context.SetOnInterrupt(nullptr);
   if (!failure.has_value()) return ExitCode::kOk;
   // Rank 0 has already printed its own errors.
   if (failure->rank != 0 || failure->signal != 0) {

@@ -101,14 +101,11 @@ absl::StatusOr<std::unique_ptr<TensorGroupMembership>> TensorGroupMembership::Jo
 }
 
 TensorGroupMembership::~TensorGroupMembership() {
-  if (group_ != nullptr && context_.environment().set_on_interrupt) {
-    context_.environment().set_on_interrupt(nullptr);
-  }
+  if (group_ != nullptr) context_.SetOnInterrupt(nullptr);
 }
 
 void TensorGroupMembership::SetOnInterrupt(std::function<void()> work) {
-  if (!context_.environment().set_on_interrupt) return;
-  context_.environment().set_on_interrupt([group = group_.get(), work = std::move(work)] {
+  context_.SetOnInterrupt([group = group_.get(), work = std::move(work)] {
     group->Abort(absl::CancelledError("interrupted"));
     if (work) work();
   });

@@ -37,11 +37,7 @@ absl::StatusOr<ExitCode> Trace(Context& context, const Flags& flags) {
   if (writes) COHORT_RETURN_IF_ERROR(WriteFile(flags.output, client::ChromeTrace(trace)));
   const TraceReport report = {
       flags.request.group, writes ? flags.output : "", flags.raw_clocks, flags.top, sources, trace};
-  if (context.json()) {
-    context.printer().PrintJson(ToJson(report));
-  } else {
-    context.printer().PrintText(FormatReport(report));
-  }
+  context.Print(ToJson(report), FormatReport(report));
   const bool is_absent =
       std::any_of(trace.calls.begin(), trace.calls.end(),
                   [](const client::TraceCall& call) { return !call.absent.empty(); });
