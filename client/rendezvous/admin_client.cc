@@ -44,9 +44,7 @@ class AdminClientImpl final : public AdminClient {
     FillScope(group, request.mutable_scope());
     v1::GetGroupResponse response;
     COHORT_RETURN_IF_ERROR(Call(method::kGetGroup, request, &response));
-    GroupInfo info = FromProto(response.group());
-    if (response.has_proposal()) info.proposal = FromProto(response.proposal());
-    return info;
+    return FromProto(response);
   }
 
   absl::Status WatchGroup(absl::string_view group, int64_t from_revision,

@@ -1,7 +1,5 @@
 #include "client/rendezvous/call/connection_impl.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -13,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "base/framed_rpc/client/client_event_loop.h"
 #include "base/id128.h"
+#include "base/rpc/random_bits.h"
 #include "base/text/printable.h"
 #include "client/rendezvous/call/stubs.h"
 #include "client/rendezvous/report/report_codec.h"
@@ -114,18 +113,9 @@ ConnectionOptions WithDefaults(ConnectionOptions options) {
 
 }  // namespace
 
-uint64_t RandomBits() {
-  uint64_t bits = 0;
-  do {
-    // Below 256 bytes getrandom neither fails nor returns less, once the system is up.
-    if (getrandom(&bits, sizeof(bits), 0) != sizeof(bits)) bits = 0;
-  } while (bits == 0);
-  return bits;
-}
-
 ConnectionImpl::ConnectionImpl(const ConnectionOptions& options)
     : options_(WithDefaults(options)),
-      operation_prefix_(RandomBits()),
+      operation_prefix_(RandomBits().low),
       channel_(MakeChannel(options_)),
       framed_channel_(MakeFramedChannel(options_)),
       stubs_(std::make_unique<Stubs>(channel_)) {

@@ -53,9 +53,6 @@ class ConnectionImpl final : public Connection,
   TimerQueue timers_;
 };
 
-// 64 bits of the system's randomness; never 0.
-uint64_t RandomBits();
-
 }  // namespace cohort::client
 
 #endif  // COHORT_CLIENT_RENDEZVOUS_CALL_CONNECTION_IMPL_H_

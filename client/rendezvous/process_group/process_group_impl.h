@@ -27,10 +27,11 @@ struct RoundPlan {
   CallSpec spec;
 };
 
-// Returns OK, or the error that the outcome of `result` stands for. Fills `report` unless
-// null.
-absl::Status ReadRoundResult(const v1::RoundResult& result, absl::string_view group,
-                             const RoundPlan& plan, RoundReport* report);
+// Called after the call of a round, with its answer if there is one: reads how the round ended, or
+// gives its number back if it did not end. Fills `report`. Returns `called`, or the error that the
+// outcome of `result` stands for.
+absl::Status EndRound(GroupSession& session, const absl::Status& called,
+                      const v1::RoundResult& result, const RoundPlan& plan, RoundReport* report);
 // DEADLINE_EXCEEDED of an operation whose answer said TIMED_OUT.
 absl::Status TimedOut(absl::string_view group, int64_t generation, const std::string& operation,
                       const v1::MissingReport& missing);
@@ -120,10 +121,6 @@ class ProcessGroupImpl final : public ProcessGroup {
   template <typename Attempt>
   absl::Status RunRound(absl::string_view kind, const RoundOptions& options,
                         absl::Duration fallback, RoundReport* report, const Attempt& attempt) const;
-  // After the call of a round: reads how it ended, or gives its number back when it did not.
-  template <typename Response>
-  absl::Status EndRound(const absl::Status& called, const Response& response, const RoundPlan& plan,
-                        RoundReport* report) const;
   absl::StatusOr<ReceivedObject> ReceiveFrom(std::optional<int> src, absl::string_view tag,
                                              absl::Duration timeout);
   template <typename Response>
@@ -144,19 +141,6 @@ CallSpec JoinSpec(const ProcessGroupOptions& options, absl::Duration timeout);
 absl::Status ReadJoin(const absl::Status& status, const v1::JoinResponse& response,
                       GroupSession& session);
 
-// After the call of a round, with its answer if there is one.
-inline void ReturnNumber(GroupSession& session, const RoundTicket& ticket,
-                         const absl::Status& called, const v1::RoundResult& result) {
-  if (absl::IsDataLoss(called)) {
-    // The round has ended and its value is gone: the same number would fail for ever.
-    v1::RoundResult ended;
-    ended.set_next_number(ticket.number + 1);
-    session.ReturnNumber(ticket, &ended);
-  } else {
-    session.ReturnNumber(ticket, called.ok() ? &result : nullptr);
-  }
-}
-
 template <typename Attempt>
 absl::Status ProcessGroupImpl::RunRound(absl::string_view kind, const RoundOptions& options,
                                         absl::Duration fallback, RoundReport* report,
@@ -176,15 +160,6 @@ absl::Status ProcessGroupImpl::RunRound(absl::string_view kind, const RoundOptio
     plan = Plan(kind, options, fallback);
     plan.spec.deadline = deadline;
   }
-}
-
-template <typename Response>
-absl::Status ProcessGroupImpl::EndRound(const absl::Status& called, const Response& response,
-                                        const RoundPlan& plan, RoundReport* report) const {
-  report->number = plan.ticket.number;
-  ReturnNumber(*session_, plan.ticket, called, response.result());
-  if (!called.ok()) return called;
-  return ReadRoundResult(response.result(), session_->group(), plan, report);
 }
 
 inline void FillRound(const RoundPlan& plan, const RoundOptions& options, v1::Round* round) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/host_name.h"
+#include "base/rpc/random_bits.h"
 #include "client/rendezvous/process_group/process_group_impl.h"
 
 namespace cohort::client {
@@ -38,7 +39,7 @@ absl::Status Check(const ProcessGroupOptions& options) {
   return absl::OkStatus();
 }
 
-int64_t NewIncarnation() { return static_cast<int64_t>(RandomBits() >> 1) | 1; }
+int64_t NewIncarnation() { return static_cast<int64_t>(RandomBits().low >> 1) | 1; }
 
 struct Joining {
   ProcessGroupOptions options;  // with defaults for unset fields

@@ -187,7 +187,7 @@ absl::StatusOr<std::string> ProcessGroupImpl::Broadcast(absl::string_view object
         is_root
             ? CallWithPayload(session_, method::kBroadcast, request, &response, plan.spec, object)
             : session_->Call(method::kBroadcast, request, &response, plan.spec);
-    COHORT_RETURN_IF_ERROR(EndRound(called, response, plan, end));
+    COHORT_RETURN_IF_ERROR(EndRound(*session_, called, response.result(), plan, end));
     if (is_root) {
       value = std::string(object);
       return absl::OkStatus();
@@ -209,9 +209,9 @@ absl::StatusOr<ObjectList> ProcessGroupImpl::AllGather(absl::string_view object,
     v1::AllGatherRequest request;
     FillRound(plan, options, request.mutable_round());
     v1::AllGatherResponse response;
-    COHORT_RETURN_IF_ERROR(EndRound(
-        CallWithPayload(session_, method::kAllGather, request, &response, plan.spec, object),
-        response, plan, end));
+    const absl::Status called =
+        CallWithPayload(session_, method::kAllGather, request, &response, plan.spec, object);
+    COHORT_RETURN_IF_ERROR(EndRound(*session_, called, response.result(), plan, end));
     COHORT_ASSIGN_OR_RETURN(values, UnpackValues(session_, *response.mutable_values(),
                                                  plan.spec.deadline + kDeadlineMargin));
     session_->AddReceipt(plan.ticket.generation, response.result().receipt());
@@ -227,10 +227,10 @@ void ProcessGroupImpl::AllGatherAsync(absl::string_view object, const RoundOptio
   plan.spec.on_waiting = nullptr;
   v1::AllGatherRequest request;
   FillRound(plan, options, request.mutable_round());
-  auto on_answer = [session = session_, plan, done](absl::Status status,
+  auto on_answer = [session = session_, plan, done](const absl::Status& called,
                                                     v1::AllGatherResponse& response) {
-    ReturnNumber(*session, plan.ticket, status, response.result());
-    if (status.ok()) status = ReadRoundResult(response.result(), session->group(), plan, nullptr);
+    RoundReport report;
+    const absl::Status status = EndRound(*session, called, response.result(), plan, &report);
     if (!status.ok()) {
       done(status);
       return;
@@ -256,9 +256,9 @@ absl::StatusOr<ObjectList> ProcessGroupImpl::Gather(absl::string_view object, in
     FillRound(plan, options, request.mutable_round());
     request.set_root(root);
     v1::GatherResponse response;
-    COHORT_RETURN_IF_ERROR(
-        EndRound(CallWithPayload(session_, method::kGather, request, &response, plan.spec, object),
-                 response, plan, end));
+    const absl::Status called =
+        CallWithPayload(session_, method::kGather, request, &response, plan.spec, object);
+    COHORT_RETURN_IF_ERROR(EndRound(*session_, called, response.result(), plan, end));
     if (root != rank()) return absl::OkStatus();
     COHORT_ASSIGN_OR_RETURN(values, UnpackValues(session_, *response.mutable_values(),
                                                  plan.spec.deadline + kDeadlineMargin));
@@ -294,7 +294,7 @@ absl::StatusOr<std::string> ProcessGroupImpl::Scatter(const std::vector<std::str
           return PackValues(session_, objects, plan.spec.deadline, request.mutable_values());
         },
         [&] { return request.values().has_blob(); });
-    COHORT_RETURN_IF_ERROR(EndRound(called, response, plan, end));
+    COHORT_RETURN_IF_ERROR(EndRound(*session_, called, response.result(), plan, end));
     if (is_root) {
       value = objects[participants.CountBelow(root)];
       return absl::OkStatus();

@@ -39,33 +39,9 @@ std::string LateText(const v1::RoundResult& result) {
                       result.next_number());
 }
 
-v1::ErrorDetails DetailsOf(absl::string_view group, int64_t generation,
-                           const std::string& operation) {
-  v1::ErrorDetails details;
-  details.set_group(std::string(group));
-  details.set_current_generation(generation);
-  details.set_operation(operation);
-  return details;
-}
-
-}  // namespace
-
-absl::Status TimedOut(absl::string_view group, int64_t generation, const std::string& operation,
-                      const v1::MissingReport& missing) {
-  return StatusWithDetails(
-      absl::StatusCode::kDeadlineExceeded,
-      absl::StrCat(operation, " of group ", group, ": ", ToString(FromProto(missing))),
-      DetailsOf(group, generation, operation));
-}
-
-absl::Status ReadRoundResult(const v1::RoundResult& result, absl::string_view group,
-                             const RoundPlan& plan, RoundReport* report) {
-  if (report != nullptr) {
-    report->number = result.number();
-    report->skew = FromProto(result.skew());
-    if (result.has_missing()) report->missing = FromProto(result.missing());
-    if (result.late()) report->missed_number = result.number();
-  }
+// Returns OK, or the error that the outcome of `result` stands for.
+absl::Status OutcomeOf(const v1::RoundResult& result, absl::string_view group,
+                       const RoundPlan& plan) {
   const std::string& operation = plan.spec.what;
   const int64_t generation = plan.ticket.generation;
   absl::StatusCode code = absl::StatusCode::kInternal;
@@ -92,7 +68,36 @@ absl::Status ReadRoundResult(const v1::RoundResult& result, absl::string_view gr
       code,
       absl::StrCat(operation, " of group ", group, ": ", OutcomeText(result.outcome()), ": ",
                    result.reason(), result.late() ? LateText(result) : ""),
-      DetailsOf(group, generation, operation));
+      MakeErrorDetails(group, generation, operation));
+}
+
+}  // namespace
+
+absl::Status TimedOut(absl::string_view group, int64_t generation, const std::string& operation,
+                      const v1::MissingReport& missing) {
+  return StatusWithDetails(
+      absl::StatusCode::kDeadlineExceeded,
+      absl::StrCat(operation, " of group ", group, ": ", ToString(FromProto(missing))),
+      MakeErrorDetails(group, generation, operation));
+}
+
+absl::Status EndRound(GroupSession& session, const absl::Status& called,
+                      const v1::RoundResult& result, const RoundPlan& plan, RoundReport* report) {
+  report->number = plan.ticket.number;
+  if (absl::IsDataLoss(called)) {
+    // The round has ended and its value is gone: the same number would fail for ever.
+    v1::RoundResult ended;
+    ended.set_next_number(plan.ticket.number + 1);
+    session.ReturnNumber(plan.ticket, &ended);
+    return called;
+  }
+  session.ReturnNumber(plan.ticket, called.ok() ? &result : nullptr);
+  if (!called.ok()) return called;
+  report->number = result.number();
+  report->skew = FromProto(result.skew());
+  if (result.has_missing()) report->missing = FromProto(result.missing());
+  if (result.late()) report->missed_number = result.number();
+  return OutcomeOf(result, session.group(), plan);
 }
 
 RoundPlan ProcessGroupImpl::Plan(absl::string_view kind, const RoundOptions& options,
@@ -112,8 +117,9 @@ absl::Status ProcessGroupImpl::Barrier(const RoundOptions& options, RoundReport*
                     v1::BarrierRequest request;
                     FillRound(plan, options, request.mutable_round());
                     v1::BarrierResponse response;
-                    return EndRound(session_->Call(method::kBarrier, request, &response, plan.spec),
-                                    response, plan, end);
+                    const absl::Status called =
+                        session_->Call(method::kBarrier, request, &response, plan.spec);
+                    return EndRound(*session_, called, response.result(), plan, end);
                   });
 }
 
@@ -123,18 +129,14 @@ void ProcessGroupImpl::BarrierAsync(const RoundOptions& options,
   plan.spec.on_waiting = nullptr;
   v1::BarrierRequest request;
   FillRound(plan, options, request.mutable_round());
-  session_->CallAsync(
-      method::kBarrier, std::move(request), plan.spec,
-      [session = session_, plan, done = std::move(done)](absl::Status status,
-                                                         v1::BarrierResponse& response) {
-        RoundReport report;
-        report.number = plan.ticket.number;
-        ReturnNumber(*session, plan.ticket, status, response.result());
-        if (status.ok()) {
-          status = ReadRoundResult(response.result(), session->group(), plan, &report);
-        }
-        done(std::move(status), std::move(report));
-      });
+  session_->CallAsync(method::kBarrier, std::move(request), plan.spec,
+                      [session = session_, plan, done = std::move(done)](
+                          const absl::Status& called, v1::BarrierResponse& response) {
+                        RoundReport report;
+                        absl::Status status =
+                            EndRound(*session, called, response.result(), plan, &report);
+                        done(std::move(status), std::move(report));
+                      });
 }
 
 absl::Status ProcessGroupImpl::CancelBarrier(absl::string_view name, absl::string_view reason) {
@@ -160,8 +162,8 @@ absl::StatusOr<VoteResult> ProcessGroupImpl::Vote(int64_t value, VoteOp op,
     request.set_value(value);
     RangesToProto(options.participants, request.mutable_participants());
     v1::VoteResponse response;
-    COHORT_RETURN_IF_ERROR(EndRound(session_->Call(method::kVote, request, &response, plan.spec),
-                                    response, plan, end));
+    const absl::Status called = session_->Call(method::kVote, request, &response, plan.spec);
+    COHORT_RETURN_IF_ERROR(EndRound(*session_, called, response.result(), plan, end));
     session_->AddReceipt(plan.ticket.generation, response.result().receipt());
     result = VoteResult{response.value(), RangesFromProto(response.dissenting())};
     return absl::OkStatus();
@@ -181,8 +183,8 @@ absl::StatusOr<std::vector<RankRange>> ProcessGroupImpl::AgreeAlive(absl::Durati
   request.set_number(plan.ticket.number);
   v1::AgreeAliveResponse response;
   RoundReport report;
-  COHORT_RETURN_IF_ERROR(EndRound(
-      session_->Call(method::kAgreeAlive, request, &response, plan.spec), response, plan, &report));
+  const absl::Status called = session_->Call(method::kAgreeAlive, request, &response, plan.spec);
+  COHORT_RETURN_IF_ERROR(EndRound(*session_, called, response.result(), plan, &report));
   session_->AddReceipt(plan.ticket.generation, response.result().receipt());
   return RangesFromProto(response.alive());
 }

@@ -33,9 +33,7 @@ absl::StatusOr<GroupInfo> ProcessGroupImpl::Describe() {
   v1::GetGroupRequest request;
   v1::GetGroupResponse response;
   COHORT_RETURN_IF_ERROR(session_->Call(method::kGetGroup, request, &response, spec));
-  GroupInfo info = FromProto(response.group());
-  if (response.has_proposal()) info.proposal = FromProto(response.proposal());
-  return info;
+  return FromProto(response);
 }
 
 absl::StatusOr<GroupStats> ProcessGroupImpl::Stats() {
@@ -118,10 +116,7 @@ absl::StatusOr<ViewResult> ProcessGroupImpl::ReadView(const Response& response,
     case v1::VIEW_OUTCOME_TIMED_OUT:
       return TimedOut(group(), generation(), std::string(what), response.missing());
     default: {
-      v1::ErrorDetails details;
-      details.set_group(group());
-      details.set_current_generation(generation());
-      details.set_operation(std::string(what));
+      v1::ErrorDetails details = MakeErrorDetails(group(), generation(), what);
       *details.mutable_cause() = response.cause();
       return StatusWithDetails(
           absl::StatusCode::kFailedPrecondition,

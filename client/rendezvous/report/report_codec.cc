@@ -127,6 +127,12 @@ GroupInfo FromProto(const v1::Group& group) {
   return result;
 }
 
+GroupInfo FromProto(const v1::GetGroupResponse& response) {
+  GroupInfo result = FromProto(response.group());
+  if (response.has_proposal()) result.proposal = FromProto(response.proposal());
+  return result;
+}
+
 GroupEvent FromProto(const v1::GroupEvent& event) {
   GroupEvent result;
   result.revision = event.revision();
@@ -275,6 +281,15 @@ void PrintErrorDetailsAsText() {
     return true;
   }();
   (void)done;
+}
+
+v1::ErrorDetails MakeErrorDetails(absl::string_view group, int64_t current_generation,
+                                  absl::string_view operation) {
+  v1::ErrorDetails details;
+  details.set_group(std::string(group));
+  details.set_current_generation(current_generation);
+  details.set_operation(std::string(operation));
+  return details;
 }
 
 absl::Status StatusWithDetails(absl::StatusCode code, absl::string_view text,

@@ -40,6 +40,7 @@ Member FromProto(const v1::Member& member);
 ViewProposal FromProto(const v1::ViewProposal& proposal);
 // Without the proposal, which travels beside the group.
 GroupInfo FromProto(const v1::Group& group);
+GroupInfo FromProto(const v1::GetGroupResponse& response);
 GroupState FromProto(v1::GroupState state);
 GroupEvent FromProto(const v1::GroupEvent& event);
 TensorReport FromProto(const v1::TensorReport& report);
@@ -50,6 +51,8 @@ ParkedCall FromProto(const v1::ParkedCall& call);
 // One sentence: the member, what happened, the generation.
 std::string CauseText(const v1::Cause& cause);
 
+v1::ErrorDetails MakeErrorDetails(absl::string_view group, int64_t current_generation,
+                                  absl::string_view operation);
 // A status of this library with the details that the coordinator would have sent with it.
 absl::Status StatusWithDetails(absl::StatusCode code, absl::string_view text,
                                const v1::ErrorDetails& details);

@@ -71,19 +71,11 @@ absl::Status GroupSession::Begin(const CallSpec& spec, v1::Scope* scope) {
 
 void GroupSession::Finish(const v1::Scope& scope, const absl::Status& status) {
   if (status.ok() || scope.acknowledged_receipts_size() == 0) return;
-  bool flush = false;
-  {
-    MutexLock lock(&mutex_);
-    // Receipts of an ended generation mean nothing in the next.
-    if (scope.generation() != membership_.generation || !ended_.ok()) return;
-    receipts_.Return(scope);
-    flush = !std::exchange(flush_scheduled_, true);
-  }
-  if (flush) {
-    connection_->timers().After(absl::Seconds(1), [weak = weak_from_this()] {
-      if (auto self = weak.lock()) self->FlushReceipts();
-    });
-  }
+  MutexLock lock(&mutex_);
+  // Receipts of an ended generation mean nothing in the next.
+  if (scope.generation() != membership_.generation || !ended_.ok()) return;
+  receipts_.Return(scope);
+  ScheduleFlushLocked();
 }
 
 absl::Status GroupSession::ReportWaiting(const CallSpec& spec) {
@@ -119,12 +111,14 @@ void GroupSession::ReturnNumber(const RoundTicket& ticket, const v1::RoundResult
 
 void GroupSession::AddReceipt(int64_t generation, int64_t receipt) {
   if (receipt == 0) return;
-  {
-    MutexLock lock(&mutex_);
-    if (generation != membership_.generation || !ended_.ok()) return;
-    receipts_.Add(receipt);
-    if (std::exchange(flush_scheduled_, true)) return;
-  }
+  MutexLock lock(&mutex_);
+  if (generation != membership_.generation || !ended_.ok()) return;
+  receipts_.Add(receipt);
+  ScheduleFlushLocked();
+}
+
+void GroupSession::ScheduleFlushLocked() {
+  if (std::exchange(flush_scheduled_, true)) return;
   connection_->timers().After(absl::Seconds(1), [weak = weak_from_this()] {
     if (auto self = weak.lock()) self->FlushReceipts();
   });

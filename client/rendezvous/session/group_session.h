@@ -121,6 +121,7 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   absl::Status Begin(const CallSpec& spec, v1::Scope* scope);
   // Returns receipts that did not arrive.
   void Finish(const v1::Scope& scope, const absl::Status& status);
+  void ScheduleFlushLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Calls on_waiting; returns the status of the question to the coordinator.
   absl::Status ReportWaiting(const CallSpec& spec);
   CallLimits Limits(const CallSpec& spec) const { return CallLimits{spec.what, spec.deadline}; }

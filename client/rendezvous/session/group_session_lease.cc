@@ -98,10 +98,7 @@ void GroupSession::OnKeepAlive(int64_t generation, const absl::Status& status,
                     response.state() == v1::GROUP_STATE_BROKEN ||
                     response.state() == v1::GROUP_STATE_CLOSED;
   if (!over) return;
-  v1::ErrorDetails details;
-  details.set_group(group_);
-  details.set_current_generation(response.generation());
-  details.set_operation("keep_alive");
+  v1::ErrorDetails details = MakeErrorDetails(group_, response.generation(), "keep_alive");
   *details.mutable_cause() = response.cause();
   Break(generation, StatusWithDetails(absl::StatusCode::kAborted,
                                       absl::StrCat("group ", group_, ": generation ", generation,
