@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "base/fingerprint.h"
 #include "base/tensor/small_float.h"
@@ -79,6 +80,20 @@ int64_t Wrapped(DataType type, uint64_t value) {
   }
 }
 
+// The average counts as a sum. Only integers have bit operations.
+template <typename Number>
+Number Combined(ReduceOp op, Number a, Number b) {
+  if constexpr (std::is_integral_v<Number>) {
+    if (op == ReduceOp::kBitAnd) return a & b;
+    if (op == ReduceOp::kBitOr) return a | b;
+    if (op == ReduceOp::kBitXor) return a ^ b;
+  }
+  if (op == ReduceOp::kProd) return a * b;
+  if (op == ReduceOp::kMin) return std::min(a, b);
+  if (op == ReduceOp::kMax) return std::max(a, b);
+  return a + b;
+}
+
 // Calls work(elements, offset in the period, count) for each stretch of whole periods.
 template <typename Work>
 void ByPeriod(int64_t first, int64_t count, const Work& work) {
@@ -124,20 +139,7 @@ double Pattern::ReducedFloating(int64_t at) const {
   const double scale = reduction_.op == ReduceOp::kPreMulSum ? reduction_.scale : 1;
   double result = Value(0, at) * scale;
   for (int rank = 1; rank < ranks_; ++rank) {
-    const double value = Value(rank, at) * scale;
-    switch (reduction_.op) {
-      case ReduceOp::kProd:
-        result *= value;
-        break;
-      case ReduceOp::kMin:
-        result = std::min(result, value);
-        break;
-      case ReduceOp::kMax:
-        result = std::max(result, value);
-        break;
-      default:
-        result += value;
-    }
+    result = Combined(reduction_.op, result, Value(rank, at) * scale);
   }
   if (reduction_.op != ReduceOp::kAvg) return result;
   // In the precision in which the type is accumulated.
@@ -148,29 +150,7 @@ double Pattern::ReducedFloating(int64_t at) const {
 uint64_t Pattern::ReducedInteger(int64_t at) const {
   auto result = static_cast<uint64_t>(Value(0, at));
   for (int rank = 1; rank < ranks_; ++rank) {
-    const auto value = static_cast<uint64_t>(Value(rank, at));
-    switch (reduction_.op) {
-      case ReduceOp::kProd:
-        result *= value;
-        break;
-      case ReduceOp::kMin:
-        result = std::min(result, value);
-        break;
-      case ReduceOp::kMax:
-        result = std::max(result, value);
-        break;
-      case ReduceOp::kBitAnd:
-        result &= value;
-        break;
-      case ReduceOp::kBitOr:
-        result |= value;
-        break;
-      case ReduceOp::kBitXor:
-        result ^= value;
-        break;
-      default:
-        result += value;
-    }
+    result = Combined(reduction_.op, result, static_cast<uint64_t>(Value(rank, at)));
   }
   if (reduction_.op != ReduceOp::kAvg) return result;
   return static_cast<uint64_t>(Wrapped(type_, result) / ranks_);

@@ -136,15 +136,13 @@ absl::StatusOr<int64_t> Work::CountWrong(const Pattern& pattern) const {
       return pattern.CountWrong((rank + size - 1) % size, 0, run_.count, data);
     case Collective::kAllGather:
     case Collective::kGather:
+    case Collective::kAllToAll: {
+      const int64_t first = run_.operation == Collective::kAllToAll ? rank * part() : 0;
       for (int from = 0; from < size; ++from) {
-        wrong += pattern.CountWrong(from, 0, part(), data + from * part_bytes);
+        wrong += pattern.CountWrong(from, first, part(), data + from * part_bytes);
       }
       return wrong;
-    case Collective::kAllToAll:
-      for (int from = 0; from < size; ++from) {
-        wrong += pattern.CountWrong(from, rank * part(), part(), data + from * part_bytes);
-      }
-      return wrong;
+    }
     default:
       return wrong;  // not in kOperations
   }
