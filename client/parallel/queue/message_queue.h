@@ -29,6 +29,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/collective/group.h"
+#include "client/parallel/queue/ring/queue_reader.h"
 #include "client/rendezvous/call/cancellation.h"
 
 namespace cohort::parallel {
@@ -70,18 +71,6 @@ struct QueueCall {
   std::optional<absl::Duration> timeout;
   // Ends the call with the cancellation's reason. Outlives the call.
   client::Cancellation* cancellation = nullptr;
-};
-
-// A reader, as its writer sees it.
-struct QueueReader {
-  std::string name;  // "rank 3"
-  std::string path;  // "shared memory", "stream 10.0.0.4:4123"
-  int64_t bytes_behind = 0;
-  int64_t values_behind = 0;  // for a stream an upper bound: its reader reports now and then
-};
-struct QueueDeparture {
-  std::string name;
-  std::string why;
 };
 
 // One end of a queue: the writer's or a reader's. It belongs to the process that made it: a forked

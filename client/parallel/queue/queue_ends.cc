@@ -5,8 +5,8 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/memory/memory.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/rpc/listener/listen_address.h"
 #include "base/status_macros.h"
 #include "base/text/printable.h"
 #include "client/parallel/queue/connections/handshake.h"
@@ -36,11 +36,6 @@ absl::Status About(const std::string& name, const absl::Status& status) {
 absl::Status NotA(const std::string& name, const char* who, const char* call) {
   return absl::FailedPreconditionError(
       absl::StrCat(name, ": ", call, " is not a call of its ", who));
-}
-
-std::string WithPort(const std::string& host, uint32_t port) {
-  const bool plain = !absl::StrContains(host, ':') || absl::StartsWith(host, "[");
-  return plain ? absl::StrCat(host, ":", port) : absl::StrCat("[", host, "]:", port);
 }
 
 }  // namespace
@@ -144,23 +139,6 @@ absl::Status WriterQueue::DequeueView(absl::FunctionRef<absl::Status(absl::strin
   return NotA(name(), "writer", "DequeueView");
 }
 
-std::vector<QueueReader> WriterQueue::readers() const {
-  std::vector<QueueReader> result;
-  for (const RingWriter::Reader& reader : ring_->readers()) {
-    result.push_back({reader.name, reader.path, static_cast<int64_t>(reader.bytes_behind),
-                      static_cast<int64_t>(reader.values_behind)});
-  }
-  return result;
-}
-
-std::vector<QueueDeparture> WriterQueue::departures() const {
-  std::vector<QueueDeparture> result;
-  for (const RingWriter::Departure& left : ring_->departures()) {
-    result.push_back({left.name, left.why});
-  }
-  return result;
-}
-
 absl::Status WriterQueue::AwaitReaders(int count, const QueueCall& call) {
   const WaitLimit limit = WaitLimitOf(call, options_.timeout);
   const auto there = [&] { return ring_->readers().size(); };
@@ -169,9 +147,7 @@ absl::Status WriterQueue::AwaitReaders(int count, const QueueCall& call) {
     return absl::OkStatus();
   }
   if (ring_->ended()) return absl::CancelledError(absl::StrCat(name(), ": it was shut down"));
-  if (call.cancellation != nullptr && !call.cancellation->reason().ok()) {
-    return About(name(), call.cancellation->reason());
-  }
+  if (const absl::Status reason = limit.Cancelled(); !reason.ok()) return About(name(), reason);
   return absl::DeadlineExceededError(
       absl::StrCat(name(), ": ", there(), " of ", count, " readers have come"));
 }
@@ -206,7 +182,8 @@ absl::StatusOr<std::unique_ptr<ReaderQueue>> ReaderQueue::Open(const v1::QueueHa
   }
   std::vector<std::string> addresses(handle.addresses().begin(), handle.addresses().end());
   if (handle.port() != 0 && !route.reached_at.empty()) {
-    addresses.insert(addresses.begin(), WithPort(route.reached_at, handle.port()));
+    addresses.insert(addresses.begin(),
+                     HostAndPort(route.reached_at, static_cast<int>(handle.port())));
   }
   for (size_t i = 0; i < addresses.size(); ++i) {
     const bool is_last = i + 1 == addresses.size();

@@ -44,8 +44,8 @@ class WriterQueue final : public MessageQueue {
                            const QueueCall& call) override;
   absl::StatusOr<std::string> Broadcast(absl::string_view value, const QueueCall& call) override;
   void Shutdown(absl::string_view reason) override { ring_->End(reason); }
-  std::vector<QueueReader> readers() const override;
-  std::vector<QueueDeparture> departures() const override;
+  std::vector<QueueReader> readers() const override { return ring_->readers(); }
+  std::vector<QueueDeparture> departures() const override { return ring_->departures(); }
   absl::Status AwaitReaders(int count, const QueueCall& call) override;
 
  private:

@@ -1,15 +1,15 @@
 #include "client/parallel/queue/connections/handshake.h"
 
-#include <sys/random.h>
-
 #include "absl/strings/str_cat.h"
+#include "base/id128.h"
+#include "base/rpc/random_bits.h"
 #include "client/parallel/queue/ring/ring_layout.h"
 #include "client/parallel/queue/ring/wire_text.h"
 
 namespace cohort::parallel {
 namespace {
 
-constexpr size_t kTokenBytes = 16;
+constexpr size_t kTokenBytes = Id128::kBytes;
 constexpr int64_t kMostCapacity = int64_t{1} << 40;
 
 // Compares in the same time for any difference.
@@ -22,13 +22,7 @@ bool SameToken(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-std::string NewToken() {
-  std::string token(kTokenBytes, '\0');
-  // The kernel gives so few bytes at once.
-  while (getrandom(token.data(), token.size(), 0) != static_cast<ssize_t>(token.size())) {
-  }
-  return token;
-}
+std::string NewToken() { return RandomBits().ToBytes(); }
 
 v1::QueueHello HelloTo(const v1::QueueHandle& handle, const std::string& name) {
   v1::QueueHello hello;

@@ -87,28 +87,20 @@ class Watch final : public EventLoop::Handler {
 };
 
 // A ring and the connection to its writer.
-class LocalReader final : public ByteSource {
+class LocalReader final : public RingSource {
  public:
   LocalReader(std::shared_ptr<RingMemory> ring, std::shared_ptr<PageMemory> page,
               const std::string& writer, shm::LocalSocket socket)
-      : ring_(std::move(ring), std::move(page), writer),
+      : RingSource(std::move(ring), std::move(page), writer),
         loop_(ConnectionLoop::Shared()),
-        watch_(std::make_shared<Watch>(loop_->events(), std::move(socket), ring_)) {}
+        watch_(std::make_shared<Watch>(loop_->events(), std::move(socket), *this)) {}
   ~LocalReader() override { watch_->Stop(); }
 
   bool Start() { return watch_->Start(watch_); }
 
-  absl::string_view Peek() override { return ring_.Peek(); }
-  void Release(uint64_t bytes, uint64_t values) override { ring_.Release(bytes, values); }
-  absl::Status Await(uint64_t bytes, const WaitLimit& limit) override {
-    return ring_.Await(bytes, limit);
-  }
-  void Stop(const absl::Status& reason) override { ring_.Stop(reason); }
   void Leave(absl::string_view reason) override { watch_->SayLeaves(reason); }
-  std::string path() const override { return ring_.path(); }
 
  private:
-  RingSource ring_;
   const std::shared_ptr<ConnectionLoop> loop_;
   const std::shared_ptr<Watch> watch_;
 };

@@ -142,20 +142,16 @@ absl::Status RemoteReader::Start(const v1::QueueHello& hello, Instant deadline) 
   }
   StartCall();
   MutexLock lock(&mutex_);
-  while (!welcome_.has_value() && !read_over_) {
-    const absl::Duration left = deadline - Clock::Steady().Now();
-    if (left <= absl::ZeroDuration()) {
-      return absl::DeadlineExceededError(absl::StrCat("no welcome came from ", address_));
-    }
-    changed_.WaitWithTimeout(&mutex_, left);
+  const auto answered = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return welcome_.has_value() || read_over_;
+  };
+  if (!mutex_.AwaitWithTimeout(absl::Condition(&answered), deadline - Clock::Steady().Now())) {
+    return absl::DeadlineExceededError(absl::StrCat("no welcome came from ", address_));
   }
   if (welcome_.has_value()) return absl::OkStatus();
   LetGo();
-  while (!done_.has_value()) {
-    const absl::Duration left = deadline - Clock::Steady().Now();
-    if (left <= absl::ZeroDuration()) break;
-    changed_.WaitWithTimeout(&mutex_, left);
-  }
+  const auto is_done = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return done_.has_value(); };
+  mutex_.AwaitWithTimeout(absl::Condition(&is_done), deadline - Clock::Steady().Now());
   const absl::Status status = done_.value_or(absl::DeadlineExceededError("the call does not end"));
   const absl::StatusCode code = status.ok() ? absl::StatusCode::kUnavailable : status.code();
   return absl::Status(code, absl::StrCat(address_, ": ", status.message()));
@@ -163,18 +159,10 @@ absl::Status RemoteReader::Start(const v1::QueueHello& hello, Instant deadline) 
 
 RemoteReader::~RemoteReader() {
   if (!started_) return;
-  const Instant deadline = Clock::Steady().Now() + kGoodbye;
   MutexLock lock(&mutex_);
-  const auto wait_for = [&](auto&& done) {
-    while (!done()) {
-      const absl::Duration left = deadline - Clock::Steady().Now();
-      if (left <= absl::ZeroDuration()) return;
-      changed_.WaitWithTimeout(&mutex_, left);
-    }
-  };
   if (welcome_.has_value()) {
     if (!end_.has_value()) SendLeaves("it closed the queue");
-    wait_for([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return read_over_; });
+    mutex_.AwaitWithTimeout(absl::Condition(&read_over_), kGoodbye);
   }
   context_.TryCancel();
   LetGo();
@@ -312,14 +300,11 @@ absl::Status RemoteReader::Await(uint64_t bytes, const WaitLimit& limit) {
     if (Front().size() >= bytes) return absl::OkStatus();
     cancelled_ = absl::OkStatus();
   }
-  std::optional<client::Cancellation::Listener> listener;
-  if (limit.cancellation != nullptr) {
-    listener.emplace(*limit.cancellation, [this](const absl::Status& reason) {
-      MutexLock lock(&mutex_);
-      cancelled_ = reason;
-      changed_.SignalAll();
-    });
-  }
+  const auto listener = limit.OnCancel([this](const absl::Status& reason) {
+    MutexLock lock(&mutex_);
+    cancelled_ = reason;
+    changed_.SignalAll();
+  });
   absl::Status status;
   MutexLock lock(&mutex_);
   while (there_ < bytes) {

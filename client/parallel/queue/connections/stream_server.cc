@@ -32,11 +32,6 @@ constexpr int kMostRequestBytes = 4096;
 // The time in which cancelled streams end.
 constexpr absl::Duration kLastGrace = absl::Seconds(2);
 
-std::string HostAndPort(absl::string_view host, int port) {
-  const bool plain = !absl::StrContains(host, ':') || absl::StartsWith(host, "[");
-  return plain ? absl::StrCat(host, ":", port) : absl::StrCat("[", host, "]:", port);
-}
-
 // This host's addresses for others, IPv4 first, then its local ones.
 std::vector<std::string> HostAddresses() {
   std::vector<std::string> near, v4, v6;

@@ -55,7 +55,6 @@ void StreamCount::Add(int streams, int readers) {
   MutexLock lock(&mutex_);
   streams_ += streams;
   readers_ += readers;
-  changed_.SignalAll();
 }
 
 bool StreamCount::AwaitNone(absl::Duration timeout) { return AwaitZero(streams_, timeout); }
@@ -63,14 +62,9 @@ bool StreamCount::AwaitNone(absl::Duration timeout) { return AwaitZero(streams_,
 bool StreamCount::AwaitNoReaders(absl::Duration timeout) { return AwaitZero(readers_, timeout); }
 
 bool StreamCount::AwaitZero(const int& count, absl::Duration timeout) {
-  const Instant deadline = Clock::Steady().Now() + timeout;
   MutexLock lock(&mutex_);
-  while (count > 0) {
-    const absl::Duration left = deadline - Clock::Steady().Now();
-    if (left <= absl::ZeroDuration()) return false;
-    changed_.WaitWithTimeout(&mutex_, left);
-  }
-  return true;
+  const auto is_zero = [&count] { return count == 0; };
+  return mutex_.AwaitWithTimeout(absl::Condition(&is_zero), timeout);
 }
 
 class WriterStream::StreamSlot final : public ReaderSlot {

@@ -28,7 +28,6 @@ class StreamCount {
   bool AwaitZero(const int& count, absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_);
 
   Mutex mutex_;
-  CondVar changed_;
   int streams_ ABSL_GUARDED_BY(mutex_) = 0;
   int readers_ ABSL_GUARDED_BY(mutex_) = 0;
 };

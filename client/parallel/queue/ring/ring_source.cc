@@ -1,7 +1,6 @@
 #include "client/parallel/queue/ring/ring_source.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,10 +38,7 @@ absl::Status RingSource::Await(uint64_t bytes, const WaitLimit& limit) {
   if (IsThere(wanted)) return absl::OkStatus();
 
   ReaderPage& page = page_->page();
-  std::optional<client::Cancellation::Listener> listener;
-  if (limit.cancellation != nullptr) {
-    listener.emplace(*limit.cancellation, [&page](const absl::Status&) { WakeReader(page); });
-  }
+  const auto listener = limit.OnCancel([&page](const absl::Status&) { WakeReader(page); });
   while (true) {
     const uint32_t event = page.reader_event.load(std::memory_order_seq_cst);
     page.reader_sleeps.store(1, std::memory_order_seq_cst);
@@ -51,7 +47,7 @@ absl::Status RingSource::Await(uint64_t bytes, const WaitLimit& limit) {
     absl::Status ended;
     if (IsThere(wanted)) break;
     if (over) ended = WhyOver();
-    if (ended.ok() && limit.cancellation != nullptr) ended = limit.cancellation->reason();
+    if (ended.ok()) ended = limit.Cancelled();
     const Instant now = Clock::Steady().Now();
     if (ended.ok() && now >= deadline) ended = absl::DeadlineExceededError("");
     if (!ended.ok()) {

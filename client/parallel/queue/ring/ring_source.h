@@ -13,7 +13,7 @@
 
 namespace cohort::parallel {
 
-class RingSource final : public ByteSource {
+class RingSource : public ByteSource {
  public:
   // Reads from the page's head on. `writer` is the writer's name in errors.
   RingSource(std::shared_ptr<RingMemory> ring, std::shared_ptr<PageMemory> page,

@@ -156,7 +156,7 @@ TEST_F(RingTest, ValuesOfAllSizesComeInOrder) {
       EXPECT_TRUE(status.ok()) << status;
     }
     for (std::thread& thread : threads) thread.join();
-    for (const RingWriter::Reader& reader : writer_->readers()) {
+    for (const QueueReader& reader : writer_->readers()) {
       EXPECT_EQ(reader.bytes_behind, 0U) << reader.name;
       EXPECT_EQ(reader.values_behind, 0U) << reader.name;
     }
@@ -256,7 +256,7 @@ TEST_F(RingTest, TheWriterGoesOnWithoutAReaderThatLeft) {
   const absl::Status status = writer_->Write(std::string(20000, 'x'), Long());
   EXPECT_TRUE(status.ok()) << status;
   leaving.join();
-  const std::vector<RingWriter::Departure> left = writer_->departures();
+  const std::vector<QueueDeparture> left = writer_->departures();
   ASSERT_EQ(left.size(), 1U);
   EXPECT_EQ(left[0].name, "rank 2");
   EXPECT_EQ(left[0].why, "its process is gone");
@@ -360,8 +360,7 @@ TEST_F(RingTest, SleepersLookAgainThoughTheirWakeUpWasLost) {
 TEST_F(RingTest, CancellationsEndBothSides) {
   Make(4096, 1);
   client::Cancellation cancellation;
-  WaitLimit limit = Long();
-  limit.cancellation = &cancellation;
+  const WaitLimit limit(absl::Minutes(1), &cancellation);
   std::thread cancelling([&] {
     while (readers_[0].page->page().reader_sleeps.load() == 0) std::this_thread::yield();
     cancellation.Cancel(absl::CancelledError("never mind"));

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
-#include <optional>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -173,20 +172,14 @@ bool RingWriter::AwaitHead(const std::shared_ptr<ReaderSlot>& slot, uint64_t wan
     MutexLock lock(&mutex_);
     awaited_ = slot;
   }
-  std::optional<client::Cancellation::Listener> listener;
-  if (limit.cancellation != nullptr) {
-    listener.emplace(*limit.cancellation, [&page](const absl::Status&) { WakeWriter(page); });
-  }
+  auto listener = limit.OnCancel([&page](const absl::Status&) { WakeWriter(page); });
   bool came = false;
   while (true) {
     const uint32_t event = page.writer_event.load(std::memory_order_seq_cst);
     page.awaited_head.store(wanted, std::memory_order_seq_cst);
     came = ready();
     const Instant now = Clock::Steady().Now();
-    if (came || ended() || now >= deadline ||
-        (limit.cancellation != nullptr && !limit.cancellation->reason().ok())) {
-      break;
-    }
+    if (came || ended() || now >= deadline || !limit.Cancelled().ok()) break;
     shm::FutexWait(page.writer_event, event, std::min(deadline, now + kLongestSleep));
   }
   page.awaited_head.store(kNobody, std::memory_order_relaxed);
@@ -198,9 +191,7 @@ bool RingWriter::AwaitHead(const std::shared_ptr<ReaderSlot>& slot, uint64_t wan
 
 absl::Status RingWriter::NoRoom(uint64_t bytes, uint64_t wanted, const WaitLimit& limit) {
   if (ended()) return WhyStopped();
-  if (limit.cancellation != nullptr && !limit.cancellation->reason().ok()) {
-    return limit.cancellation->reason();
-  }
+  COHORT_RETURN_IF_ERROR(limit.Cancelled());
   std::vector<std::string> late;
   size_t count = 0;
   for (const std::shared_ptr<ReaderSlot>& slot : slots_) {
@@ -221,7 +212,7 @@ absl::Status RingWriter::NoReaders() const {
   MutexLock lock(&mutex_);
   if (!any_came_) return absl::FailedPreconditionError("no reader has joined");
   std::vector<std::string> left;
-  for (const Departure& departure : departures_) {
+  for (const QueueDeparture& departure : departures_) {
     if (left.size() == kMostNamed) break;
     left.push_back(absl::StrCat(departure.name, " (", departure.why, ")"));
   }
@@ -334,22 +325,22 @@ void RingWriter::End(absl::string_view reason) {
   TidyUnlessWriting();
 }
 
-std::vector<RingWriter::Reader> RingWriter::readers() const {
+std::vector<QueueReader> RingWriter::readers() const {
   MutexLock lock(&mutex_);
   const uint64_t end = tail();
   const uint64_t written = values();
-  std::vector<Reader> result;
+  std::vector<QueueReader> result;
   for (const std::shared_ptr<ReaderSlot>& slot : slots_) {
     if (slot->gone()) continue;
     const uint64_t head = slot->page().head.load(std::memory_order_relaxed);
     const uint64_t read = slot->page().values.load(std::memory_order_relaxed);
-    result.push_back(
-        {slot->name(), slot->path(), end - std::min(head, end), written - std::min(read, written)});
+    result.push_back({slot->name(), slot->path(), static_cast<int64_t>(end - std::min(head, end)),
+                      static_cast<int64_t>(written - std::min(read, written))});
   }
   return result;
 }
 
-std::vector<RingWriter::Departure> RingWriter::departures() const {
+std::vector<QueueDeparture> RingWriter::departures() const {
   MutexLock lock(&mutex_);
   return departures_;
 }
@@ -361,10 +352,7 @@ void RingWriter::Changed() const {
 }
 
 bool RingWriter::AwaitChange(absl::FunctionRef<bool()> done, const WaitLimit& limit) const {
-  std::optional<client::Cancellation::Listener> listener;
-  if (limit.cancellation != nullptr) {
-    listener.emplace(*limit.cancellation, [this](const absl::Status&) { Changed(); });
-  }
+  const auto listener = limit.OnCancel([this](const absl::Status&) { Changed(); });
   while (true) {
     uint64_t seen = 0;
     {
@@ -372,9 +360,7 @@ bool RingWriter::AwaitChange(absl::FunctionRef<bool()> done, const WaitLimit& li
       seen = changes_;
     }
     if (done()) return true;
-    if (ended() || (limit.cancellation != nullptr && !limit.cancellation->reason().ok())) {
-      return false;
-    }
+    if (ended() || !limit.Cancelled().ok()) return false;
     MutexLock lock(&mutex_);
     while (changes_ == seen) {
       const absl::Duration left = limit.deadline() - Clock::Steady().Now();

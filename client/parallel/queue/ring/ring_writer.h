@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "base/threads/mutex.h"
+#include "client/parallel/queue/ring/queue_reader.h"
 #include "client/parallel/queue/ring/ring_memory.h"
 #include "client/parallel/queue/ring/wait_limit.h"
 
@@ -73,18 +74,8 @@ class RingWriter {
   uint64_t tail() const { return ring_->header().tail.load(std::memory_order_seq_cst); }
   uint64_t values() const { return values_.load(std::memory_order_relaxed); }
 
-  struct Reader {
-    std::string name;
-    std::string path;
-    uint64_t bytes_behind = 0;
-    uint64_t values_behind = 0;
-  };
-  std::vector<Reader> readers() const ABSL_LOCKS_EXCLUDED(mutex_);
-  struct Departure {
-    std::string name;
-    std::string why;
-  };
-  std::vector<Departure> departures() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<QueueReader> readers() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<QueueDeparture> departures() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits until `done` is true, and returns whether it is. `done` is asked whenever a reader came
   // or left, or the queue ended.
   bool AwaitChange(absl::FunctionRef<bool()> done, const WaitLimit& limit) const
@@ -140,7 +131,7 @@ class RingWriter {
   // The thread that set busy_ changes it, under the lock; so that thread reads it without the lock.
   std::vector<std::shared_ptr<ReaderSlot>> slots_;
   std::vector<std::shared_ptr<ReaderSlot>> coming_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Departure> departures_ ABSL_GUARDED_BY(mutex_);
+  std::vector<QueueDeparture> departures_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<ReaderSlot> awaited_ ABSL_GUARDED_BY(mutex_);
   std::string reason_ ABSL_GUARDED_BY(mutex_);
   bool any_came_ ABSL_GUARDED_BY(mutex_) = false;

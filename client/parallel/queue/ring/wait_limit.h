@@ -3,9 +3,12 @@
 #define COHORT_CLIENT_PARALLEL_QUEUE_RING_WAIT_LIMIT_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "base/clock.h"
 #include "client/rendezvous/call/cancellation.h"
 
@@ -20,7 +23,7 @@ class WaitLimit {
   // NOLINTNEXTLINE(google-explicit-constructor)
   WaitLimit(Instant deadline) : deadline_(deadline) {}
   WaitLimit(absl::Duration timeout, client::Cancellation* cancellation)
-      : cancellation(cancellation), timeout_(timeout) {}
+      : cancellation_(cancellation), timeout_(timeout) {}
 
   // The timeout begins with the first wait. Most calls do not wait, and reading a clock takes a
   // third of the time of a small value.
@@ -29,9 +32,20 @@ class WaitLimit {
     return *deadline_;
   }
 
-  client::Cancellation* cancellation = nullptr;
+  // Why the call was cancelled, or OK.
+  absl::Status Cancelled() const {
+    return cancellation_ == nullptr ? absl::OkStatus() : cancellation_->reason();
+  }
+  // Runs `on_cancel` if the call is cancelled while the result lives, as Cancellation::Listener.
+  std::optional<client::Cancellation::Listener> OnCancel(
+      std::function<void(const absl::Status& reason)> on_cancel) const {
+    if (cancellation_ == nullptr) return std::nullopt;
+    return std::optional<client::Cancellation::Listener>(std::in_place, *cancellation_,
+                                                         std::move(on_cancel));
+  }
 
  private:
+  client::Cancellation* cancellation_ = nullptr;
   absl::Duration timeout_;
   mutable std::optional<Instant> deadline_;
 };
