@@ -9,6 +9,7 @@
 namespace cohort::parallel {
 namespace {
 
+using client::CallDeadline;
 using client::CallOptions;
 using client::TensorTransfer;
 
@@ -70,24 +71,6 @@ constexpr absl::Duration kToEnd = absl::Seconds(1);
 
 }  // namespace
 
-// The time left for several waits of one call.
-class Wire::Left {
- public:
-  explicit Left(const CallOptions& options) : options_(options) {
-    if (options.timeout.has_value()) end_ = Clock::Steady().Now() + *options.timeout;
-  }
-  const CallOptions& operator()(absl::Duration least = absl::ZeroDuration()) {
-    if (options_.timeout.has_value()) {
-      options_.timeout = std::max(end_ - Clock::Steady().Now(), least);
-    }
-    return options_;
-  }
-
- private:
-  CallOptions options_;
-  Instant end_;
-};
-
 Wire::Wire(client::Group& group)
     : group_(group), by_exchange_(group.placement() != Placement::kDevice) {}
 
@@ -108,10 +91,10 @@ int Wire::RoomFor(const Frame& frame) const {
 absl::Status Wire::Put(absl::Span<const int> peers, absl::Span<Frame> frames,
                        const CallOptions& options) {
   if (!by_exchange_) {
-    Left left(options);
+    const CallDeadline deadline(options);
     for (size_t i = 0; i < peers.size(); ++i) {
       COHORT_RETURN_IF_ERROR(
-          group_.SendObject(EncodeFrame(std::move(frames[i])), peers[i], left()));
+          group_.SendObject(EncodeFrame(std::move(frames[i])), peers[i], deadline.Left()));
     }
     return absl::OkStatus();
   }
@@ -128,59 +111,56 @@ absl::Status Wire::Put(absl::Span<const int> peers, absl::Span<Frame> frames,
 
 absl::Status Wire::Go(int peer, Frame frame, absl::Span<const Tensor* const> tensors,
                       const CallOptions& options) {
-  Left left(options);
+  const CallDeadline deadline(options);
   std::string bytes;
   std::vector<TensorTransfer> on_host;
   if (by_exchange_) {
     on_host.reserve(tensors.size() + 1);
     AddFrame(peer, std::move(frame), &bytes, &on_host);
   } else {
-    CallOptions by_host = left();
-    by_host.stream.reset();
-    COHORT_RETURN_IF_ERROR(group_.SendObject(EncodeFrame(std::move(frame)), peer, by_host));
+    COHORT_RETURN_IF_ERROR(
+        group_.SendObject(EncodeFrame(std::move(frame)), peer, deadline.LeftOnHost()));
   }
   torn_ = true;  // unless all of it goes
-  COHORT_RETURN_IF_ERROR(Move(/*sends=*/true, peer, tensors, std::move(on_host), left));
+  COHORT_RETURN_IF_ERROR(Move(/*sends=*/true, peer, tensors, std::move(on_host), deadline));
   torn_ = false;
   return absl::OkStatus();
 }
 
 absl::Status Wire::TakeTensors(int peer, absl::Span<const Tensor* const> tensors,
                                const CallOptions& options) {
-  Left left(options);
+  const CallDeadline deadline(options);
   std::vector<TensorTransfer> on_host;
   on_host.reserve(tensors.size());
-  return Move(/*sends=*/false, peer, tensors, std::move(on_host), left);
+  return Move(/*sends=*/false, peer, tensors, std::move(on_host), deadline);
 }
 
 absl::Status Wire::Move(bool sends, int peer, absl::Span<const Tensor* const> tensors,
-                        std::vector<TensorTransfer> on_host, Left& left) {
+                        std::vector<TensorTransfer> on_host, const CallDeadline& deadline) {
   std::vector<TensorTransfer> on_device;
   for (const Tensor* const tensor : tensors) {
     (tensor->device().is_host() ? on_host : on_device).push_back({sends, peer, *tensor});
   }
   if (!on_host.empty()) {
-    CallOptions by_host = left();
-    by_host.stream.reset();
-    COHORT_RETURN_IF_ERROR(group_.Exchange(on_host, by_host));
+    COHORT_RETURN_IF_ERROR(group_.Exchange(on_host, deadline.LeftOnHost()));
   }
-  return on_device.empty() ? absl::OkStatus() : group_.Exchange(on_device, left());
+  return on_device.empty() ? absl::OkStatus() : group_.Exchange(on_device, deadline.Left());
 }
 
 absl::StatusOr<Wire::Came> Wire::Get(absl::Span<const int> peers, int64_t max_bytes,
                                      const CallOptions& options) {
   if (!by_exchange_) return GetObject(peers, max_bytes, options);
-  Left left(options);
-  COHORT_ASSIGN_OR_RETURN(const MessageInfo first, group_.AwaitMessage(peers, left()));
-  return Receive(first, left);
+  const CallDeadline deadline(options);
+  COHORT_ASSIGN_OR_RETURN(const MessageInfo first, group_.AwaitMessage(peers, deadline.Left()));
+  return Receive(first, deadline);
 }
 
 absl::StatusOr<Wire::Came> Wire::GetFound(const MessageInfo& first, const CallOptions& options) {
-  Left left(options);
-  return Receive(first, left);
+  const CallDeadline deadline(options);
+  return Receive(first, deadline);
 }
 
-absl::StatusOr<Wire::Came> Wire::Receive(const MessageInfo& first, Left& left) {
+absl::StatusOr<Wire::Came> Wire::Receive(const MessageInfo& first, const CallDeadline& deadline) {
   torn_ = true;  // unless all of it comes, and is a frame
   const auto malformed = [&](absl::string_view what) {
     return absl::InvalidArgumentError(
@@ -191,7 +171,8 @@ absl::StatusOr<Wire::Came> Wire::Receive(const MessageInfo& first, Left& left) {
   }
   const auto begun = static_cast<size_t>(first.count);
   std::string bytes(begun, '\0');
-  COHORT_RETURN_IF_ERROR(group_.Receive(BytesOf(&bytes, 0, begun), first.peer, left(kToEnd)));
+  COHORT_RETURN_IF_ERROR(
+      group_.Receive(BytesOf(&bytes, 0, begun), first.peer, deadline.Left(kToEnd)));
   absl::StatusOr<Frame> frame = DecodeFrameHeader(bytes);
   if (!frame.ok()) return Of(first.peer, frame.status());
   const int64_t size = EncodedBytes(*frame);
@@ -203,7 +184,7 @@ absl::StatusOr<Wire::Came> Wire::Receive(const MessageInfo& first, Left& left) {
   if (bytes.size() > begun) {
     absl::InlinedVector<TensorTransfer, 4> rest;
     AddPieces(/*sends=*/false, first.peer, BytesOf(&bytes, begun, bytes.size() - begun), &rest);
-    COHORT_RETURN_IF_ERROR(group_.Exchange(rest, left(kToEnd)));
+    COHORT_RETURN_IF_ERROR(group_.Exchange(rest, deadline.Left(kToEnd)));
   }
   torn_ = false;
   Came came;
@@ -215,13 +196,13 @@ absl::StatusOr<Wire::Came> Wire::Receive(const MessageInfo& first, Left& left) {
 
 absl::Status Wire::TakeBehind(int peer, absl::Span<const Tensor* const> tensors,
                               const CallOptions& options) {
-  Left left(options);
+  const CallDeadline deadline(options);
   absl::InlinedVector<TensorTransfer, 4> transfers;
   for (const Tensor* const tensor : tensors) {
     AddPieces(/*sends=*/false, peer, *tensor, &transfers);
   }
   torn_ = true;  // unless all of it comes
-  COHORT_RETURN_IF_ERROR(group_.Exchange(transfers, left(kToEnd)));
+  COHORT_RETURN_IF_ERROR(group_.Exchange(transfers, deadline.Left(kToEnd)));
   torn_ = false;
   return absl::OkStatus();
 }

@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "base/clock.h"
 #include "base/collective/message_info.h"
+#include "client/collective/call_deadline.h"
 #include "client/collective/group.h"
 #include "client/parallel/messages/message_frame.h"
 
@@ -71,12 +72,11 @@ class Wire {
   absl::StatusOr<Came> GetFound(const MessageInfo& first, const client::CallOptions& options);
 
  private:
-  class Left;
-
   // Moves the tensors; those of the host in one call with `on_host`.
   absl::Status Move(bool sends, int peer, absl::Span<const Tensor* const> tensors,
-                    std::vector<client::TensorTransfer> on_host, Left& left);
-  absl::StatusOr<Came> Receive(const MessageInfo& first, Left& left);
+                    std::vector<client::TensorTransfer> on_host,
+                    const client::CallDeadline& deadline);
+  absl::StatusOr<Came> Receive(const MessageInfo& first, const client::CallDeadline& deadline);
   absl::StatusOr<Came> GetObject(absl::Span<const int> peers, int64_t max_bytes,
                                  const client::CallOptions& options);
 

@@ -23,11 +23,7 @@ absl::Status About(absl::string_view what, int peer, int channel, const absl::St
 }  // namespace
 
 MessageCall::MessageCall(MessageState& state, const CallOptions& options)
-    : state_(state),
-      group_(state.group),
-      options_(options),
-      deadline_(options.timeout.has_value() ? Clock::Steady().Now() + *options.timeout
-                                            : absl::InfiniteFuture()) {}
+    : state_(state), group_(state.group), deadline_(options) {}
 
 void MessageCall::Add(int peer, int channel, const Message& message, bool awaited,
                       const absl::Status& failure) {
@@ -67,9 +63,9 @@ absl::Status MessageCall::Run() {
     first.Update(About("of", in.peer, in.channel, in.status));
   }
   if (first.ok()) return first;
-  if (options_.stream.has_value()) {
+  if (deadline_.has_stream()) {
     // The next receive of a message that is put back may be on another stream, or on no stream.
-    const absl::Status passed = group_.AwaitStreams(ByHost());
+    const absl::Status passed = group_.AwaitStreams(deadline_.LeftOnHost());
     if (!passed.ok() && state_.broken.ok()) state_.broken = Ended(passed);
   }
   std::for_each(ins_.rbegin(), ins_.rend(), [this](In& in) { PutBack(in); });
@@ -103,20 +99,6 @@ absl::Status MessageCall::CheckPeer(int peer, int channel) const {
   return absl::OkStatus();
 }
 
-CallOptions MessageCall::Left() const {
-  CallOptions left = options_;
-  if (options_.timeout.has_value()) {
-    left.timeout = std::max(deadline_ - Clock::Steady().Now(), absl::ZeroDuration());
-  }
-  return left;
-}
-
-CallOptions MessageCall::ByHost() const {
-  CallOptions left = Left();
-  left.stream.reset();
-  return left;
-}
-
 absl::Status MessageCall::Drive() {
   for (In& in : ins_) {
     in.status = CheckPeer(in.peer, in.channel);
@@ -130,7 +112,8 @@ absl::Status MessageCall::Drive() {
     const Ranks open = Open();
     if (open.empty()) return absl::OkStatus();
     COHORT_RETURN_IF_ERROR(CheckKept());
-    absl::StatusOr<Wire::Came> came = state_.wire.Get(open, MostOfAnObject(), ByHost());
+    absl::StatusOr<Wire::Came> came =
+        state_.wire.Get(open, MostOfAnObject(), deadline_.LeftOnHost());
     if (!came.ok()) {
       RankSet ranks;
       for (const int rank : open) ranks.Add(rank);
@@ -173,7 +156,7 @@ absl::Status MessageCall::TakeIn() {
     COHORT_ASSIGN_OR_RETURN(const std::optional<MessageInfo> found, state_.wire.Look(known));
     if (!found.has_value()) break;
     COHORT_RETURN_IF_ERROR(CheckKept());
-    COHORT_ASSIGN_OR_RETURN(Wire::Came came, state_.wire.GetFound(*found, ByHost()));
+    COHORT_ASSIGN_OR_RETURN(Wire::Came came, state_.wire.GetFound(*found, deadline_.LeftOnHost()));
     COHORT_RETURN_IF_ERROR(OnFrame(std::move(came)));
   }
   // Not earlier: a rank that looked but took nothing in has made no room.
@@ -183,7 +166,8 @@ absl::Status MessageCall::TakeIn() {
 
 absl::Status MessageCall::Answer(int to, Frame frame) {
   COHORT_RETURN_IF_ERROR(MakeRoom(to, state_.wire.RoomFor(frame)));
-  return state_.wire.Put(absl::MakeConstSpan(&to, 1), absl::MakeSpan(&frame, 1), ByHost());
+  return state_.wire.Put(absl::MakeConstSpan(&to, 1), absl::MakeSpan(&frame, 1),
+                         deadline_.LeftOnHost());
 }
 
 absl::Status MessageCall::Advance() {

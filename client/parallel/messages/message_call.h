@@ -27,6 +27,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
+#include "client/collective/call_deadline.h"
 #include "client/collective/group.h"
 #include "client/parallel/messages/frame_transport.h"
 #include "client/parallel/messages/message_frame.h"
@@ -139,9 +140,6 @@ class MessageCall {
 
   MessageState::Peer& peer(int rank) { return state_.peers[static_cast<size_t>(rank)]; }
   absl::Status CheckPeer(int peer, int channel) const;
-  // The options of the next wait.
-  client::CallOptions Left() const;
-  client::CallOptions ByHost() const;
 
   absl::Status Drive();
   void Prepare(Out& out);
@@ -205,8 +203,7 @@ class MessageCall {
 
   MessageState& state_;
   client::Group& group_;
-  const client::CallOptions options_;
-  const Instant deadline_;
+  const client::CallDeadline deadline_;
   absl::InlinedVector<Out, 1> outs_;
   absl::InlinedVector<In, 1> ins_;
 };

@@ -117,7 +117,7 @@ absl::Status MessageCall::Disown(std::vector<Tensor>& tensors) const {
     if (own[i].count() > 0) copies.push_back({tensors[i], own[i]});
   }
   tensors = std::move(own);
-  return group_.CopyAll(copies, ByHost());
+  return group_.CopyAll(copies, deadline_.LeftOnHost());
 }
 
 void MessageCall::Forget(int from) {
@@ -167,7 +167,7 @@ absl::Status MessageCall::TakeBehind(Arrival& arrival) {
     if (!there) others[i] = Tensor::Uninitialized(body.metas[i].type, body.metas[i].shape);
     tensors.push_back(there ? &arrival.tensors[i] : &others[i]);
   }
-  COHORT_RETURN_IF_ERROR(state_.wire.TakeBehind(arrival.peer, tensors, ByHost()));
+  COHORT_RETURN_IF_ERROR(state_.wire.TakeBehind(arrival.peer, tensors, deadline_.LeftOnHost()));
   if (!arrival.error.ok()) {
     arrival.stage = Arrival::Stage::kFailed;
     return absl::OkStatus();
@@ -338,8 +338,8 @@ absl::Status MessageCall::OnGo(const Wire::Came& came) {
     if (arrival.body.places[i] == Body::kLater) tensors.push_back(&arrival.tensors[i]);
   }
   // The receive of an unclaimed message may come on another stream, or on no stream.
-  COHORT_RETURN_IF_ERROR(
-      state_.wire.TakeTensors(came.peer, tensors, arrival.claimed ? Left() : ByHost()));
+  COHORT_RETURN_IF_ERROR(state_.wire.TakeTensors(
+      came.peer, tensors, arrival.claimed ? deadline_.Left() : deadline_.LeftOnHost()));
   from.granted = nullptr;
   state_.granted.erase(std::find(state_.granted.begin(), state_.granted.end(), came.peer));
   if (is_body) {
@@ -368,7 +368,7 @@ void MessageCall::Deliver(In& in) {
       for (size_t i = 0; i < places->size(); ++i) {
         if ((*places)[i].count() > 0) copies.push_back({arrival.tensors[i], (*places)[i]});
       }
-      in.status = group_.CopyAll(copies, ByHost());
+      in.status = group_.CopyAll(copies, deadline_.LeftOnHost());
       arrival.tensors = *std::move(places);
       in.accepted = true;
     }

@@ -1,5 +1,4 @@
 // The sending side of messages: check, announce, and go once granted.
-#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -25,13 +24,8 @@ absl::Status MessageCall::CheckTensors(const std::vector<Tensor>& tensors) const
       return absl::InvalidArgumentError(absl::StrCat(tensor.ToString(), " cannot be sent: ", why));
     };
     if (tensor.dims() > kMostDims) return refuse("too many dimensions");
-    int64_t bytes = SizeOf(tensor.type());
-    for (const int64_t extent : tensor.shape()) {
-      // An empty tensor counts like one with 1 in place of 0: code that skips the 0 must not
-      // overflow.
-      if (__builtin_mul_overflow(bytes, std::max<int64_t>(extent, 1), &bytes)) {
-        return refuse("its extents are too large");
-      }
+    if (!CountableBytes(tensor.type(), tensor.shape()).has_value()) {
+      return refuse("its extents are too large");
     }
     if (tensor.count() > 0 && tensor.data() == nullptr) return refuse("its memory is null");
     if (tensor.device().is_host()) continue;
@@ -121,7 +115,8 @@ absl::Status MessageCall::Announce() {
   absl::InlinedVector<Frame, 1> frames;
   const auto put = [&]() -> absl::Status {
     if (peers.empty()) return absl::OkStatus();
-    const absl::Status status = state_.wire.Put(peers, absl::MakeSpan(frames), ByHost());
+    const absl::Status status =
+        state_.wire.Put(peers, absl::MakeSpan(frames), deadline_.LeftOnHost());
     peers.clear();
     frames.clear();
     return status;
@@ -152,7 +147,7 @@ absl::Status MessageCall::Go(Out& out) {
       state_.wire.Go(out.peer, std::move(frame),
                      is_body ? absl::MakeConstSpan(&just_body, 1)
                              : absl::MakeConstSpan(out.large.data(), out.large.size()),
-                     Left()));
+                     deadline_.Left()));
   out.stage = is_body && !out.large.empty() ? SendStage::kWaiting : SendStage::kDone;
   return absl::OkStatus();
 }

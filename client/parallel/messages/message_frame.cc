@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/text/utf8.h"
 
 namespace cohort::parallel {
 namespace {
@@ -67,23 +68,19 @@ absl::StatusOr<Elements> TakeMeta(absl::string_view* bytes, TensorMeta* meta) {
   meta->type = static_cast<DataType>(type);
   meta->on_device = on_device == 1;
   meta->shape.resize(dims);
-  int64_t size = SizeOf(meta->type);
-  bool empty = false;
   for (size_t i = 0; i < dims; ++i) {
     const auto extent = Get<int64_t>(*bytes, i * sizeof(int64_t));
     meta->shape[i] = extent;
     if (extent < 0) return Malformed(absl::StrCat("a tensor with the negative extent ", extent));
-    if (extent == 0) empty = true;
-    // An empty tensor counts like one with 1 in place of 0: code that skips the 0 must not
-    // overflow.
-    if (__builtin_mul_overflow(size, std::max<int64_t>(extent, 1), &size)) {
-      return Malformed("a tensor whose size in bytes overflows");
-    }
+  }
+  if (!CountableBytes(meta->type, meta->shape).has_value()) {
+    return Malformed("a tensor whose size in bytes overflows");
   }
   bytes->remove_prefix(dims * sizeof(int64_t));
   // Empty tensors need no bytes; those on a GPU come later.
   const auto place = static_cast<Elements>(elements);
-  if (empty ? place != Elements::kWithin : place != Elements::kLater && on_device == 1) {
+  if (ElementCount(meta->shape) == 0 ? place != Elements::kWithin
+                                     : place != Elements::kLater && on_device == 1) {
     return Malformed("a tensor whose elements have a position that its device or size excludes");
   }
   return place;
@@ -156,16 +153,9 @@ int64_t EncodedBytes(const Frame& frame) {
 
 std::string EncodeStatus(const absl::Status& status) {
   constexpr size_t kText = kFrameBytes - kFrameHeaderBytes - 1;
-  absl::string_view text = status.message();
-  if (text.size() > kText) {
-    // A cut must not split a character.
-    size_t end = kText;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-    text = text.substr(0, end);
-  }
   std::string bytes(kHeader + 1, '\0');
   bytes[kHeader] = static_cast<char>(status.code());
-  absl::StrAppend(&bytes, text);
+  absl::StrAppend(&bytes, CutUtf8(status.message(), kText));
   return bytes;
 }
 

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/collective/call_deadline.h"
 #include "client/parallel/collectives/results/allocate.h"
 #include "client/parallel/moe/routing/moe_agreement.h"
 #include "client/parallel/moe/rows/gather_rows.h"
@@ -100,9 +101,9 @@ absl::StatusOr<client::Sizes> GivenSizes(const client::Group& group, const Token
 
 absl::StatusOr<DispatchedBatch> Dispatch(client::Group& group, const TokenBatch& batch,
                                          const DispatchOptions& options) {
-  const TimeLeft time(options.call);
+  const client::CallDeadline deadline(options.call);
   absl::StatusOr<client::Sizes> given = GivenSizes(group, batch, options);
-  if (!given.ok()) return group.FailCollective(given.status(), time.Options());
+  if (!given.ok()) return group.FailCollective(given.status(), deadline.Left());
   DispatchedBatch result;
   const bool asks = !options.sizes.has_value();
   const TensorList all = AllOf(batch);
@@ -110,12 +111,12 @@ absl::StatusOr<DispatchedBatch> Dispatch(client::Group& group, const TokenBatch&
   const Meaning meaning = {BatchFingerprint(batch, all, asks), text};
   if (asks) {
     COHORT_ASSIGN_OR_RETURN(result.sizes,
-                            ExchangeAgreed(group, batch.hidden.shape()[0], meaning, time));
+                            ExchangeAgreed(group, batch.hidden.shape()[0], meaning, deadline));
   } else {
     result.sizes = *std::move(given);
   }
   COHORT_ASSIGN_OR_RETURN(std::vector<Tensor> gathered,
-                          GatherRows(group, all, result.sizes, meaning, /*agreed=*/asks, time));
+                          GatherRows(group, all, result.sizes, meaning, /*agreed=*/asks, deadline));
   auto next = gathered.begin();
   result.hidden = std::move(*next++);
   const auto companions_end = next + static_cast<std::ptrdiff_t>(batch.companions.size());
@@ -127,7 +128,7 @@ absl::StatusOr<DispatchedBatch> Dispatch(client::Group& group, const TokenBatch&
 
 absl::StatusOr<Tensor> Combine(client::Group& group, const Tensor& hidden, const TokenSizes& sizes,
                                const CombineOptions& options) {
-  const TimeLeft time(options.call);
+  const client::CallDeadline deadline(options.call);
   const auto prepare = [&]() -> absl::StatusOr<std::pair<client::Sizes, Tensor>> {
     if (hidden.dims() == 0) {
       return absl::InvalidArgumentError("hidden has no rows: its shape is []");
@@ -145,10 +146,10 @@ absl::StatusOr<Tensor> Combine(client::Group& group, const Tensor& hidden, const
     return std::make_pair(std::move(by_rank), std::move(output));
   };
   const auto prepared = prepare();
-  if (!prepared.ok()) return group.FailCollective(prepared.status(), time.Options());
+  if (!prepared.ok()) return group.FailCollective(prepared.status(), deadline.Left());
   const auto& [by_rank, output] = *prepared;
   COHORT_RETURN_IF_ERROR(
-      group.ReduceScatterV(hidden, output, 0, by_rank, Reduction{}, time.Options()));
+      group.ReduceScatterV(hidden, output, 0, by_rank, Reduction{}, deadline.Left()));
   return output;
 }
 

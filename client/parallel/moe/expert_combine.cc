@@ -8,10 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/tensor/data_type.h"
+#include "client/collective/call_deadline.h"
 #include "client/parallel/collectives/results/allocate.h"
 #include "client/parallel/moe/expert_dispatch.h"
 #include "client/parallel/moe/expert_routes.h"
-#include "client/parallel/moe/routing/moe_agreement.h"
 #include "client/parallel/moe/rows/row_moves.h"
 #include "client/parallel/moe/rows/row_sums.h"
 
@@ -76,7 +76,7 @@ struct Prepared {
 absl::StatusOr<Tensor> CombineFromExperts(client::Group& group, const ExpertBatch& batch,
                                           const Tensor& outputs,
                                           const ExpertCombineOptions& options) {
-  const TimeLeft time(options.call);
+  const client::CallDeadline deadline(options.call);
   const bool routed = batch.form == ExpertForm::kRouted;
   const bool home = routed && outputs.device().is_host();  // rows go back to their source rank
   const auto prepare = [&]() -> absl::StatusOr<Prepared> {
@@ -91,7 +91,7 @@ absl::StatusOr<Tensor> CombineFromExperts(client::Group& group, const ExpertBatc
       const int64_t tokens =
           std::accumulate(routes.tokens.begin(), routes.tokens.end(), int64_t{0});
       COHORT_ASSIGN_OR_RETURN(const Tensor all, AllocateRows(group, outputs, tokens));
-      COHORT_RETURN_IF_ERROR(PlaceRows(group, prepared.input, routes.places, all, time.Options()));
+      COHORT_RETURN_IF_ERROR(PlaceRows(group, prepared.input, routes.places, all, deadline.Left()));
       prepared.input = all;
     }
     const int64_t own = routes.tokens[static_cast<size_t>(group.rank())];
@@ -105,16 +105,16 @@ absl::StatusOr<Tensor> CombineFromExperts(client::Group& group, const ExpertBatc
   };
   const absl::StatusOr<Prepared> prepared = prepare();
   if (!prepared.ok()) {
-    return group.FailCollectiveAs(prepared.status(), time.OptionsOnHost());
+    return group.FailCollectiveAs(prepared.status(), deadline.LeftOnHost());
   }
   const ExpertRoutes& routes = *batch.routes;
   if (!home) {
     COHORT_RETURN_IF_ERROR(group.ReduceScatterV(prepared->input, prepared->output, 0, routes.tokens,
-                                                Reduction{}, time.Options()));
+                                                Reduction{}, deadline.Left()));
     return prepared->result;
   }
   COHORT_RETURN_IF_ERROR(group.AllToAllV(prepared->input, routes.received, prepared->output,
-                                         routes.sent.rows, time.Options()));
+                                         routes.sent.rows, deadline.Left()));
   SumRows(prepared->output, TermsOf(routes.sent.tokens, prepared->result.shape()[0]),
           prepared->result);
   return prepared->result;

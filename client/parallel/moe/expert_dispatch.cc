@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/collective/call_deadline.h"
 #include "client/parallel/collectives/results/allocate.h"
 #include "client/parallel/moe/expert_routes.h"
 #include "client/parallel/moe/routing/moe_agreement.h"
@@ -85,10 +86,9 @@ std::string Describe(const ExpertTokens& tokens, const ExpertPlacement& placemen
 }
 
 // By rank: the summaries of that rank for this one.
-absl::StatusOr<std::vector<RouteSummary>> ExchangeRouteSummaries(client::Group& group,
-                                                                 const RoutePlan& plan,
-                                                                 int64_t tokens, uint32_t means,
-                                                                 const TimeLeft& time) {
+absl::StatusOr<std::vector<RouteSummary>> ExchangeRouteSummaries(
+    client::Group& group, const RoutePlan& plan, int64_t tokens, uint32_t means,
+    const client::CallDeadline& deadline) {
   const Device device = CommonDevice(group);
   const Shape shape = {group.size(), kRouteFields};
   const auto prepare = [&]() -> absl::StatusOr<Tensor> {
@@ -99,14 +99,14 @@ absl::StatusOr<std::vector<RouteSummary>> ExchangeRouteSummaries(client::Group& 
       const RouteSummary one = {plan.rows[rank], tokens, all_rows, means};
       std::copy(one.begin(), one.end(), summaries + rank * kRouteFields);
     }
-    return OnDevice(group, own, device, time.Options());
+    return OnDevice(group, own, device, deadline.Left());
   };
   const absl::StatusOr<Tensor> own = prepare();
   const absl::StatusOr<Tensor> all = Allocate(group, DataType::kI64, shape, device);
-  if (!own.ok()) return group.FailCollective(own.status(), time.Options());
-  if (!all.ok()) return group.FailCollective(all.status(), time.Options());
-  COHORT_RETURN_IF_ERROR(group.AllToAll(*own, *all, time.Options()));
-  COHORT_ASSIGN_OR_RETURN(const Tensor host, OnHost(group, *all, time.Options()));
+  if (!own.ok()) return group.FailCollective(own.status(), deadline.Left());
+  if (!all.ok()) return group.FailCollective(all.status(), deadline.Left());
+  COHORT_RETURN_IF_ERROR(group.AllToAll(*own, *all, deadline.Left()));
+  COHORT_ASSIGN_OR_RETURN(const Tensor host, OnHost(group, *all, deadline.Left()));
   std::vector<RouteSummary> summaries(plan.rows.size());
   const auto* from = static_cast<const int64_t*>(host.data());
   for (RouteSummary& one : summaries) {
@@ -151,7 +151,7 @@ absl::StatusOr<std::vector<Tensor>> Outgoing(client::Group& group, const ExpertT
                                              const Tensor& ids, const Tensor& weights,
                                              const ExpertPlacement& placement,
                                              const RoutePlan& plan, bool gathered,
-                                             const TimeLeft& time) {
+                                             const client::CallDeadline& deadline) {
   std::vector<Tensor> outgoing = {tokens.hidden};
   outgoing.insert(outgoing.end(), tokens.extras.begin(), tokens.extras.end());
   const int64_t rows = gathered ? ids.shape()[0] : static_cast<int64_t>(plan.tokens.size());
@@ -161,7 +161,7 @@ absl::StatusOr<std::vector<Tensor>> Outgoing(client::Group& group, const ExpertT
       shape[0] = rows;
       COHORT_ASSIGN_OR_RETURN(const Tensor ordered,
                               Allocate(group, tensor.type(), shape, tensor.device()));
-      COHORT_RETURN_IF_ERROR(TakeRows(group, tensor, plan.tokens, ordered, time.Options()));
+      COHORT_RETURN_IF_ERROR(TakeRows(group, tensor, plan.tokens, ordered, deadline.Left()));
       tensor = ordered;
     }
   }
@@ -173,7 +173,7 @@ absl::StatusOr<std::vector<Tensor>> Outgoing(client::Group& group, const ExpertT
     WriteLabels(plan, ids, weights, placement, labels);
   }
   COHORT_ASSIGN_OR_RETURN(Tensor there,
-                          OnDevice(group, labels, CommonDevice(group), time.Options()));
+                          OnDevice(group, labels, CommonDevice(group), deadline.Left()));
   outgoing.push_back(std::move(there));
   return outgoing;
 }
@@ -190,10 +190,11 @@ absl::Status MakeRoom(client::Group& group, const ExpertTokens& tokens, const Ex
 
 // Reads the labels into the batch for this rank's experts and the routes of the way back.
 absl::Status ReadBatch(client::Group& group, const Tensor& labels, const ExpertPlacement& placement,
-                       ExpertRoutes& routes, ExpertBatch& batch, const TimeLeft& time) {
+                       ExpertRoutes& routes, ExpertBatch& batch,
+                       const client::CallDeadline& deadline) {
   const bool on_host = batch.ids.device().is_host();
   const bool gathered = batch.form == ExpertForm::kGathered;
-  COHORT_ASSIGN_OR_RETURN(const Tensor host, OnHost(group, labels, time.Options()));
+  COHORT_ASSIGN_OR_RETURN(const Tensor host, OnHost(group, labels, deadline.Left()));
   const Shape& shape = batch.ids.shape();
   const Tensor ids = on_host ? batch.ids : Tensor::Uninitialized(DataType::kI32, shape);
   const Tensor weights = on_host ? batch.weights : Tensor::Uninitialized(DataType::kF32, shape);
@@ -201,7 +202,7 @@ absl::Status ReadBatch(client::Group& group, const Tensor& labels, const ExpertP
                           ReadLabels(host, gathered, placement, group.rank(), ids, weights));
   if (!on_host) {
     const client::TensorCopy copies[] = {{ids, batch.ids}, {weights, batch.weights}};
-    COHORT_RETURN_IF_ERROR(group.CopyAll(copies, time.Options()));
+    COHORT_RETURN_IF_ERROR(group.CopyAll(copies, deadline.Left()));
   }
   batch.row_counts = std::move(received.row_counts);
   batch.by_expert = std::move(received.by_expert);
@@ -221,28 +222,28 @@ absl::Status ReadBatch(client::Group& group, const Tensor& labels, const ExpertP
 absl::StatusOr<ExpertBatch> DispatchToExperts(client::Group& group, const ExpertTokens& tokens,
                                               const ExpertPlacement& placement,
                                               const ExpertDispatchOptions& options) {
-  const TimeLeft time(options.call);
+  const client::CallDeadline deadline(options.call);
   Tensor ids;
   Tensor weights;
   auto routes = std::make_shared<ExpertRoutes>();
   const auto plan = [&]() -> absl::Status {
     COHORT_RETURN_IF_ERROR(CheckTokens(group, tokens, placement, options.call));
-    COHORT_ASSIGN_OR_RETURN(ids, OnHost(group, tokens.ids, time.Options()));
-    COHORT_ASSIGN_OR_RETURN(weights, OnHost(group, tokens.weights, time.Options()));
+    COHORT_ASSIGN_OR_RETURN(ids, OnHost(group, tokens.ids, deadline.Left()));
+    COHORT_ASSIGN_OR_RETURN(weights, OnHost(group, tokens.weights, deadline.Left()));
     COHORT_ASSIGN_OR_RETURN(routes->sent, PlanRoutes(ids, placement));
     return absl::OkStatus();
   };
   const absl::Status planned = plan();
-  if (!planned.ok()) return group.FailCollective(planned, time.OptionsOnHost());
+  if (!planned.ok()) return group.FailCollective(planned, deadline.LeftOnHost());
 
   const std::string description = Describe(tokens, placement, options.form);
   const auto text = [&description] { return description; };
   const Meaning meaning = {FingerprintOf(description), text};
   COHORT_ASSIGN_OR_RETURN(
       const std::vector<RouteSummary> summaries,
-      ExchangeRouteSummaries(group, routes->sent, ids.shape()[0], meaning.fingerprint, time));
+      ExchangeRouteSummaries(group, routes->sent, ids.shape()[0], meaning.fingerprint, deadline));
   for (const RouteSummary& one : summaries) {
-    if (one[kMeans] != summaries[0][kMeans]) return ExplainDifference(group, meaning, time);
+    if (one[kMeans] != summaries[0][kMeans]) return ExplainDifference(group, meaning, deadline);
   }
   ExpertBatch batch;
   batch.form = Choose(group, tokens, summaries, options.form);
@@ -252,23 +253,23 @@ absl::StatusOr<ExpertBatch> DispatchToExperts(client::Group& group, const Expert
   routes->received = gathered ? routes->tokens : Column(summaries, kRows);
 
   const absl::StatusOr<std::vector<Tensor>> outgoing =
-      Outgoing(group, tokens, ids, weights, placement, routes->sent, gathered, time);
-  if (!outgoing.ok()) return group.FailCollective(outgoing.status(), time.Options());
+      Outgoing(group, tokens, ids, weights, placement, routes->sent, gathered, deadline);
+  if (!outgoing.ok()) return group.FailCollective(outgoing.status(), deadline.Left());
   const absl::Status room = MakeRoom(group, tokens, *routes, batch);
-  if (!room.ok()) return group.FailCollective(room, time.Options());
+  if (!room.ok()) return group.FailCollective(room, deadline.Left());
   std::vector<const Tensor*> tensors;
   for (const Tensor& tensor : *outgoing) tensors.push_back(&tensor);
   const auto exchange = [&] {
-    return gathered ? GatherRows(group, tensors, routes->tokens, meaning, /*agreed=*/true, time)
+    return gathered ? GatherRows(group, tensors, routes->tokens, meaning, /*agreed=*/true, deadline)
                     : ExchangeRows(group, *outgoing, routes->sent.rows, routes->received,
-                                   Sum(Column(summaries, kAllRows)), time);
+                                   Sum(Column(summaries, kAllRows)), deadline);
   };
   COHORT_ASSIGN_OR_RETURN(std::vector<Tensor> came, exchange());
   const Tensor labels = std::move(came.back());
   came.pop_back();
   batch.hidden = std::move(came.front());
   batch.extras.assign(came.begin() + 1, came.end());
-  COHORT_RETURN_IF_ERROR(ReadBatch(group, labels, placement, *routes, batch, time));
+  COHORT_RETURN_IF_ERROR(ReadBatch(group, labels, placement, *routes, batch, deadline));
   batch.routes = std::move(routes);
   return batch;
 }

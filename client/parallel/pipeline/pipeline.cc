@@ -109,7 +109,8 @@ uint32_t Pipeline::NextNumber(int peer, bool forward) {
 }
 
 MessageSend Pipeline::SendOf(const Tensors& tensors, int peer, bool forward,
-                             const PipelineCall& call, const Deadline& deadline, Tensors& copies) {
+                             const PipelineCall& call, const client::CallDeadline& deadline,
+                             Tensors& copies) {
   MessageSend send;
   send.peer = peer;
   send.channel = ChannelOf(forward);
@@ -158,7 +159,7 @@ absl::StatusOr<Pipeline::Received> Pipeline::Run(const Transfers& transfers,
   const int unused = -1;
   const int next = PeerOf(Side::kNext, call, wrap).value_or(unused);
   const int previous = PeerOf(Side::kPrevious, call, wrap).value_or(unused);
-  const Deadline deadline(call.options);
+  const client::CallDeadline deadline(call.options);
   std::vector<MessageSend> sends;
   Tensors copies;
   if (transfers.output != nullptr) {
@@ -181,9 +182,9 @@ absl::StatusOr<Pipeline::Received> Pipeline::Run(const Transfers& transfers,
   if (transfers.input != nullptr) receive(previous, true, input);
   if (transfers.output_gradient != nullptr) receive(next, false, gradient);
 
-  absl::Status exchanged = messages_.Exchange(sends, receives, deadline.LeftOnGpu()).status();
+  absl::Status exchanged = messages_.Exchange(sends, receives, deadline.Left()).status();
   for (const Tensor& copy : copies) {
-    exchanged = AwaitLastUse(group, copy, exchanged, deadline.LeftOnGpu());
+    exchanged = AwaitLastUse(group, copy, exchanged, deadline.Left());
   }
   // The other members of the tensor group wait for this one, with or without slices.
   const bool awaited = tensor_group != nullptr && tensor_group->size() > 1 && !receives.empty();
@@ -197,13 +198,13 @@ absl::StatusOr<Pipeline::Received> Pipeline::Run(const Transfers& transfers,
       if (gradient.placed()) {
         messages_.Receive(next, ChannelOf(false), at_once).IgnoreError();
       }
-      tensor_group->FailCollective(exchanged, deadline.Left()).IgnoreError();
+      tensor_group->FailCollective(exchanged, deadline.LeftOnHost()).IgnoreError();
     }
     return exchanged;
   }
   const auto finish = [&]() -> absl::StatusOr<Received> {
     if (awaited) {
-      COHORT_RETURN_IF_ERROR(CompareNumbers(*tensor_group, input, gradient, deadline.Left()));
+      COHORT_RETURN_IF_ERROR(CompareNumbers(*tensor_group, input, gradient, deadline.LeftOnHost()));
     }
     Received received;
     if (transfers.input != nullptr) {
@@ -217,8 +218,8 @@ absl::StatusOr<Pipeline::Received> Pipeline::Run(const Transfers& transfers,
   absl::StatusOr<Received> received = finish();
   if (!received.ok() && call.options.stream.has_value()) {
     // The received tensors are freed with this call, and the stream may not have passed them.
-    group.AwaitStreams(deadline.Left()).IgnoreError();
-    if (tensor_group != nullptr) tensor_group->AwaitStreams(deadline.Left()).IgnoreError();
+    group.AwaitStreams(deadline.LeftOnHost()).IgnoreError();
+    if (tensor_group != nullptr) tensor_group->AwaitStreams(deadline.LeftOnHost()).IgnoreError();
   }
   return received;
 }

@@ -13,11 +13,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/tensor/tensor.h"
+#include "client/collective/call_deadline.h"
 #include "client/collective/group.h"
 #include "client/parallel/messages/messages.h"
 #include "client/parallel/messages/pending_call.h"
 #include "client/parallel/messages/tensor_meta.h"
-#include "client/parallel/tensor_map/deadline.h"
 
 namespace cohort::parallel {
 
@@ -226,7 +226,7 @@ class Pipeline {
   absl::Status NoNeighbour(Side side, absl::string_view what) const;
   // `copies` gets the copies that it made of tensors whose slices are not contiguous.
   MessageSend SendOf(const Tensors& tensors, int peer, bool forward, const PipelineCall& call,
-                     const Deadline& deadline, Tensors& copies);
+                     const client::CallDeadline& deadline, Tensors& copies);
   // The number of the next message to `peer` whose tensors may be cut.
   uint32_t NextNumber(int peer, bool forward);
   // The tensors of one call; null: no such transfer.

@@ -100,7 +100,7 @@ absl::StatusOr<Tensor> SliceReceiver::Room(size_t index, const TensorMeta& meta)
   return Allocate(group_, meta.type, meta.shape, device);
 }
 
-absl::StatusOr<Tensors> SliceReceiver::Finish(const Deadline& deadline) {
+absl::StatusOr<Tensors> SliceReceiver::Finish(const client::CallDeadline& deadline) {
   const bool is_whole = slices_.cuts.empty();
   bool on_stream = false;
   for (size_t i = 0; !is_whole && i < places_.size(); ++i) {
@@ -110,7 +110,7 @@ absl::StatusOr<Tensors> SliceReceiver::Finish(const Deadline& deadline) {
     COHORT_RETURN_IF_ERROR(GatherSlices(*tensor_group_, places_[i], wholes_[i], left));
   }
   // Slices are freed with this call.
-  if (on_stream) COHORT_RETURN_IF_ERROR(tensor_group_->AwaitStreams(deadline.Left()));
+  if (on_stream) COHORT_RETURN_IF_ERROR(tensor_group_->AwaitStreams(deadline.LeftOnHost()));
   Tensors& tensors = is_whole ? places_ : wholes_;
   if (receive_->cache != nullptr) receive_->cache->tensors = tensors;
   return std::move(tensors);

@@ -8,11 +8,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/collective/call_deadline.h"
 #include "client/collective/group.h"
 #include "client/parallel/messages/messages.h"
 #include "client/parallel/pipeline/pipeline.h"
 #include "client/parallel/pipeline/tensor_slices.h"
-#include "client/parallel/tensor_map/deadline.h"
 
 namespace cohort::parallel {
 
@@ -34,7 +34,7 @@ class SliceReceiver {
   // Returns the whole tensors, once the message has arrived in the places. Members of the tensor
   // group call it for the same tensors. On a stream it returns once the stream has passed the
   // slices.
-  absl::StatusOr<Tensors> Finish(const Deadline& deadline);
+  absl::StatusOr<Tensors> Finish(const client::CallDeadline& deadline);
 
  private:
   // Finds the places for a message in which some tensors are slices.

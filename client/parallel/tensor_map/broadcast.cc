@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "client/parallel/tensor_map/deadline.h"
+#include "client/collective/call_deadline.h"
 #include "client/parallel/tensor_map/entries/entries.h"
 #include "client/parallel/tensor_map/entries/packing.h"
 #include "client/parallel/tensor_map/group_tensors.h"
@@ -150,10 +150,10 @@ class Broadcast {
 
   absl::Status SendFront(const Tensor& front) const {
     if (group_.placement() != Placement::kDevice)
-      return group_.Broadcast(front, root_, deadline_.Left());
+      return group_.Broadcast(front, root_, deadline_.LeftOnHost());
     const absl::string_view bytes(static_cast<const char*>(front.data()),
                                   static_cast<size_t>(front.bytes()));
-    return group_.BroadcastObject(bytes, root_, deadline_.Left()).status();
+    return group_.BroadcastObject(bytes, root_, deadline_.LeftOnHost()).status();
   }
 
   // --- On the other ranks.
@@ -161,15 +161,15 @@ class Broadcast {
   absl::StatusOr<Tensor> ReceiveFront(int64_t bytes) const {
     if (!by_tensor_) {
       COHORT_ASSIGN_OR_RETURN(const std::string object,
-                              group_.BroadcastObject("", root_, deadline_.Left()));
+                              group_.BroadcastObject("", root_, deadline_.LeftOnHost()));
       Tensor front = Tensor::Uninitialized(DataType::kU8, {static_cast<int64_t>(object.size())});
       std::memcpy(front.data(), object.data(), object.size());
       return front;
     }
     absl::StatusOr<Tensor> front = AllocateSmall(group_, bytes);
     // It is large, then: in its broadcast all wait for each other.
-    if (!front.ok()) return group_.FailCollective(Named(front.status()), deadline_.Left());
-    COHORT_RETURN_IF_ERROR(group_.Broadcast(*front, root_, deadline_.Left()));
+    if (!front.ok()) return group_.FailCollective(Named(front.status()), deadline_.LeftOnHost());
+    COHORT_RETURN_IF_ERROR(group_.Broadcast(*front, root_, deadline_.LeftOnHost()));
     return front;
   }
 
@@ -203,7 +203,7 @@ class Broadcast {
   absl::StatusOr<Word> Agree(bool has_more, int64_t front_bytes) const {
     const Word own = {Word::kMark, root_, has_more, front_bytes};
     COHORT_ASSIGN_OR_RETURN(const client::Sizes words,
-                            group_.ExchangeSizes(own.Encode(), deadline_.Left()));
+                            group_.ExchangeSizes(own.Encode(), deadline_.LeftOnHost()));
     const int first = Word::Decode(words[0]).root;
     for (size_t rank = 0; rank < words.size(); ++rank) {
       const Word word = Word::Decode(words[rank]);
@@ -242,10 +242,10 @@ class Broadcast {
   // wait.
   absl::Status AllAreReady(const absl::Status& own) const {
     if (!on_stream_) {
-      return own.ok() ? own : group_.FailCollective(Named(own), deadline_.Left());
+      return own.ok() ? own : group_.FailCollective(Named(own), deadline_.LeftOnHost());
     }
     COHORT_ASSIGN_OR_RETURN(const client::Sizes ready,
-                            group_.ExchangeSizes(own.ok() ? 1 : 0, deadline_.Left()));
+                            group_.ExchangeSizes(own.ok() ? 1 : 0, deadline_.LeftOnHost()));
     if (!own.ok()) return Named(own);
     const auto unready = std::find(ready.begin(), ready.end(), 0);
     if (unready == ready.end()) return own;
@@ -270,7 +270,7 @@ class Broadcast {
   const int root_;
   const bool by_tensor_;  // the front is broadcast as a tensor; else as an object
   const bool on_stream_;
-  const Deadline deadline_;
+  const client::CallDeadline deadline_;
 };
 
 }  // namespace

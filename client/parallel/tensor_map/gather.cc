@@ -94,18 +94,6 @@ absl::Status CheckOverrides(const MapGatherOptions& options, const TensorMap& ma
   return absl::OkStatus();
 }
 
-absl::StatusOr<Tensor> PartOf(client::Group& group, const Tensor& tensor, int parts, int part,
-                              const client::CallOptions& options) {
-  Tensor flat = tensor;
-  if (!tensor.contiguous()) {
-    COHORT_ASSIGN_OR_RETURN(flat, group.Allocate(tensor.type(), tensor.shape(), tensor.device()));
-    COHORT_RETURN_IF_ERROR(group.Copy(tensor, flat, options));
-  }
-  COHORT_ASSIGN_OR_RETURN(flat, flat.Reshape({tensor.count()}));
-  const int64_t count = tensor.count() / parts;
-  return flat.Narrow(0, part * count, count);
-}
-
 absl::Status CheckAlike(client::Group& group, const std::vector<Tensor>& tensors,
                         const client::CallOptions& options) {
   const auto differ = [&group](int64_t rank, absl::string_view what) {

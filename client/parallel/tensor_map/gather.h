@@ -45,10 +45,6 @@ absl::StatusOr<int> PartsFor(const MapGatherOptions& options, WayTo way, const T
 // Checks that each override that is true names a tensor of the map. Errors: INVALID_ARGUMENT.
 absl::Status CheckOverrides(const MapGatherOptions& options, const TensorMap& map);
 
-// This rank's part of the flat elements; a view if the elements are contiguous, else a copy.
-absl::StatusOr<Tensor> PartOf(client::Group& group, const Tensor& tensor, int parts, int part,
-                              const client::CallOptions& options);
-
 // Checks that all ranks of the group have the same elements in the tensors that travel in parts.
 // All of them call it. Errors: INVALID_ARGUMENT, on all ranks (names two ranks and the tensor, by
 // its number among those that travel in parts).

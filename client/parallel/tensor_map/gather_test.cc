@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "base/testing/random_tensor.h"
 #include "client/collective/testing/lone_group.h"
+#include "client/parallel/pipeline/tensor_slices.h"
 #include "gtest/gtest.h"
 
 namespace cohort::parallel {
@@ -91,7 +92,7 @@ TEST(GatherTest, PartsAreOfFlatElements) {
   for (const Tensor& tensor : {Count({4, 3}), turned}) {
     std::string together;
     for (int part = 0; part < 3; ++part) {
-      const auto own = PartOf(three, tensor, 3, part, {});
+      const auto own = SliceOf(three, tensor, 3, part, {});
       ASSERT_TRUE(own.ok()) << own.status();
       EXPECT_EQ(own->shape(), (Shape{4}));
       together += ElementsOf(*own);

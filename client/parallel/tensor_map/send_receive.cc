@@ -7,8 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/collective/call_deadline.h"
 #include "client/parallel/collectives/keep_alive.h"
-#include "client/parallel/tensor_map/deadline.h"
+#include "client/parallel/pipeline/tensor_slices.h"
 #include "client/parallel/tensor_map/entries/entries.h"
 #include "client/parallel/tensor_map/group_tensors.h"
 
@@ -26,7 +27,7 @@ absl::Status CheckNotAlone(const client::Group& group, absl::string_view what) {
 
 // Makes the message of a map.
 absl::Status Prepare(client::Group& group, const TensorMap& map, const MapGatherOptions& gather,
-                     const Deadline& deadline, MessageSend& send) {
+                     const client::CallDeadline& deadline, MessageSend& send) {
   const auto parts = [&](WayTo way, const Tensor& tensor) -> absl::StatusOr<int> {
     COHORT_RETURN_IF_ERROR(CheckMoves(group, way, tensor));
     return PartsFor(gather, way, tensor);
@@ -39,7 +40,7 @@ absl::Status Prepare(client::Group& group, const TensorMap& map, const MapGather
   const bool checks = gather.check && gather.group != nullptr;
   if (!result.ok()) {
     // The other ranks of that group are about to compare.
-    if (checks) gather.group->FailCollective(result.status(), deadline.Left()).IgnoreError();
+    if (checks) gather.group->FailCollective(result.status(), deadline.LeftOnHost()).IgnoreError();
     return result.status();
   }
   EncodedMap& encoded = *result;
@@ -48,14 +49,14 @@ absl::Status Prepare(client::Group& group, const TensorMap& map, const MapGather
     for (size_t i = 0; i < encoded.tensors.size(); ++i) {
       if (encoded.tensor_entries[i].parts > 1) alike.push_back(encoded.tensors[i]);
     }
-    COHORT_RETURN_IF_ERROR(CheckAlike(*gather.group, alike, deadline.Left()));
+    COHORT_RETURN_IF_ERROR(CheckAlike(*gather.group, alike, deadline.LeftOnHost()));
   }
   for (size_t i = 0; i < encoded.tensors.size(); ++i) {
     const int parts_of_it = encoded.tensor_entries[i].parts;
     if (parts_of_it == 1) continue;
     Tensor& tensor = encoded.tensors[i];
-    COHORT_ASSIGN_OR_RETURN(tensor, PartOf(group, tensor, parts_of_it, gather.group->rank(),
-                                           deadline.LeftFor(tensor.device())));
+    COHORT_ASSIGN_OR_RETURN(tensor, SliceOf(group, tensor, parts_of_it, gather.group->rank(),
+                                            deadline.LeftFor(tensor.device())));
   }
   // A receiver that cannot gather tells the sender, too, however small the message is.
   send.awaited = std::any_of(encoded.tensor_entries.begin(), encoded.tensor_entries.end(),
@@ -65,9 +66,10 @@ absl::Status Prepare(client::Group& group, const TensorMap& map, const MapGather
 }
 
 // A map that is being received.
-class SliceReceiver {
+class MapReceiver {
  public:
-  SliceReceiver(client::Group& group, client::Group* gathers_in, int peer, const Deadline& deadline)
+  MapReceiver(client::Group& group, client::Group* gathers_in, int peer,
+              const client::CallDeadline& deadline)
       : group_(group), gathers_in_(gathers_in), peer_(peer), deadline_(deadline) {}
 
   // For Messages: the places of the tensors.
@@ -101,7 +103,7 @@ class SliceReceiver {
   absl::StatusOr<TensorMap> Finish(absl::StatusOr<Message> message) {
     if (gathers_in_ != nullptr) {
       COHORT_RETURN_IF_ERROR(AllHaveParts(*gathers_in_, message.status(), map_.tensors(),
-                                          deadline_.Left(kErrorReserve)));
+                                          deadline_.LeftOnHost(kErrorReserve)));
     }
     COHORT_RETURN_IF_ERROR(message.status());
     size_t gathered = 0;
@@ -110,16 +112,15 @@ class SliceReceiver {
       Tensor& tensor = message->tensors[i];
       if (entry.parts > 1) {
         const Tensor& whole = gathered_[gathered++];
-        COHORT_ASSIGN_OR_RETURN(const Tensor flat, whole.Reshape({entry.count()}));
         COHORT_RETURN_IF_ERROR(
-            gathers_in_->AllGather(tensor, flat, 0, deadline_.LeftFor(tensor.device())));
+            GatherSlices(*gathers_in_, tensor, whole, deadline_.LeftFor(tensor.device())));
         parts_.push_back(std::exchange(tensor, whole));
       }
       map_.Fill(i, std::move(tensor));
     }
     // The parts are freed with this call.
-    if (gathered > 0 && deadline_.LeftOnGpu().stream.has_value()) {
-      COHORT_RETURN_IF_ERROR(gathers_in_->AwaitStreams(deadline_.Left()));
+    if (gathered > 0 && deadline_.Left().stream.has_value()) {
+      COHORT_RETURN_IF_ERROR(gathers_in_->AwaitStreams(deadline_.LeftOnHost()));
     }
     return std::move(map_).Take();
   }
@@ -176,7 +177,7 @@ class SliceReceiver {
   client::Group& group_;
   client::Group* const gathers_in_;
   const int peer_;
-  const Deadline& deadline_;
+  const client::CallDeadline& deadline_;
   DecodedMap map_;
   std::vector<Tensor> gathered_;  // by tensor in parts: the place of the whole
   std::vector<Tensor> parts_;     // parts that a stream may still read
@@ -188,17 +189,17 @@ absl::Status SendTensorMap(Messages& messages, const TensorMap& map,
                            const SendMapOptions& options) {
   client::Group& group = messages.group();
   COHORT_RETURN_IF_ERROR(CheckNotAlone(group, "send"));
-  const Deadline deadline(options.call);
+  const client::CallDeadline deadline(options.call);
   std::vector<MessageSend> sends(1);
   MessageSend& send = sends[0];
   send.peer = options.to.value_or((group.rank() + 1) % group.size());
   send.channel = options.channel;
   // Sent instead of the map, so that the receiver does not wait and stays in step.
   send.failure = Prepare(group, map, options.gather, deadline, send);
-  absl::Status status = messages.Exchange(sends, {}, deadline.LeftOnGpu()).status();
+  absl::Status status = messages.Exchange(sends, {}, deadline.Left()).status();
   // Parts of strided tensors are copies, which are freed with this call.
   for (const Tensor& tensor : send.message.tensors) {
-    if (send.awaited) status = AwaitLastUse(group, tensor, status, deadline.LeftOnGpu());
+    if (send.awaited) status = AwaitLastUse(group, tensor, status, deadline.Left());
   }
   return status;
 }
@@ -206,11 +207,11 @@ absl::Status SendTensorMap(Messages& messages, const TensorMap& map,
 absl::StatusOr<TensorMap> ReceiveTensorMap(Messages& messages, const ReceiveMapOptions& options) {
   client::Group& group = messages.group();
   COHORT_RETURN_IF_ERROR(CheckNotAlone(group, "receive"));
-  const Deadline deadline(options.call);
+  const client::CallDeadline deadline(options.call);
   const int from = options.from.value_or((group.rank() + group.size() - 1) % group.size());
-  SliceReceiver reception(group, options.gather.group, from, deadline);
+  MapReceiver reception(group, options.gather.group, from, deadline);
   return reception.Finish(
-      messages.Receive(from, options.channel, deadline.LeftOnGpu(),
+      messages.Receive(from, options.channel, deadline.Left(),
                        [&reception](const std::string& note, const std::vector<TensorMeta>& metas) {
                          return reception.Accept(note, metas);
                        }));

@@ -1,6 +1,5 @@
 #include "client/parallel/collectives/results/allocate.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <new>
 
@@ -15,14 +14,11 @@ absl::Status CheckCountable(DataType type, const Shape& shape) {
     return absl::InvalidArgumentError(
         absl::StrCat("a tensor of ", NameOf(type), " ", FormatShape(shape), ": ", why));
   };
-  int64_t bytes = SizeOf(type);
   for (const int64_t extent : shape) {
     if (extent < 0) return wrong("an extent is negative");
-    if (__builtin_mul_overflow(bytes, std::max<int64_t>(extent, 1), &bytes)) {
-      return wrong("it has more bytes than can be counted");
-    }
   }
-  return absl::OkStatus();
+  if (CountableBytes(type, shape).has_value()) return absl::OkStatus();
+  return wrong("it has more bytes than can be counted");
 }
 
 absl::StatusOr<Tensor> Allocate(client::Group& group, DataType type, const Shape& shape,

@@ -1,7 +1,5 @@
 #include "client/parallel/collectives/results/result_shapes.h"
 
-#include <algorithm>
-
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -93,12 +91,7 @@ class Call {
   }
 
   absl::Status CheckCount(const Shape& shape) const {
-    int64_t bytes = SizeOf(input_.type);
-    for (const int64_t extent : shape) {
-      // Like CheckCountable: an extent of 0 does not make room for larger others.
-      if (__builtin_mul_overflow(bytes, std::max<int64_t>(extent, 1), &bytes)) return TooLarge();
-    }
-    return absl::OkStatus();
+    return CountableBytes(input_.type, shape).has_value() ? absl::OkStatus() : TooLarge();
   }
 
   const Collective collective_;

@@ -10,24 +10,6 @@
 
 namespace cohort::parallel {
 
-TimeLeft::TimeLeft(const client::CallOptions& call) : call_(call) {
-  if (call.timeout.has_value()) deadline_ = Clock::Steady().Now() + *call.timeout;
-}
-
-client::CallOptions TimeLeft::Options() const {
-  client::CallOptions options = call_;
-  if (deadline_.has_value()) {
-    options.timeout = std::max(*deadline_ - Clock::Steady().Now(), absl::ZeroDuration());
-  }
-  return options;
-}
-
-client::CallOptions TimeLeft::OptionsOnHost() const {
-  client::CallOptions options = Options();
-  options.stream.reset();
-  return options;
-}
-
 std::string DescribeRows(const Tensor& tensor) {
   std::string text = absl::StrCat(NameOf(tensor.type()), " [*");
   for (size_t dim = 1; dim < tensor.shape().size(); ++dim) {
@@ -56,22 +38,24 @@ void AddRows(const Tensor& tensor, Fingerprint& fingerprint) {
 }
 
 absl::StatusOr<client::Sizes> ExchangeAgreed(client::Group& group, int64_t own,
-                                             const Meaning& meaning, const TimeLeft& time) {
+                                             const Meaning& meaning,
+                                             const client::CallDeadline& deadline) {
   constexpr int kOwnNumberBits = 32;
   const int64_t fingerprint = meaning.fingerprint;
-  COHORT_ASSIGN_OR_RETURN(client::Sizes all,
-                          group.ExchangeSizes(fingerprint << kOwnNumberBits | own, time.Options()));
+  COHORT_ASSIGN_OR_RETURN(
+      client::Sizes all, group.ExchangeSizes(fingerprint << kOwnNumberBits | own, deadline.Left()));
   const int64_t first = all[0] >> kOwnNumberBits;
   for (int64_t& one : all) {
-    if (one >> kOwnNumberBits != first) return ExplainDifference(group, meaning, time);
+    if (one >> kOwnNumberBits != first) return ExplainDifference(group, meaning, deadline);
     one &= kMaxOwnNumber;
   }
   return all;
 }
 
-absl::Status ExplainDifference(client::Group& group, const Meaning& meaning, const TimeLeft& time) {
+absl::Status ExplainDifference(client::Group& group, const Meaning& meaning,
+                               const client::CallDeadline& deadline) {
   COHORT_ASSIGN_OR_RETURN(const std::vector<std::string> descriptions,
-                          group.AllGatherObjects(meaning.text(), time.Options()));
+                          group.AllGatherObjects(meaning.text(), deadline.Left()));
   const auto other = std::find_if(descriptions.begin(), descriptions.end(),
                                   [&](const std::string& one) { return one != descriptions[0]; });
   if (other == descriptions.end()) {

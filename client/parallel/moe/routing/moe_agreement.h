@@ -3,33 +3,18 @@
 #define COHORT_CLIENT_PARALLEL_MOE_ROUTING_MOE_AGREEMENT_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
-#include "base/clock.h"
 #include "base/fingerprint.h"
 #include "base/tensor/tensor.h"
+#include "client/collective/call_deadline.h"
 #include "client/collective/group.h"
 
 namespace cohort::parallel {
-
-// The time left of a call's timeout, for each collective that the call makes.
-class TimeLeft {
- public:
-  explicit TimeLeft(const client::CallOptions& call);
-  client::CallOptions Options() const;
-  // The same for a call that blocks.
-  client::CallOptions OptionsOnHost() const;
-
- private:
-  client::CallOptions call_;
-  std::optional<Instant> deadline_;
-};
 
 // "bf16 [*, 64]": a tensor without its number of rows, which differs from rank to rank.
 std::string DescribeRows(const Tensor& tensor);
@@ -50,11 +35,13 @@ void AddRows(const Tensor& tensor, Fingerprint& fingerprint);
 // the same. One exchange. Errors: those of ExplainDifference and Group::ExchangeSizes.
 inline constexpr int64_t kMaxOwnNumber = 0xffffffff;
 absl::StatusOr<client::Sizes> ExchangeAgreed(client::Group& group, int64_t own,
-                                             const Meaning& meaning, const TimeLeft& time);
+                                             const Meaning& meaning,
+                                             const client::CallDeadline& deadline);
 
 // Called by all ranks after their fingerprints differed: returns the two meanings as text, the same
 // on all ranks. Errors: INVALID_ARGUMENT; those of Group::AllGatherObjects.
-absl::Status ExplainDifference(client::Group& group, const Meaning& meaning, const TimeLeft& time);
+absl::Status ExplainDifference(client::Group& group, const Meaning& meaning,
+                               const client::CallDeadline& deadline);
 
 }  // namespace cohort::parallel
 

@@ -2,7 +2,6 @@
 
 #include <initializer_list>
 
-#include "base/clock.h"
 #include "gtest/gtest.h"
 
 namespace cohort::parallel {
@@ -24,24 +23,6 @@ TEST(AgreementTest, ShapesThatDifferHaveOtherFingerprints) {
   }
   EXPECT_NE(FingerprintOf({{1, 2, 3}}), FingerprintOf({{1, 3, 2}}));
   EXPECT_EQ(FingerprintOf({{1, 2, 3}}), FingerprintOf({{5, 2, 3}})) << "rows may differ";
-}
-
-TEST(TimeLeftTest, CoversTheWholeCall) {
-  constexpr absl::Duration kTimeout = absl::Seconds(60);
-  client::CallOptions options;
-  options.timeout = kTimeout;
-  const TimeLeft time(options);
-  const Instant begin = Clock::Steady().Now();
-  while (Clock::Steady().Now() == begin) {
-  }
-  const absl::Duration left = *time.Options().timeout;
-  EXPECT_LT(left, kTimeout);
-  EXPECT_GT(left, absl::ZeroDuration());
-
-  options.timeout = absl::ZeroDuration();
-  EXPECT_EQ(TimeLeft(options).Options().timeout, absl::ZeroDuration());
-  options.timeout.reset();
-  EXPECT_FALSE(TimeLeft(options).Options().timeout.has_value());
 }
 
 }  // namespace

@@ -24,22 +24,22 @@ client::Sizes Times(const client::Sizes& sizes, int64_t bytes) {
 
 absl::Status ExchangePacked(client::Group& group, const std::vector<const Tensor*>& inputs,
                             const std::vector<Tensor>& outputs, const client::Sizes& to,
-                            const client::Sizes& from, const TimeLeft& time) {
+                            const client::Sizes& from, const client::CallDeadline& deadline) {
   const int64_t row = RowBytes(outputs);
   const absl::StatusOr<Tensor> sent = Allocate(group, DataType::kU8, {Sum(to) * row});
   const absl::StatusOr<Tensor> came = Allocate(group, DataType::kU8, {Sum(from) * row});
-  if (!sent.ok()) return group.FailCollective(sent.status(), time.Options());
-  if (!came.ok()) return group.FailCollective(came.status(), time.Options());
+  if (!sent.ok()) return group.FailCollective(sent.status(), deadline.Left());
+  if (!came.ok()) return group.FailCollective(came.status(), deadline.Left());
   auto* block = static_cast<char*>(sent->data());
   int64_t begin = 0;
   for (const int64_t rows : to) {
     const absl::Status packed = PackRows(inputs, begin, rows, block);
-    if (!packed.ok()) return group.FailCollective(packed, time.Options());
+    if (!packed.ok()) return group.FailCollective(packed, deadline.Left());
     begin += rows;
     block += rows * row;
   }
   COHORT_RETURN_IF_ERROR(
-      group.AllToAllV(*sent, Times(to, row), *came, Times(from, row), time.Options()));
+      group.AllToAllV(*sent, Times(to, row), *came, Times(from, row), deadline.Left()));
   block = static_cast<char*>(came->data());
   begin = 0;
   for (const int64_t rows : from) {
@@ -55,7 +55,8 @@ absl::Status ExchangePacked(client::Group& group, const std::vector<const Tensor
 absl::StatusOr<std::vector<Tensor>> ExchangeRows(client::Group& group,
                                                  const std::vector<Tensor>& tensors,
                                                  const client::Sizes& to, const client::Sizes& from,
-                                                 int64_t all_rows, const TimeLeft& time) {
+                                                 int64_t all_rows,
+                                                 const client::CallDeadline& deadline) {
   std::vector<Tensor> outputs;
   std::vector<size_t> alone;
   std::vector<const Tensor*> packed_inputs;
@@ -64,7 +65,7 @@ absl::StatusOr<std::vector<Tensor>> ExchangeRows(client::Group& group,
     Shape shape = tensor.shape();
     shape[0] = Sum(from);
     absl::StatusOr<Tensor> output = Allocate(group, tensor.type(), shape, tensor.device());
-    if (!output.ok()) return group.FailCollective(output.status(), time.Options());
+    if (!output.ok()) return group.FailCollective(output.status(), deadline.Left());
     // Each rank alone counts its own; all rows together may be more than can be counted.
     int64_t all_bytes = 0;
     const bool is_countable = !__builtin_mul_overflow(all_rows, RowBytes(tensor), &all_bytes);
@@ -77,10 +78,11 @@ absl::StatusOr<std::vector<Tensor>> ExchangeRows(client::Group& group,
     outputs.push_back(*std::move(output));
   }
   if (!packed_inputs.empty()) {
-    COHORT_RETURN_IF_ERROR(ExchangePacked(group, packed_inputs, packed_outputs, to, from, time));
+    COHORT_RETURN_IF_ERROR(
+        ExchangePacked(group, packed_inputs, packed_outputs, to, from, deadline));
   }
   for (const size_t at : alone) {
-    COHORT_RETURN_IF_ERROR(group.AllToAllV(tensors[at], to, outputs[at], from, time.Options()));
+    COHORT_RETURN_IF_ERROR(group.AllToAllV(tensors[at], to, outputs[at], from, deadline.Left()));
   }
   return outputs;
 }

@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/tensor/tensor.h"
+#include "client/collective/call_deadline.h"
 #include "client/collective/group.h"
-#include "client/parallel/moe/routing/moe_agreement.h"
 
 namespace cohort::parallel {
 
@@ -18,7 +18,8 @@ namespace cohort::parallel {
 absl::StatusOr<std::vector<Tensor>> ExchangeRows(client::Group& group,
                                                  const std::vector<Tensor>& tensors,
                                                  const client::Sizes& to, const client::Sizes& from,
-                                                 int64_t all_rows, const TimeLeft& time);
+                                                 int64_t all_rows,
+                                                 const client::CallDeadline& deadline);
 
 }  // namespace cohort::parallel
 

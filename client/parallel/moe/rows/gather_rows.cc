@@ -87,7 +87,7 @@ absl::Status MakeRoom(client::Group& group, const client::Sizes& sizes, int64_t 
 
 // One exchange of bytes.
 absl::Status GatherParcel(client::Group& group, const Parcel& parcel, const client::Sizes& sizes,
-                          const Meaning& what, const TimeLeft& time) {
+                          const Meaning& what, const client::CallDeadline& deadline) {
   // Blocks of one size do not show which rank's sizes differ.
   Fingerprint said;
   said.Add(what.fingerprint);
@@ -100,21 +100,21 @@ absl::Status GatherParcel(client::Group& group, const Parcel& parcel, const clie
   std::memcpy(block, &meaning.fingerprint, sizeof meaning.fingerprint);
   const absl::Status packed =
       PackRows(parcel.inputs, 0, sizes[static_cast<size_t>(group.rank())], block + kHeaderBytes);
-  if (!packed.ok()) return group.FailCollective(packed, time.Options());
+  if (!packed.ok()) return group.FailCollective(packed, deadline.Left());
   if (parcel.even) {
-    COHORT_RETURN_IF_ERROR(group.AllGather(parcel.sent, parcel.came, 0, time.Options()));
+    COHORT_RETURN_IF_ERROR(group.AllGather(parcel.sent, parcel.came, 0, deadline.Left()));
   } else {
     client::Sizes bytes;
     bytes.reserve(sizes.size());
     for (const int64_t size : sizes) bytes.push_back(parcel.BlockBytes(size));
-    COHORT_RETURN_IF_ERROR(group.AllGatherV(parcel.sent, parcel.came, 0, bytes, time.Options()));
+    COHORT_RETURN_IF_ERROR(group.AllGatherV(parcel.sent, parcel.came, 0, bytes, deadline.Left()));
   }
 
   const auto* const blocks = static_cast<const char*>(parcel.came.data());
   const char* from = blocks;
   for (const int64_t size : sizes) {
     if (std::memcmp(from, blocks, sizeof meaning.fingerprint) != 0) {
-      return ExplainDifference(group, meaning, time);
+      return ExplainDifference(group, meaning, deadline);
     }
     from += parcel.BlockBytes(size);
   }
@@ -133,7 +133,7 @@ absl::Status GatherParcel(client::Group& group, const Parcel& parcel, const clie
 absl::StatusOr<std::vector<Tensor>> GatherRows(client::Group& group,
                                                absl::Span<const Tensor* const> tensors,
                                                const client::Sizes& sizes, const Meaning& meaning,
-                                               bool agreed, const TimeLeft& time) {
+                                               bool agreed, const client::CallDeadline& deadline) {
   const int64_t rows = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   std::vector<Tensor> outputs(tensors.size());
   absl::InlinedVector<size_t, 4> alone;
@@ -150,7 +150,7 @@ absl::StatusOr<std::vector<Tensor>> GatherRows(client::Group& group,
     Shape shape = tensor.shape();
     shape[0] = rows;
     absl::StatusOr<Tensor> output = Allocate(group, tensor.type(), shape, tensor.device());
-    if (!output.ok()) return group.FailCollective(output.status(), time.Options());
+    if (!output.ok()) return group.FailCollective(output.status(), deadline.Left());
     alone.push_back(i);
     outputs[i] = *std::move(output);
   }
@@ -158,16 +158,16 @@ absl::StatusOr<std::vector<Tensor>> GatherRows(client::Group& group,
   // and on a stream ranks do not wait.
   if (!parcel.inputs.empty()) {
     const absl::Status allocated = MakeRoom(group, sizes, rows, parcel);
-    if (!allocated.ok()) return group.FailCollective(allocated, time.Options());
-    COHORT_RETURN_IF_ERROR(GatherParcel(group, parcel, sizes, meaning, time));
+    if (!allocated.ok()) return group.FailCollective(allocated, deadline.Left());
+    COHORT_RETURN_IF_ERROR(GatherParcel(group, parcel, sizes, meaning, deadline));
     for (size_t i = 0; i < parcel.places.size(); ++i) {
       outputs[parcel.places[i]] = std::move(parcel.outputs[i]);
     }
-  } else if (!agreed && tensors.size() > 1 && !time.Options().stream.has_value()) {
-    COHORT_RETURN_IF_ERROR(ExchangeAgreed(group, 0, meaning, time).status());
+  } else if (!agreed && tensors.size() > 1 && !deadline.has_stream()) {
+    COHORT_RETURN_IF_ERROR(ExchangeAgreed(group, 0, meaning, deadline).status());
   }
   for (const size_t at : alone) {
-    COHORT_RETURN_IF_ERROR(group.AllGatherV(*tensors[at], outputs[at], 0, sizes, time.Options()));
+    COHORT_RETURN_IF_ERROR(group.AllGatherV(*tensors[at], outputs[at], 0, sizes, deadline.Left()));
   }
   return outputs;
 }

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/tensor/tensor.h"
+#include "client/collective/call_deadline.h"
 #include "client/collective/group.h"
 #include "client/parallel/moe/routing/moe_agreement.h"
 
@@ -23,7 +24,7 @@ inline constexpr int64_t kPackedBytes = int64_t{64} << 10;
 absl::StatusOr<std::vector<Tensor>> GatherRows(client::Group& group,
                                                absl::Span<const Tensor* const> tensors,
                                                const client::Sizes& sizes, const Meaning& meaning,
-                                               bool agreed, const TimeLeft& time);
+                                               bool agreed, const client::CallDeadline& deadline);
 
 }  // namespace cohort::parallel
 

@@ -2,8 +2,8 @@
 #ifndef COHORT_CLIENT_PARALLEL_TENSOR_MAP_ENTRIES_ENTRY_FORMAT_H_
 #define COHORT_CLIENT_PARALLEL_TENSOR_MAP_ENTRIES_ENTRY_FORMAT_H_
 
-#include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -23,18 +23,9 @@ inline absl::Status TooMuch(absl::string_view what, int64_t most) {
 
 // The bytes of a tensor with an untrusted shape. Errors: RESOURCE_EXHAUSTED.
 inline absl::StatusOr<int64_t> CheckedBytes(DataType type, const Shape& shape) {
-  int64_t bytes = SizeOf(type);
-  bool empty = false;
-  for (const int64_t extent : shape) {
-    empty = empty || extent == 0;
-    // An empty tensor counts like one with 1 in place of 0: code that skips the 0 must not
-    // overflow.
-    if (__builtin_mul_overflow(bytes, std::max<int64_t>(extent, 1), &bytes)) {
-      return TooMuch("bytes of tensors", kMaxTensorBytes);
-    }
-  }
-  if (empty) return 0;
-  if (bytes <= kMaxTensorBytes) return bytes;
+  const std::optional<int64_t> bytes = CountableBytes(type, shape);
+  if (bytes.has_value() && ElementCount(shape) == 0) return 0;
+  if (bytes.has_value() && *bytes <= kMaxTensorBytes) return *bytes;
   return TooMuch("bytes of tensors", kMaxTensorBytes);
 }
 
