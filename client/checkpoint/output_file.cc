@@ -1,7 +1,6 @@
 #include "client/checkpoint/output_file.h"
 
 #include <fcntl.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/rpc/random_bits.h"
 #include "base/status_macros.h"
 
 namespace cohort::checkpoint {
@@ -53,16 +53,6 @@ const char* KindOf(mode_t mode) {
   return "a special file";
 }
 
-absl::StatusOr<std::string> RandomName(absl::string_view name) {
-  uint64_t random[2] = {};
-  if (getrandom(random, sizeof(random), 0) != sizeof(random)) {
-    return absl::InternalError(absl::StrCat("no random bytes: ", std::strerror(errno)));
-  }
-  // A name may have 255 bytes.
-  return absl::StrCat(name.substr(0, 200), ".", absl::Hex(random[0], absl::kZeroPad16),
-                      absl::Hex(random[1], absl::kZeroPad16), ".tmp");
-}
-
 }  // namespace
 
 absl::StatusOr<UniqueFd> CreateNewFile(int folder, const std::string& name) {
@@ -84,7 +74,9 @@ absl::StatusOr<std::unique_ptr<OutputFile>> OutputFile::Create(const std::string
   if (folder_fd.get() < 0) return Failed(path, "make");
   std::unique_ptr<OutputFile> file(new OutputFile(path, std::move(folder_fd)));
   COHORT_RETURN_IF_ERROR(file->CheckTarget());
-  COHORT_ASSIGN_OR_RETURN(const std::string name, RandomName(file->name_));
+  // A name may have 255 bytes.
+  const std::string name =
+      absl::StrCat(file->name_.substr(0, 200), ".", RandomBits().ToString(), ".tmp");
   absl::StatusOr<UniqueFd> created = CreateNewFile(file->folder_.get(), name);
   if (!created.ok()) {
     return absl::Status(created.status().code(),
