@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "client/rendezvous/call/connection/stubs.h"
 #include "client/rendezvous/call/stream_reader.h"
-#include "client/rendezvous/call/stubs.h"
 #include "client/rendezvous/call/unary_call.h"
 #include "client/rendezvous/report/report_codec.h"
 

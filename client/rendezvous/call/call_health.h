@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/threads/mutex.h"
-#include "client/rendezvous/call/connection_impl.h"
+#include "client/rendezvous/call/connection/connection_impl.h"
 #include "grpcpp/support/status.h"
 
 namespace cohort::client {

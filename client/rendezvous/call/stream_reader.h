@@ -13,7 +13,7 @@
 #include "base/rpc/status_conversion.h"
 #include "client/rendezvous/call/call_health.h"
 #include "client/rendezvous/call/call_retries.h"
-#include "client/rendezvous/call/connection_impl.h"
+#include "client/rendezvous/call/connection/connection_impl.h"
 #include "grpcpp/client_context.h"
 
 namespace cohort::client {

@@ -23,8 +23,8 @@
 #include "client/rendezvous/call/call_registry.h"
 #include "client/rendezvous/call/call_retries.h"
 #include "client/rendezvous/call/cancellation.h"
-#include "client/rendezvous/call/connection_impl.h"
-#include "client/rendezvous/call/methods.h"
+#include "client/rendezvous/call/connection/connection_impl.h"
+#include "client/rendezvous/call/connection/methods.h"
 #include "google/protobuf/message_lite.h"
 #include "grpcpp/support/status.h"
 

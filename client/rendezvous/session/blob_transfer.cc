@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/rpc/grpc_deadline.h"
-#include "client/rendezvous/call/stubs.h"
+#include "client/rendezvous/call/connection/stubs.h"
 #include "grpcpp/support/client_callback.h"
 
 namespace cohort::client {

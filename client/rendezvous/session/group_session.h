@@ -20,7 +20,7 @@
 #include "client/rendezvous/call/call_registry.h"
 #include "client/rendezvous/call/call_retries.h"
 #include "client/rendezvous/call/cancellation.h"
-#include "client/rendezvous/call/connection_impl.h"
+#include "client/rendezvous/call/connection/connection_impl.h"
 #include "client/rendezvous/call/unary_call.h"
 #include "client/rendezvous/report/report.h"
 #include "client/rendezvous/report/report_codec.h"

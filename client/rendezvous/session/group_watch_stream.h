@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "client/rendezvous/call/stubs.h"
+#include "client/rendezvous/call/connection/stubs.h"
 #include "client/rendezvous/session/group_session.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/client_callback.h"

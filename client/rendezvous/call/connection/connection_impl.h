@@ -1,6 +1,6 @@
 // The connection behind connection.h: one channel, its stubs, one thread.
-#ifndef COHORT_CLIENT_RENDEZVOUS_CALL_CONNECTION_IMPL_H_
-#define COHORT_CLIENT_RENDEZVOUS_CALL_CONNECTION_IMPL_H_
+#ifndef COHORT_CLIENT_RENDEZVOUS_CALL_CONNECTION_CONNECTION_IMPL_H_
+#define COHORT_CLIENT_RENDEZVOUS_CALL_CONNECTION_CONNECTION_IMPL_H_
 
 #include <atomic>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 #include "base/framed_rpc/client/framed_rpc_channel.h"
 #include "client/rendezvous/call/connection.h"
-#include "client/rendezvous/call/timer_queue.h"
+#include "client/rendezvous/call/connection/timer_queue.h"
 
 namespace grpc {
 class Channel;
@@ -55,4 +55,4 @@ class ConnectionImpl final : public Connection,
 
 }  // namespace cohort::client
 
-#endif  // COHORT_CLIENT_RENDEZVOUS_CALL_CONNECTION_IMPL_H_
+#endif  // COHORT_CLIENT_RENDEZVOUS_CALL_CONNECTION_CONNECTION_IMPL_H_

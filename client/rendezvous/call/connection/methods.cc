@@ -1,8 +1,8 @@
-#include "client/rendezvous/call/methods.h"
+#include "client/rendezvous/call/connection/methods.h"
 
 #include <utility>
 
-#include "client/rendezvous/call/stubs.h"
+#include "client/rendezvous/call/connection/stubs.h"
 #include "client/rendezvous/report/report_codec.h"
 
 namespace cohort::client {

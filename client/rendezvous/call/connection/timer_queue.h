@@ -1,6 +1,6 @@
 // One thread that runs tasks: now, in order, or after a while.
-#ifndef COHORT_CLIENT_RENDEZVOUS_CALL_TIMER_QUEUE_H_
-#define COHORT_CLIENT_RENDEZVOUS_CALL_TIMER_QUEUE_H_
+#ifndef COHORT_CLIENT_RENDEZVOUS_CALL_CONNECTION_TIMER_QUEUE_H_
+#define COHORT_CLIENT_RENDEZVOUS_CALL_CONNECTION_TIMER_QUEUE_H_
 
 #include <cstdint>
 #include <functional>
@@ -48,4 +48,4 @@ class TimerQueue {
 
 }  // namespace cohort::client
 
-#endif  // COHORT_CLIENT_RENDEZVOUS_CALL_TIMER_QUEUE_H_
+#endif  // COHORT_CLIENT_RENDEZVOUS_CALL_CONNECTION_TIMER_QUEUE_H_

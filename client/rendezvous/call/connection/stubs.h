@@ -1,7 +1,7 @@
 // gRPC's stubs of a connection. The generated headers are large: only files that open streams, and
 // methods.cc, include this one.
-#ifndef COHORT_CLIENT_RENDEZVOUS_CALL_STUBS_H_
-#define COHORT_CLIENT_RENDEZVOUS_CALL_STUBS_H_
+#ifndef COHORT_CLIENT_RENDEZVOUS_CALL_CONNECTION_STUBS_H_
+#define COHORT_CLIENT_RENDEZVOUS_CALL_CONNECTION_STUBS_H_
 
 #include <memory>
 #include <tuple>
@@ -38,4 +38,4 @@ class Stubs {
 
 }  // namespace cohort::client
 
-#endif  // COHORT_CLIENT_RENDEZVOUS_CALL_STUBS_H_
+#endif  // COHORT_CLIENT_RENDEZVOUS_CALL_CONNECTION_STUBS_H_

@@ -1,4 +1,4 @@
-#include "client/rendezvous/call/timer_queue.h"
+#include "client/rendezvous/call/connection/timer_queue.h"
 
 #include <map>
 #include <utility>

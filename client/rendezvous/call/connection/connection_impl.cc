@@ -1,4 +1,4 @@
-#include "client/rendezvous/call/connection_impl.h"
+#include "client/rendezvous/call/connection/connection_impl.h"
 
 #include <algorithm>
 #include <utility>
@@ -13,7 +13,7 @@
 #include "base/id128.h"
 #include "base/rpc/random_bits.h"
 #include "base/text/printable.h"
-#include "client/rendezvous/call/stubs.h"
+#include "client/rendezvous/call/connection/stubs.h"
 #include "client/rendezvous/report/report_codec.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/create_channel.h"

@@ -1,6 +1,6 @@
 // Every unary method of the protos, as a value: its names, and how to call it by gRPC.
-#ifndef COHORT_CLIENT_RENDEZVOUS_CALL_METHODS_H_
-#define COHORT_CLIENT_RENDEZVOUS_CALL_METHODS_H_
+#ifndef COHORT_CLIENT_RENDEZVOUS_CALL_CONNECTION_METHODS_H_
+#define COHORT_CLIENT_RENDEZVOUS_CALL_CONNECTION_METHODS_H_
 
 #include <functional>
 
@@ -92,4 +92,4 @@ COHORT_UNARY_METHODS(COHORT_METHOD_)
 }  // namespace method
 }  // namespace cohort::client
 
-#endif  // COHORT_CLIENT_RENDEZVOUS_CALL_METHODS_H_
+#endif  // COHORT_CLIENT_RENDEZVOUS_CALL_CONNECTION_METHODS_H_
