@@ -94,6 +94,15 @@ Number Combined(ReduceOp op, Number a, Number b) {
   return a + b;
 }
 
+// Calls put(at, place) for each element of a period.
+template <typename PutElement>
+std::string MakeSequence(DataType type, const PutElement& put) {
+  const int64_t element = SizeOf(type);
+  std::string sequence(static_cast<size_t>(kPeriod * element), '\0');
+  for (int64_t at = 0; at < kPeriod; ++at) put(at, sequence.data() + at * element);
+  return sequence;
+}
+
 // Calls work(elements, offset in the period, count) for each stretch of whole periods.
 template <typename Work>
 void ByPeriod(int64_t first, int64_t count, const Work& work) {
@@ -172,34 +181,19 @@ bool Pattern::ReducedBool(int64_t at) const {
 }
 
 std::string Pattern::Sequence(int rank) const {
-  const int64_t element = SizeOf(type_);
-  std::string sequence(static_cast<size_t>(kPeriod * element), '\0');
-  for (int64_t at = 0; at < kPeriod; ++at) {
-    char* const to = sequence.data() + at * element;
+  return MakeSequence(type_, [&](int64_t at, char* to) {
     const double value = Value(rank, at);
-    if (IsFloating(type_) || IsComplex(type_)) {
-      PutFloating(type_, value, to);
-    } else {
-      PutInteger(type_, static_cast<uint64_t>(value), to);
-    }
-  }
-  return sequence;
+    if (IsFloating(type_) || IsComplex(type_)) return PutFloating(type_, value, to);
+    PutInteger(type_, static_cast<uint64_t>(value), to);
+  });
 }
 
 std::string Pattern::ReducedSequence() const {
-  const int64_t element = SizeOf(type_);
-  std::string sequence(static_cast<size_t>(kPeriod * element), '\0');
-  for (int64_t at = 0; at < kPeriod; ++at) {
-    char* const to = sequence.data() + at * element;
-    if (IsFloating(type_)) {
-      PutFloating(type_, ReducedFloating(at), to);
-    } else if (type_ == DataType::kBool) {
-      Put(static_cast<uint8_t>(ReducedBool(at)), to);
-    } else {
-      PutInteger(type_, ReducedInteger(at), to);
-    }
-  }
-  return sequence;
+  return MakeSequence(type_, [&](int64_t at, char* to) {
+    if (IsFloating(type_)) return PutFloating(type_, ReducedFloating(at), to);
+    if (type_ == DataType::kBool) return Put(static_cast<uint8_t>(ReducedBool(at)), to);
+    PutInteger(type_, ReducedInteger(at), to);
+  });
 }
 
 void Pattern::Fill(int rank, int64_t first, int64_t count, void* elements) const {

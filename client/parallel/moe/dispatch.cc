@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -15,6 +14,7 @@
 #include "client/parallel/collectives/results/allocate.h"
 #include "client/parallel/moe/routing/moe_agreement.h"
 #include "client/parallel/moe/rows/gather_rows.h"
+#include "client/parallel/moe/rows/packed_rows.h"
 
 namespace cohort::parallel {
 namespace {
@@ -135,7 +135,7 @@ absl::StatusOr<Tensor> Combine(client::Group& group, const Tensor& hidden, const
     }
     COHORT_ASSIGN_OR_RETURN(client::Sizes by_rank,
                             SizesByRank(group, sizes, options.sequence_parallel));
-    const int64_t rows = std::accumulate(by_rank.begin(), by_rank.end(), int64_t{0});
+    const int64_t rows = SumOf(by_rank);
     if (hidden.shape()[0] != rows) {
       return absl::InvalidArgumentError(
           absl::StrCat("hidden has ", hidden.shape()[0], " rows, expected by the sizes: ", rows));

@@ -1,7 +1,6 @@
 // CombineFromExperts: the way back of expert_dispatch.h.
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -12,6 +11,7 @@
 #include "client/parallel/collectives/results/allocate.h"
 #include "client/parallel/moe/expert_dispatch.h"
 #include "client/parallel/moe/expert_routes.h"
+#include "client/parallel/moe/rows/packed_rows.h"
 #include "client/parallel/moe/rows/row_moves.h"
 #include "client/parallel/moe/rows/row_sums.h"
 
@@ -88,9 +88,7 @@ absl::StatusOr<Tensor> CombineFromExperts(client::Group& group, const ExpertBatc
       COHORT_ASSIGN_OR_RETURN(prepared.input, Weighted(group, batch, outputs));
     }
     if (routed && !home) {
-      const int64_t tokens =
-          std::accumulate(routes.tokens.begin(), routes.tokens.end(), int64_t{0});
-      COHORT_ASSIGN_OR_RETURN(const Tensor all, AllocateRows(group, outputs, tokens));
+      COHORT_ASSIGN_OR_RETURN(const Tensor all, AllocateRows(group, outputs, SumOf(routes.tokens)));
       COHORT_RETURN_IF_ERROR(PlaceRows(group, prepared.input, routes.places, all, deadline.Left()));
       prepared.input = all;
     }

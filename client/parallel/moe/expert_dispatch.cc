@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <limits>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -123,10 +122,6 @@ client::Sizes Column(const std::vector<RouteSummary>& summaries, RouteField fiel
   return column;
 }
 
-int64_t Sum(const client::Sizes& sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-}
-
 // Chosen from values that all ranks know, so that all choose the same.
 ExpertForm Choose(const client::Group& group, const ExpertTokens& tokens,
                   const std::vector<RouteSummary>& summaries, ExpertForm wanted) {
@@ -138,8 +133,8 @@ ExpertForm Choose(const client::Group& group, const ExpertTokens& tokens,
   if (!one_host) return ExpertForm::kRouted;
   ExchangeShape shape;
   shape.ranks = group.size();
-  shape.tokens = Sum(Column(summaries, kTokens));
-  shape.routed_rows = Sum(Column(summaries, kAllRows));
+  shape.tokens = SumOf(Column(summaries, kTokens));
+  shape.routed_rows = SumOf(Column(summaries, kAllRows));
   shape.combine_row_bytes = RowBytes(tokens.hidden);
   shape.row_bytes = shape.combine_row_bytes + RowBytes(tokens.extras) +
                     LabelWidth(tokens.ids.shape()[1]) * SizeOf(DataType::kI32);
@@ -182,7 +177,7 @@ absl::StatusOr<std::vector<Tensor>> Outgoing(client::Group& group, const ExpertT
 absl::Status MakeRoom(client::Group& group, const ExpertTokens& tokens, const ExpertRoutes& routes,
                       ExpertBatch& batch) {
   const Device device = tokens.hidden.device();
-  const Shape shape = {Sum(routes.received), tokens.ids.shape()[1]};
+  const Shape shape = {SumOf(routes.received), tokens.ids.shape()[1]};
   COHORT_ASSIGN_OR_RETURN(batch.ids, Allocate(group, DataType::kI32, shape, device));
   COHORT_ASSIGN_OR_RETURN(batch.weights, Allocate(group, DataType::kF32, shape, device));
   return absl::OkStatus();
@@ -262,7 +257,7 @@ absl::StatusOr<ExpertBatch> DispatchToExperts(client::Group& group, const Expert
   const auto exchange = [&] {
     return gathered ? GatherRows(group, tensors, routes->tokens, meaning, /*agreed=*/true, deadline)
                     : ExchangeRows(group, *outgoing, routes->sent.rows, routes->received,
-                                   Sum(Column(summaries, kAllRows)), deadline);
+                                   SumOf(Column(summaries, kAllRows)), deadline);
   };
   COHORT_ASSIGN_OR_RETURN(std::vector<Tensor> came, exchange());
   const Tensor labels = std::move(came.back());

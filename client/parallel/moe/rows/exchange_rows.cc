@@ -1,7 +1,6 @@
 #include "client/parallel/moe/rows/exchange_rows.h"
 
 #include <cstddef>
-#include <numeric>
 
 #include "base/status_macros.h"
 #include "client/parallel/collectives/results/allocate.h"
@@ -10,10 +9,6 @@
 
 namespace cohort::parallel {
 namespace {
-
-int64_t Sum(const client::Sizes& sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-}
 
 client::Sizes Times(const client::Sizes& sizes, int64_t bytes) {
   client::Sizes result;
@@ -26,8 +21,8 @@ absl::Status ExchangePacked(client::Group& group, const std::vector<const Tensor
                             const std::vector<Tensor>& outputs, const client::Sizes& to,
                             const client::Sizes& from, const client::CallDeadline& deadline) {
   const int64_t row = RowBytes(outputs);
-  const absl::StatusOr<Tensor> sent = Allocate(group, DataType::kU8, {Sum(to) * row});
-  const absl::StatusOr<Tensor> came = Allocate(group, DataType::kU8, {Sum(from) * row});
+  const absl::StatusOr<Tensor> sent = Allocate(group, DataType::kU8, {SumOf(to) * row});
+  const absl::StatusOr<Tensor> came = Allocate(group, DataType::kU8, {SumOf(from) * row});
   if (!sent.ok()) return group.FailCollective(sent.status(), deadline.Left());
   if (!came.ok()) return group.FailCollective(came.status(), deadline.Left());
   auto* block = static_cast<char*>(sent->data());
@@ -63,7 +58,7 @@ absl::StatusOr<std::vector<Tensor>> ExchangeRows(client::Group& group,
   std::vector<Tensor> packed_outputs;
   for (const Tensor& tensor : tensors) {
     Shape shape = tensor.shape();
-    shape[0] = Sum(from);
+    shape[0] = SumOf(from);
     absl::StatusOr<Tensor> output = Allocate(group, tensor.type(), shape, tensor.device());
     if (!output.ok()) return group.FailCollective(output.status(), deadline.Left());
     // Each rank alone counts its own; all rows together may be more than can be counted.

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
-#include <numeric>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
@@ -134,7 +133,7 @@ absl::StatusOr<std::vector<Tensor>> GatherRows(client::Group& group,
                                                absl::Span<const Tensor* const> tensors,
                                                const client::Sizes& sizes, const Meaning& meaning,
                                                bool agreed, const client::CallDeadline& deadline) {
-  const int64_t rows = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  const int64_t rows = SumOf(sizes);
   std::vector<Tensor> outputs(tensors.size());
   absl::InlinedVector<size_t, 4> alone;
   Parcel parcel;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <numeric>
 
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
@@ -28,6 +29,10 @@ int64_t RowBytes(const std::vector<Tensor>& tensors) {
   int64_t bytes = 0;
   for (const Tensor& tensor : tensors) bytes += RowBytes(tensor);
   return bytes;
+}
+
+int64_t SumOf(const std::vector<int64_t>& rows) {
+  return std::accumulate(rows.begin(), rows.end(), int64_t{0});
 }
 
 absl::Status PackRows(absl::Span<const Tensor* const> tensors, int64_t begin, int64_t rows,

@@ -15,6 +15,9 @@ namespace cohort::parallel {
 int64_t RowBytes(const Tensor& tensor);
 int64_t RowBytes(const std::vector<Tensor>& tensors);
 
+// The rows of all ranks.
+int64_t SumOf(const std::vector<int64_t>& rows);
+
 // Copies `rows` rows of each tensor, from row `begin` on, to or from rows * RowBytes bytes. The
 // tensors are on the host. Errors: INVALID_ARGUMENT (a tensor does not have these rows).
 absl::Status PackRows(absl::Span<const Tensor* const> tensors, int64_t begin, int64_t rows,
