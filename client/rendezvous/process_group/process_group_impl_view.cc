@@ -110,8 +110,8 @@ absl::StatusOr<ViewResult> ProcessGroupImpl::ReadView(const Response& response,
                                                       absl::string_view what) {
   switch (response.outcome()) {
     case v1::VIEW_OUTCOME_COMMITTED:
-      session_->AdoptView(response.generation(), response.rank(), response.world_size(),
-                          response.revision());
+      session_->AdoptView(
+          {response.generation(), response.rank(), response.world_size(), response.revision()});
       return ViewResult{response.generation(), response.rank(), response.world_size()};
     case v1::VIEW_OUTCOME_TIMED_OUT:
       return TimedOut(group(), generation(), std::string(what), response.missing());

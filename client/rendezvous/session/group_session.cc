@@ -44,8 +44,7 @@ Membership GroupSession::membership() const {
 
 RankPosition GroupSession::position() const {
   MutexLock lock(&mutex_);
-  return RankPosition{membership_.generation, membership_.rank, membership_.world_size,
-                      membership_.revision};
+  return membership_;
 }
 
 absl::Status GroupSession::FillScope(const CallSpec& spec, v1::Scope* scope) {
@@ -144,19 +143,16 @@ void GroupSession::Adopt(Membership membership) {
   OpenWatch();
 }
 
-void GroupSession::AdoptView(int64_t generation, int rank, int world_size, int64_t revision) {
+void GroupSession::AdoptView(const RankPosition& position) {
   MutexLock lock(&mutex_);
-  if (generation <= membership_.generation) return;
+  if (position.generation <= membership_.generation) return;
   numbers_.Clear();
   receipts_.Clear();
-  membership_.generation = generation;
-  membership_.rank = rank;
-  membership_.world_size = world_size;
-  membership_.revision = revision;
+  static_cast<RankPosition&>(membership_) = position;
   broken_ = absl::OkStatus();
-  if (rank < 0) {
+  if (position.rank < 0) {
     broken_ = absl::AbortedError(
-        absl::StrCat("group ", group_, ": this member is not in generation ", generation));
+        absl::StrCat("group ", group_, ": this member is not in generation ", position.generation));
   }
 }
 

@@ -32,21 +32,17 @@ namespace cohort::client {
 
 class WatchStream;
 
-struct Membership {
-  int64_t generation = 0;
-  int rank = -1;
-  int world_size = 0;
-  std::string session;
-  int64_t revision = 0;
-  absl::Duration lease = absl::Seconds(30);
-};
-
 // The numbers of a membership.
 struct RankPosition {
   int64_t generation = 0;
   int rank = -1;
   int world_size = 0;
   int64_t revision = 0;
+};
+
+struct Membership : RankPosition {
+  std::string session;
+  absl::Duration lease = absl::Seconds(30);
 };
 
 struct CallSpec {
@@ -107,7 +103,7 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   // Joins (or rejoins in another generation): begins to renew the lease and to watch.
   void Adopt(Membership membership);
   // The same session in a committed view.
-  void AdoptView(int64_t generation, int rank, int world_size, int64_t revision);
+  void AdoptView(const RankPosition& position);
   void SetProgress(int64_t counter, absl::string_view operation);
   // All calls fail from now on with `reason`. Ends lease and watch.
   void End(absl::Status reason);
