@@ -16,13 +16,11 @@
 #include "absl/strings/strip.h"
 #include "base/host_name.h"
 #include "base/rpc/answered_by_worker.h"
+#include "base/rpc/client_channel.h"
 #include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
 #include "base/status_macros.h"
 #include "base/threads/thread.h"
-#include "grpcpp/create_channel.h"
-#include "grpcpp/security/credentials.h"
-#include "grpcpp/support/channel_arguments.h"
 
 namespace cohort::client {
 namespace {
@@ -37,30 +35,9 @@ constexpr absl::Duration kGoodBye = absl::Seconds(1);
 constexpr absl::Duration kEndOnItsWay = absl::Milliseconds(500);
 constexpr int64_t kPartBytes = int64_t{1} << 20;
 constexpr int64_t kMinScratch = int64_t{64} << 10;
-// After both, a worker's host that vanished is noticed.
-constexpr int kPingMs = 20000;
-constexpr int kPingTimeoutMs = 10000;
-constexpr int kConnectTimeoutMs = 2000;
 // sun_path without its last byte, which is 0.
 constexpr size_t kMaxPathBytes = sizeof(sockaddr_un::sun_path) - 1;
 constexpr size_t kShownAddress = 256;
-
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  arguments.SetMaxReceiveMessageSize(-1);
-  arguments.SetMaxSendMessageSize(-1);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
-}
 
 // Refuses addresses that gRPC would try until the timeout, or take for another kind of name. Host
 // names are left to the resolver.
@@ -103,7 +80,7 @@ absl::StatusOr<std::shared_ptr<WorkerSession>> WorkerSession::Connect(
 
 WorkerSessionImpl::WorkerSessionImpl(const WorkerSessionOptions& options)
     : options_(options),
-      stub_(v1::WorkerService::NewStub(MakeChannel(options.address))),
+      stub_(v1::WorkerService::NewStub(CreateClientChannel(options.address))),
       worker_(absl::StrCat("the worker at ", options.address)) {}
 
 WorkerSessionImpl::~WorkerSessionImpl() {

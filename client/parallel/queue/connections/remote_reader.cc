@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/rpc/client_channel.h"
 #include "base/rpc/status_conversion.h"
 #include "base/status_macros.h"
 #include "base/text/printable.h"
@@ -17,17 +18,13 @@
 #include "client/parallel/queue/ring/ring_layout.h"
 #include "client/parallel/queue/ring/wire_text.h"
 #include "cohort/v1/queue.grpc.pb.h"
-#include "grpcpp/create_channel.h"
-#include "grpcpp/security/credentials.h"
-#include "grpcpp/support/channel_arguments.h"
 #include "grpcpp/support/client_callback.h"
 
 namespace cohort::parallel {
 namespace {
 
-constexpr int kConnectTimeoutMs = 2000;
-constexpr int kPingMs = 20000;
-constexpr int kPingTimeoutMs = 10000;
+// Larger than the writer's chunks.
+constexpr ClientChannelOptions kChannel = {absl::Seconds(20), 4 << 20};
 // The time in which the writer takes note that this reader leaves.
 constexpr absl::Duration kGoodbye = absl::Milliseconds(500);
 
@@ -44,21 +41,6 @@ std::string TargetOf(absl::string_view address) {
   return target;
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // Despite its name it also bounds a single attempt to connect.
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  return grpc::CreateCustomChannel(TargetOf(address), grpc::InsecureChannelCredentials(),
-                                   arguments);
-}
-
 class RemoteReader final
     : public ByteSource,
       private grpc::ClientBidiReactor<v1::ReadQueueRequest, v1::ReadQueueResponse> {
@@ -66,7 +48,7 @@ class RemoteReader final
   RemoteReader(const v1::QueueHandle& handle, const std::string& address)
       : writer_(handle.writer()),
         address_(address),
-        stub_(v1::QueueService::NewStub(MakeChannel(address))) {}
+        stub_(v1::QueueService::NewStub(CreateClientChannel(TargetOf(address), kChannel))) {}
   ~RemoteReader() override;
 
   // Says hello, and waits until the writer admits it.

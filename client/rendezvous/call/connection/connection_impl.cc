@@ -11,22 +11,17 @@
 #include "absl/strings/string_view.h"
 #include "base/framed_rpc/client/client_event_loop.h"
 #include "base/id128.h"
+#include "base/rpc/client_channel.h"
 #include "base/rpc/random_bits.h"
 #include "base/text/printable.h"
 #include "client/rendezvous/call/connection/stubs.h"
 #include "client/rendezvous/report/report_codec.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/create_channel.h"
-#include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
 
 namespace cohort::client {
 namespace {
-
-constexpr int kConnectTimeoutMs = 2000;
-constexpr int kFirstReconnectMs = 50;
-constexpr int kMaxReconnectMs = 1000;
-constexpr int kPingTimeoutMs = 10000;
 
 bool IsName(absl::string_view name) {
   constexpr absl::string_view kMarks = "._:/@+-";
@@ -79,23 +74,8 @@ void KeepCallbackThreads() {
 
 std::shared_ptr<grpc::Channel> MakeChannel(const ConnectionOptions& options) {
   KeepCallbackThreads();
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, options.use_http_proxy ? 1 : 0);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstReconnectMs);
-  // Despite its name this one also bounds a single attempt to connect.
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS,
-                   static_cast<int>(absl::ToInt64Milliseconds(options.keepalive_ping)));
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // The client makes its own retries: with the operation id, and with a shrinking deadline.
-  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
-  arguments.SetMaxSendMessageSize(options.max_message_bytes);
-  return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
+  return CreateClientChannel(
+      options.address, {options.keepalive_ping, options.max_message_bytes, options.use_http_proxy});
 }
 
 std::shared_ptr<framed_rpc::Channel> MakeFramedChannel(const ConnectionOptions& options) {
