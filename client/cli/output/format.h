@@ -24,8 +24,8 @@ std::string FormatAge(const std::optional<absl::Duration>& age);
 // "send to 2 (4.2s ago)"; "" when `what` is empty.
 std::string FormatWithAge(const std::string& what, absl::Duration age);
 
-// Of a member, client::Member or client::MissingMember. "4.2s ago (attached)" or "never"; "1200 in
-// step (2.0s ago)" or "".
+// A client::Member or client::MissingMember: "4.2s ago (attached)" or "never" heard; "1200 in step
+// (2.0s ago)" or "" for its progress.
 template <typename AnyMember>
 std::string FormatLastHeard(const AnyMember& member) {
   return absl::StrCat(FormatAge(member.last_heard), member.attached ? " (attached)" : "");
