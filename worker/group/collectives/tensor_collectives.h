@@ -69,7 +69,6 @@ class TensorCollectives {
 
   absl::Status AllReduce(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                          Instant deadline);
-  absl::Status AllReduceCoalesced(const CollectiveCall& call, Instant deadline);
   absl::Status Reduce(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                       Instant deadline);
   absl::Status Broadcast(const CollectiveCall& call, const Tensor& input, const Tensor& output,

@@ -33,6 +33,14 @@ bool HasFlatParts(const Tensor& tensor, int dim) {
   return true;
 }
 
+bool HasRepeats(const Tensor& tensor) {
+  if (tensor.contiguous()) return false;
+  for (size_t i = 0; i < tensor.shape().size(); ++i) {
+    if (tensor.strides()[i] == 0 && tensor.shape()[i] > 1) return tensor.count() > 0;
+  }
+  return false;
+}
+
 const Tensor& EqualParts(const Tensor& tensor, int dim, int parts, std::optional<Tensor>& room) {
   if (HasFlatParts(tensor, dim)) return tensor;
   Shape shape = tensor.shape();

@@ -17,6 +17,9 @@ namespace cohort::worker {
 // contiguous, and if every dimension before `dim` has extent 1 or there are no elements.
 bool HasFlatParts(const Tensor& tensor, int dim);
 
+// Whether a stride of 0 lets several elements share memory.
+bool HasRepeats(const Tensor& tensor);
+
 // Returns a view whose elements in order are those of `parts` equal parts, one after the other. It
 // is the tensor itself if that has flat parts, else a view in `room`. The extent is a multiple of
 // `parts`.
