@@ -137,7 +137,8 @@ case $section in
   collective)
     check_collective_libraries
     build //tests/benchmark/collective:collective_benchmark \
-      //tests/benchmark/collective/members:gloo_member //tests/benchmark/collective/members:limit_member \
+      //tests/benchmark/collective/members/gloo:gloo_member \
+      //tests/benchmark/collective/members/memory_limit:limit_member \
       //tests/benchmark/collective/members:openmpi_member //tests/benchmark/collective/members:cohort_member \
       //tests/benchmark/collective/members:cohort_attached_member \
       //tests/benchmark/collective/members:cohort_daemon_member \

@@ -53,7 +53,7 @@ void AddGloo(const ImplementationOptions& options, Implementations& implementati
   variant.processes = AddMemberProcesses(
       options, "gloo",
       [options](const Command& arguments) {
-        return OneForEachRank(absl::StrCat(options.programs, "/members/gloo_member"),
+        return OneForEachRank(absl::StrCat(options.programs, "/members/gloo/gloo_member"),
                               options.members, arguments);
       },
       implementations);

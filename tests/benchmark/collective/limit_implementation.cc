@@ -13,7 +13,7 @@ void AddLimit(const ImplementationOptions& options, Implementations& implementat
   variant.processes = AddMemberProcesses(
       options, "limit",
       [options](const Command& arguments) {
-        return OneForEachRank(absl::StrCat(options.programs, "/members/limit_member"),
+        return OneForEachRank(absl::StrCat(options.programs, "/members/memory_limit/limit_member"),
                               options.members, arguments);
       },
       implementations);

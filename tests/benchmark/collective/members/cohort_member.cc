@@ -9,8 +9,8 @@
 #include "base/status_macros.h"
 #include "client/collective/group.h"
 #include "client/collective/remote/remote_group.h"
-#include "tests/benchmark/collective/members/member.h"
-#include "tests/benchmark/collective/members/member_main.h"
+#include "tests/benchmark/collective/members/harness/member.h"
+#include "tests/benchmark/collective/members/harness/member_main.h"
 #include "worker/group/attached_group.h"
 #include "worker/group/local_group.h"
 

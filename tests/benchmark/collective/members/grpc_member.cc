@@ -12,10 +12,10 @@
 #include "cohort/v1/worker.grpc.pb.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
-#include "tests/benchmark/collective/members/member.h"
-#include "tests/benchmark/collective/members/member_buffers.h"
-#include "tests/benchmark/collective/members/member_main.h"
-#include "tests/benchmark/collective/members/pattern.h"
+#include "tests/benchmark/collective/members/harness/member.h"
+#include "tests/benchmark/collective/members/harness/member_buffers.h"
+#include "tests/benchmark/collective/members/harness/member_main.h"
+#include "tests/benchmark/collective/members/harness/pattern.h"
 
 namespace cohort::benchmark {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "tests/benchmark/collective/members/member.h"
-#include "tests/benchmark/collective/members/member_buffers.h"
-#include "tests/benchmark/collective/members/member_main.h"
+#include "tests/benchmark/collective/members/harness/member.h"
+#include "tests/benchmark/collective/members/harness/member_buffers.h"
+#include "tests/benchmark/collective/members/harness/member_main.h"
 
 namespace cohort::benchmark {
 namespace {

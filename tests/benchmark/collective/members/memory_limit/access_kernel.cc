@@ -1,11 +1,11 @@
 // Compiled once for each kind of vector unit; which one runs is chosen at run time (Highway).
-#include "tests/benchmark/collective/members/access_kernel.h"
+#include "tests/benchmark/collective/members/memory_limit/access_kernel.h"
 
 #include <algorithm>
 #include <cstring>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "tests/benchmark/collective/members/access_kernel.cc"
+#define HWY_TARGET_INCLUDE "tests/benchmark/collective/members/memory_limit/access_kernel.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include "hwy/cache_control.h"

@@ -1,13 +1,13 @@
 // The main function of every member program.
-#ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_MEMBER_MAIN_H_
-#define COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_MEMBER_MAIN_H_
+#ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_HARNESS_MEMBER_MAIN_H_
+#define COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_HARNESS_MEMBER_MAIN_H_
 
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "tests/benchmark/collective/members/member.h"
+#include "tests/benchmark/collective/members/harness/member.h"
 
 namespace cohort::benchmark {
 
@@ -28,4 +28,4 @@ int MemberMain(int argc, char** argv, const MemberFactory& factory);
 
 }  // namespace cohort::benchmark
 
-#endif  // COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_MEMBER_MAIN_H_
+#endif  // COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_HARNESS_MEMBER_MAIN_H_

@@ -1,6 +1,6 @@
 // Gloo's two generations of algorithms behind one function.
-#ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_GLOO_WORK_H_
-#define COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_GLOO_WORK_H_
+#ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_GLOO_GLOO_WORK_H_
+#define COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_GLOO_GLOO_WORK_H_
 
 #include <gloo/context.h>
 
@@ -34,4 +34,4 @@ GlooCall MakeClassCall(const GlooTask& task);
 
 }  // namespace cohort::benchmark
 
-#endif  // COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_GLOO_WORK_H_
+#endif  // COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_GLOO_GLOO_WORK_H_

@@ -1,4 +1,4 @@
-#include "tests/benchmark/collective/members/member_main.h"
+#include "tests/benchmark/collective/members/harness/member_main.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -17,8 +17,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
-#include "tests/benchmark/collective/members/latencies.h"
-#include "tests/benchmark/collective/members/pattern.h"
+#include "tests/benchmark/collective/members/harness/latencies.h"
+#include "tests/benchmark/collective/members/harness/pattern.h"
 #include "tests/benchmark/collective/processes/control_socket.h"
 
 namespace cohort::benchmark {

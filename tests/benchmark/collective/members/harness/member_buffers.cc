@@ -1,4 +1,4 @@
-#include "tests/benchmark/collective/members/member_buffers.h"
+#include "tests/benchmark/collective/members/harness/member_buffers.h"
 
 #include <sys/mman.h>
 

@@ -1,6 +1,6 @@
 // Inputs for which a wrong output shows its mistake, and the check of outputs.
-#ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_PATTERN_H_
-#define COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_PATTERN_H_
+#ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_HARNESS_PATTERN_H_
+#define COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_HARNESS_PATTERN_H_
 
 #include "absl/status/status.h"
 #include "tests/benchmark/collective/processes/work.h"
@@ -19,4 +19,4 @@ absl::Status CheckOutput(const Work& work, int rank, int members, const float* o
 
 }  // namespace cohort::benchmark
 
-#endif  // COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_PATTERN_H_
+#endif  // COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_HARNESS_PATTERN_H_

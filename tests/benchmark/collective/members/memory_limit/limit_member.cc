@@ -40,10 +40,10 @@
 #include "absl/time/time.h"
 #include "base/shm/segment.h"
 #include "base/status_macros.h"
-#include "tests/benchmark/collective/members/access_kernel.h"
-#include "tests/benchmark/collective/members/flag_barrier.h"
-#include "tests/benchmark/collective/members/member.h"
-#include "tests/benchmark/collective/members/member_main.h"
+#include "tests/benchmark/collective/members/harness/member.h"
+#include "tests/benchmark/collective/members/harness/member_main.h"
+#include "tests/benchmark/collective/members/memory_limit/access_kernel.h"
+#include "tests/benchmark/collective/members/memory_limit/flag_barrier.h"
 
 namespace cohort::benchmark {
 namespace {

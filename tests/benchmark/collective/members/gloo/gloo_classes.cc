@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "tests/benchmark/collective/members/gloo_work.h"
+#include "tests/benchmark/collective/members/gloo/gloo_work.h"
 
 namespace cohort::benchmark {
 namespace {

@@ -4,7 +4,7 @@
 #include <gloo/broadcast.h>
 #include <gloo/math.h>
 
-#include "tests/benchmark/collective/members/gloo_work.h"
+#include "tests/benchmark/collective/members/gloo/gloo_work.h"
 
 namespace cohort::benchmark {
 namespace {

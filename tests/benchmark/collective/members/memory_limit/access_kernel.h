@@ -1,7 +1,7 @@
 // The memory access of every collective when each rank maps all buffers. It reads some sources
 // once, adds them up in registers and stores the sum to some destinations.
-#ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_ACCESS_KERNEL_H_
-#define COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_ACCESS_KERNEL_H_
+#ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_MEMORY_LIMIT_ACCESS_KERNEL_H_
+#define COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_MEMORY_LIMIT_ACCESS_KERNEL_H_
 
 #include <cstdint>
 #include <vector>
@@ -25,4 +25,4 @@ void Perform(const Access& access, Stores stores);
 
 }  // namespace cohort::benchmark
 
-#endif  // COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_ACCESS_KERNEL_H_
+#endif  // COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_MEMORY_LIMIT_ACCESS_KERNEL_H_

@@ -1,4 +1,4 @@
-#include "tests/benchmark/collective/members/latencies.h"
+#include "tests/benchmark/collective/members/harness/latencies.h"
 
 #include <algorithm>
 #include <random>

@@ -1,6 +1,6 @@
 // The interface that every implementation of the collective benchmark has: one rank's side of it.
-#ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_MEMBER_H_
-#define COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_MEMBER_H_
+#ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_HARNESS_MEMBER_H_
+#define COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_HARNESS_MEMBER_H_
 
 #include <cstdint>
 #include <memory>
@@ -44,4 +44,4 @@ class Member {
 
 }  // namespace cohort::benchmark
 
-#endif  // COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_MEMBER_H_
+#endif  // COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBERS_HARNESS_MEMBER_H_

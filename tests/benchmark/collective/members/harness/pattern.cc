@@ -1,4 +1,4 @@
-#include "tests/benchmark/collective/members/pattern.h"
+#include "tests/benchmark/collective/members/harness/pattern.h"
 
 #include <algorithm>
 #include <cstring>

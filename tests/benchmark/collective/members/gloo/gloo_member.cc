@@ -16,10 +16,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "tests/benchmark/collective/members/gloo_work.h"
-#include "tests/benchmark/collective/members/member.h"
-#include "tests/benchmark/collective/members/member_buffers.h"
-#include "tests/benchmark/collective/members/member_main.h"
+#include "tests/benchmark/collective/members/gloo/gloo_work.h"
+#include "tests/benchmark/collective/members/harness/member.h"
+#include "tests/benchmark/collective/members/harness/member_buffers.h"
+#include "tests/benchmark/collective/members/harness/member_main.h"
 
 namespace cohort::benchmark {
 namespace {
