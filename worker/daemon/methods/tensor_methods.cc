@@ -4,9 +4,9 @@
 #include "base/memory/no_memory.h"
 #include "base/status_macros.h"
 #include "worker/daemon/methods/answer.h"
-#include "worker/daemon/methods/read_stream.h"
+#include "worker/daemon/methods/streams/read_stream.h"
+#include "worker/daemon/methods/streams/write_stream.h"
 #include "worker/daemon/methods/worker_service.h"
-#include "worker/daemon/methods/write_stream.h"
 #include "worker/daemon/tensors/tensor_layout.h"
 
 namespace cohort::worker {

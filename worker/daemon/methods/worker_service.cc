@@ -9,7 +9,7 @@
 #include "base/host_name.h"
 #include "base/version.h"
 #include "worker/daemon/methods/answer.h"
-#include "worker/daemon/methods/session_stream.h"
+#include "worker/daemon/methods/streams/session_stream.h"
 #include "worker/group/flight_recorder/flight_export.h"
 
 namespace cohort::worker {

@@ -1,4 +1,4 @@
-#include "worker/daemon/methods/write_stream.h"
+#include "worker/daemon/methods/streams/write_stream.h"
 
 #include <cstring>
 #include <utility>

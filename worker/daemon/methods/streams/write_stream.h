@@ -1,6 +1,6 @@
 // The stream of WriteTensor: receives a tensor in parts.
-#ifndef COHORT_WORKER_DAEMON_METHODS_WRITE_STREAM_H_
-#define COHORT_WORKER_DAEMON_METHODS_WRITE_STREAM_H_
+#ifndef COHORT_WORKER_DAEMON_METHODS_STREAMS_WRITE_STREAM_H_
+#define COHORT_WORKER_DAEMON_METHODS_STREAMS_WRITE_STREAM_H_
 
 #include <cstdint>
 #include <memory>
@@ -60,4 +60,4 @@ class WriteStream final : public grpc::ServerReadReactor<v1::WriteTensorRequest>
 
 }  // namespace cohort::worker
 
-#endif  // COHORT_WORKER_DAEMON_METHODS_WRITE_STREAM_H_
+#endif  // COHORT_WORKER_DAEMON_METHODS_STREAMS_WRITE_STREAM_H_

@@ -1,4 +1,4 @@
-#include "worker/daemon/methods/session_stream.h"
+#include "worker/daemon/methods/streams/session_stream.h"
 
 #include <utility>
 

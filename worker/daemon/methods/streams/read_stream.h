@@ -1,6 +1,6 @@
 // The stream of ReadTensor: sends a tensor in parts, at the pace of the client.
-#ifndef COHORT_WORKER_DAEMON_METHODS_READ_STREAM_H_
-#define COHORT_WORKER_DAEMON_METHODS_READ_STREAM_H_
+#ifndef COHORT_WORKER_DAEMON_METHODS_STREAMS_READ_STREAM_H_
+#define COHORT_WORKER_DAEMON_METHODS_STREAMS_READ_STREAM_H_
 
 #include <cstdint>
 #include <memory>
@@ -56,4 +56,4 @@ class ReadStream final : public grpc::ServerWriteReactor<v1::ReadTensorResponse>
 
 }  // namespace cohort::worker
 
-#endif  // COHORT_WORKER_DAEMON_METHODS_READ_STREAM_H_
+#endif  // COHORT_WORKER_DAEMON_METHODS_STREAMS_READ_STREAM_H_

@@ -1,6 +1,6 @@
 // The stream of OpenSession: sends events to the client, and notices its end.
-#ifndef COHORT_WORKER_DAEMON_METHODS_SESSION_STREAM_H_
-#define COHORT_WORKER_DAEMON_METHODS_SESSION_STREAM_H_
+#ifndef COHORT_WORKER_DAEMON_METHODS_STREAMS_SESSION_STREAM_H_
+#define COHORT_WORKER_DAEMON_METHODS_STREAMS_SESSION_STREAM_H_
 
 #include <deque>
 #include <memory>
@@ -47,4 +47,4 @@ class SessionStream final : public grpc::ServerWriteReactor<v1::SessionEvent>,
 
 }  // namespace cohort::worker
 
-#endif  // COHORT_WORKER_DAEMON_METHODS_SESSION_STREAM_H_
+#endif  // COHORT_WORKER_DAEMON_METHODS_STREAMS_SESSION_STREAM_H_

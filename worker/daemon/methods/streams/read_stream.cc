@@ -1,4 +1,4 @@
-#include "worker/daemon/methods/read_stream.h"
+#include "worker/daemon/methods/streams/read_stream.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,7 +8,7 @@
 #include "base/status_macros.h"
 #include "base/text/logging.h"
 #include "worker/daemon/methods/answer.h"
-#include "worker/daemon/methods/write_stream.h"
+#include "worker/daemon/methods/streams/write_stream.h"
 
 namespace cohort::worker {
 
