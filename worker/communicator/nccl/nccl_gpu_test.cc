@@ -15,8 +15,8 @@
 #include "worker/communicator/testing/conformance.h"
 #include "worker/cuda/device/cuda_device.h"
 #include "worker/cuda/memory/copy.h"
-#include "worker/cuda/memory/pinned_memory.h"
 #include "worker/cuda/streams/stream.h"
+#include "worker/cuda/testing/pinned_memory.h"
 
 namespace cohort::worker {
 namespace {

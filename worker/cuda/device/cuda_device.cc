@@ -76,13 +76,6 @@ absl::StatusOr<bool> CanAccessPeer(int device, int peer) {
   return can != 0;
 }
 
-absl::StatusOr<MemoryUse> DeviceMemoryUse(int device) {
-  COHORT_ASSIGN_OR_RETURN(const CurrentDevice current, CurrentDevice::Set(device));
-  MemoryUse use;
-  COHORT_RETURN_IF_ERROR(Of(Name(device), COHORT_CUDA_CALL(cudaMemGetInfo(&use.free, &use.total))));
-  return use;
-}
-
 absl::StatusOr<CurrentDevice> CurrentDevice::Set(int device) {
   int before = 0;
   COHORT_RETURN_IF_ERROR(COHORT_CUDA_CALL(cudaGetDevice(&before)));

@@ -40,13 +40,6 @@ absl::StatusOr<int> FindDevice(absl::string_view uuid);
 // device and itself. Errors: those of DescribeDevice.
 absl::StatusOr<bool> CanAccessPeer(int device, int peer);
 
-struct MemoryUse {
-  size_t free = 0;
-  size_t total = 0;
-};
-// The use by all processes. Errors: those of DescribeDevice.
-absl::StatusOr<MemoryUse> DeviceMemoryUse(int device);
-
 // Makes a device the calling thread's current one during its lifetime, and then restores the device
 // before. It restores only a device that this process uses already, because a context of some
 // hundred MB would be created on another. Every thread begins at device 0.

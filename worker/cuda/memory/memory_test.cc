@@ -10,9 +10,9 @@
 #include "gtest/gtest.h"
 #include "worker/cuda/memory/copy.h"
 #include "worker/cuda/memory/device_memory.h"
-#include "worker/cuda/memory/pinned_memory.h"
 #include "worker/cuda/streams/stream.h"
 #include "worker/cuda/testing/fake_runtime.h"
+#include "worker/cuda/testing/pinned_memory.h"
 #include "worker/cuda/testing/stream_gate.h"
 
 namespace cohort::worker::cuda {

@@ -7,14 +7,11 @@
 
 namespace cohort::worker::cuda {
 
-absl::StatusOr<Stream> Stream::Create(int device, Priority priority) {
+absl::StatusOr<Stream> Stream::Create(int device) {
   COHORT_ASSIGN_OR_RETURN(const CurrentDevice current, CurrentDevice::Set(device));
-  int least = 0;
-  int greatest = 0;
-  COHORT_RETURN_IF_ERROR(COHORT_CUDA_CALL(cudaDeviceGetStreamPriorityRange(&least, &greatest)));
   cudaStream_t stream = nullptr;
-  COHORT_RETURN_IF_ERROR(COHORT_CUDA_CALL(cudaStreamCreateWithPriority(
-      &stream, cudaStreamNonBlocking, priority == Priority::kHigh ? greatest : least)));
+  COHORT_RETURN_IF_ERROR(
+      COHORT_CUDA_CALL(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)));
   return Stream(stream, device);
 }
 

@@ -16,10 +16,8 @@ namespace cohort::worker::cuda {
 // destroyed or assigned to. Thread-safe, as CUDA's streams are.
 class Stream {
  public:
-  enum class Priority { kNormal, kHigh };
-
   // Errors: those of DescribeDevice, RESOURCE_EXHAUSTED.
-  static absl::StatusOr<Stream> Create(int device, Priority priority = Priority::kNormal);
+  static absl::StatusOr<Stream> Create(int device);
 
   Stream(Stream&& other) noexcept
       : stream_(std::exchange(other.stream_, nullptr)), device_(other.device_) {}

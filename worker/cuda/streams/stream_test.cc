@@ -42,7 +42,7 @@ TEST_F(StreamTest, WaitsForItsWorkAndNoLongerThanTheDeadline) {
 
 // Work that is enqueued later is not waited for.
 TEST_F(StreamTest, WaitsForEarlierWork) {
-  absl::StatusOr<Stream> stream = Stream::Create(0, Stream::Priority::kHigh);
+  absl::StatusOr<Stream> stream = Stream::Create(0);
   ASSERT_TRUE(stream.ok());
   StreamGate first;
   ASSERT_EQ(first.Close(stream->get()), cudaSuccess);
@@ -138,7 +138,7 @@ TEST_F(StreamTest, FailuresOfTheDeviceEndAWait) {
     const absl::Status failed = Synchronize(stream->get(), Soon());
     EXPECT_EQ(failed.code(), absl::StatusCode::kInternal) << failed;
   }
-  FailNextCall("cudaStreamCreateWithPriority", cudaErrorMemoryAllocation);
+  FailNextCall("cudaStreamCreateWithFlags", cudaErrorMemoryAllocation);
   EXPECT_EQ(Stream::Create(0).status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(Stream::Create(2).status().code(), absl::StatusCode::kInvalidArgument);
   FailNextCall("cudaEventCreateWithFlags", cudaErrorMemoryAllocation);

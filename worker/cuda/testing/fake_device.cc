@@ -148,15 +148,6 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   });
 }
 
-cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  return Call(__func__, [&] {
-    MutexLock lock(&state().mutex);
-    *total = state().machine.memory;
-    *free = *total - state().used[CurrentDevice()];
-    return cudaSuccess;
-  });
-}
-
 }  // extern "C"
 
 }  // namespace cohort::worker::cuda::fake

@@ -7,10 +7,6 @@
 namespace cohort::worker::cuda::fake {
 namespace {
 
-// The range of stream priorities of an H100.
-constexpr int kLeast = 0;
-constexpr int kGreatest = -5;
-
 std::shared_ptr<Event> FindEvent(cudaEvent_t event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state().mutex) {
   const auto found = state().events.find(event);
   return found == state().events.end() ? nullptr : found->second;
@@ -29,15 +25,7 @@ cudaError_t Ask(const std::shared_ptr<Stream>& stream)
 
 extern "C" {
 
-cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  return Call(__func__, [&] {
-    *least = kLeast;
-    *greatest = kGreatest;
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flags, int) {
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) {
   return Call(__func__, [&] {
     if (flags != cudaStreamDefault && flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;
     *stream = NewHandle<cudaStream_t>();

@@ -17,7 +17,7 @@ class FakeRuntimeTest : public testing::Test {
  protected:
   FakeRuntimeTest() {
     ResetFakeRuntime();
-    EXPECT_EQ(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, 0), cudaSuccess);
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
   }
   ~FakeRuntimeTest() override {
     cudaStreamDestroy(stream_);
@@ -71,7 +71,7 @@ TEST_F(FakeRuntimeTest, AStreamDoesItsWorkInOrderAndTheCallerGoesOn) {
 
 TEST_F(FakeRuntimeTest, AnotherStreamWaitsForAnEvent) {
   cudaStream_t other = nullptr;
-  ASSERT_EQ(cudaStreamCreateWithPriority(&other, cudaStreamNonBlocking, 0), cudaSuccess);
+  ASSERT_EQ(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), cudaSuccess);
   StreamGate gate;
   ASSERT_EQ(gate.Close(stream_), cudaSuccess);
   const cudaEvent_t event = NewEvent();
@@ -232,7 +232,7 @@ TEST_F(FakeRuntimeTest, AMachineMayHaveNoDeviceOrSeveral) {
 
 TEST_F(FakeRuntimeTest, ACaptureIsReplayed) {
   cudaStream_t other = nullptr;
-  ASSERT_EQ(cudaStreamCreateWithPriority(&other, cudaStreamNonBlocking, 0), cudaSuccess);
+  ASSERT_EQ(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), cudaSuccess);
   const cudaEvent_t event = NewEvent();
   std::vector<int> order;
   const auto first = [](void* order) { static_cast<std::vector<int>*>(order)->push_back(1); };

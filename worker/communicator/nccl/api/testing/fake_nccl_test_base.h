@@ -61,7 +61,7 @@ class FakeNcclTest : public ::testing::Test {
     ranks_.resize(static_cast<size_t>(count));
     for (int rank = 0; rank < count; ++rank) ranks_[static_cast<size_t>(rank)].rank = rank;
     OnRanks([](Rank& rank) {
-      ASSERT_EQ(cudaStreamCreateWithPriority(&rank.stream, cudaStreamNonBlocking, 0), cudaSuccess);
+      ASSERT_EQ(cudaStreamCreateWithFlags(&rank.stream, cudaStreamNonBlocking), cudaSuccess);
     });
     ASSERT_EQ(nccl_->GetUniqueId(&id_), ncclSuccess);
   }

@@ -322,7 +322,7 @@ TEST_F(FakeNcclOperationsTest, OperationsOnSeveralStreamsRunInTheOrderOfTheirCal
     int32_t* const number = &numbers[static_cast<size_t>(rank.rank)];
     const cudaStream_t first = rank.stream;
     cudaStream_t second = nullptr;
-    ASSERT_EQ(cudaStreamCreateWithPriority(&second, cudaStreamNonBlocking, 0), cudaSuccess);
+    ASSERT_EQ(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking), cudaSuccess);
     cuda::StreamGate gate;
     ASSERT_EQ(gate.Close(first), cudaSuccess);
     ASSERT_EQ(Await(rank.comm, AllReduce(rank, number)), ncclSuccess);

@@ -1,6 +1,6 @@
-// Host memory that devices read and write directly.
-#ifndef COHORT_WORKER_CUDA_MEMORY_PINNED_MEMORY_H_
-#define COHORT_WORKER_CUDA_MEMORY_PINNED_MEMORY_H_
+// Host memory that devices read and write directly, for tests.
+#ifndef COHORT_WORKER_CUDA_TESTING_PINNED_MEMORY_H_
+#define COHORT_WORKER_CUDA_TESTING_PINNED_MEMORY_H_
 
 #include <cstddef>
 #include <utility>
@@ -39,4 +39,4 @@ class PinnedMemory {
 
 }  // namespace cohort::worker::cuda
 
-#endif  // COHORT_WORKER_CUDA_MEMORY_PINNED_MEMORY_H_
+#endif  // COHORT_WORKER_CUDA_TESTING_PINNED_MEMORY_H_

@@ -1,4 +1,4 @@
-#include "worker/cuda/memory/pinned_memory.h"
+#include "worker/cuda/testing/pinned_memory.h"
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
