@@ -39,7 +39,7 @@ absl::StatusOr<std::vector<std::unique_ptr<DeviceImplementation>>> MakeImplement
     const Options& options) {
   const int64_t most = *std::max_element(options.sizes.begin(), options.sizes.end());
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<worker::NcclApi> nccl, LinkedNccl());
-  std::fprintf(stderr, "NCCL %d of %s\n", nccl->version(), nccl->source().c_str());
+  std::fprintf(stderr, "NCCL %d of %s\n", nccl->version, nccl->source.c_str());
   std::vector<std::unique_ptr<DeviceImplementation>> implementations(2);
   COHORT_ASSIGN_OR_RETURN(implementations[0], MakeNcclImplementation(nccl, most));
   COHORT_ASSIGN_OR_RETURN(implementations[1], MakeCohortImplementation(nccl, most));

@@ -38,7 +38,7 @@ class NcclBootstrap {
     init.name = absl::StrCat(exchange_.group(), ".", exchange_.generation());
     COHORT_ASSIGN_OR_RETURN(init.ids, ExchangeIds());
     Report(Phase::kCallingInit,
-           absl::StrCat(device.name, ", ", device.pci_bus_id, ", NCCL ", options_.nccl->version()));
+           absl::StrCat(device.name, ", ", device.pci_bus_id, ", NCCL ", options_.nccl->version));
     init.host = host;
     init.agreement = options_.agreement;
     init.operation_log = options_.operation_log;

@@ -3,8 +3,8 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <functional>
 #include <map>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,157 +20,13 @@ constexpr char kHowToGetIt[] =
     "install NCCL 2.28.7 or later (NVIDIA's package libnccl2, or the wheel nvidia-nccl-cu13), and "
     "name its file in COHORT_NCCL_LIBRARY if it is elsewhere";
 
-// The functions of one library, by the names of NcclApi.
-struct Functions {
-  decltype(&ncclGetUniqueId) GetUniqueId = nullptr;
-  decltype(&ncclCommInitRankConfig) CommInitRankConfig = nullptr;
-  decltype(&ncclCommInitRankScalable) CommInitRankScalable = nullptr;
-  decltype(&ncclCommShrink) CommShrink = nullptr;
-  decltype(&ncclCommRevoke) CommRevoke = nullptr;
-  decltype(&ncclCommFinalize) CommFinalize = nullptr;
-  decltype(&ncclCommDestroy) CommDestroy = nullptr;
-  decltype(&ncclCommAbort) CommAbort = nullptr;
-  decltype(&ncclCommGetAsyncError) CommGetAsyncError = nullptr;
-  decltype(&ncclGetErrorString) GetErrorString = nullptr;
-  decltype(&ncclGetLastError) GetLastError = nullptr;
-  decltype(&ncclMemAlloc) MemAlloc = nullptr;
-  decltype(&ncclMemFree) MemFree = nullptr;
-  decltype(&ncclCommRegister) CommRegister = nullptr;
-  decltype(&ncclCommDeregister) CommDeregister = nullptr;
-  decltype(&ncclCommWindowRegister) CommWindowRegister = nullptr;
-  decltype(&ncclCommWindowDeregister) CommWindowDeregister = nullptr;
-  decltype(&ncclRedOpCreatePreMulSum) RedOpCreatePreMulSum = nullptr;
-  decltype(&ncclRedOpDestroy) RedOpDestroy = nullptr;
-  decltype(&ncclAllReduce) AllReduce = nullptr;
-  decltype(&ncclReduce) Reduce = nullptr;
-  decltype(&ncclBroadcast) Broadcast = nullptr;
-  decltype(&ncclAllGather) AllGather = nullptr;
-  decltype(&ncclReduceScatter) ReduceScatter = nullptr;
-  decltype(&ncclAlltoAll) AlltoAll = nullptr;
-  decltype(&ncclGather) Gather = nullptr;
-  decltype(&ncclScatter) Scatter = nullptr;
-  decltype(&ncclSend) Send = nullptr;
-  decltype(&ncclRecv) Recv = nullptr;
-  decltype(&ncclGroupStart) GroupStart = nullptr;
-  decltype(&ncclGroupEnd) GroupEnd = nullptr;
-};
-
-class LoadedNcclApi final : public NcclApi {
- public:
-  LoadedNcclApi(std::string source, int version, const Functions& functions)
-      : source_(std::move(source)), version_(version), nccl_(functions) {}
-
-  const std::string& source() const override { return source_; }
-  int version() const override { return version_; }
-
-  ncclResult_t GetUniqueId(ncclUniqueId* id) override { return nccl_.GetUniqueId(id); }
-  ncclResult_t CommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
-                                  ncclConfig_t* config) override {
-    return nccl_.CommInitRankConfig(comm, ranks, id, rank, config);
-  }
-  ncclResult_t CommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int id_count,
-                                    ncclUniqueId* ids, ncclConfig_t* config) override {
-    return nccl_.CommInitRankScalable(comm, ranks, rank, id_count, ids, config);
-  }
-  ncclResult_t CommShrink(ncclComm_t comm, int* excluded, int excluded_count, ncclComm_t* shrunk,
-                          ncclConfig_t* config, int flags) override {
-    return nccl_.CommShrink(comm, excluded, excluded_count, shrunk, config, flags);
-  }
-  ncclResult_t CommRevoke(ncclComm_t comm, int flags) override {
-    return nccl_.CommRevoke(comm, flags);
-  }
-  ncclResult_t CommFinalize(ncclComm_t comm) override { return nccl_.CommFinalize(comm); }
-  ncclResult_t CommDestroy(ncclComm_t comm) override { return nccl_.CommDestroy(comm); }
-  ncclResult_t CommAbort(ncclComm_t comm) override { return nccl_.CommAbort(comm); }
-  ncclResult_t CommGetAsyncError(ncclComm_t comm, ncclResult_t* error) override {
-    return nccl_.CommGetAsyncError(comm, error);
-  }
-  const char* GetErrorString(ncclResult_t result) override { return nccl_.GetErrorString(result); }
-  const char* GetLastError(ncclComm_t comm) override { return nccl_.GetLastError(comm); }
-
-  ncclResult_t MemAlloc(void** memory, size_t bytes) override {
-    return nccl_.MemAlloc(memory, bytes);
-  }
-  ncclResult_t MemFree(void* memory) override { return nccl_.MemFree(memory); }
-  ncclResult_t CommRegister(ncclComm_t comm, void* memory, size_t bytes, void** handle) override {
-    return nccl_.CommRegister(comm, memory, bytes, handle);
-  }
-  ncclResult_t CommDeregister(ncclComm_t comm, void* handle) override {
-    return nccl_.CommDeregister(comm, handle);
-  }
-  ncclResult_t CommWindowRegister(ncclComm_t comm, void* memory, size_t bytes, ncclWindow_t* window,
-                                  int flags) override {
-    return nccl_.CommWindowRegister(comm, memory, bytes, window, flags);
-  }
-  ncclResult_t CommWindowDeregister(ncclComm_t comm, ncclWindow_t window) override {
-    return nccl_.CommWindowDeregister(comm, window);
-  }
-
-  ncclResult_t RedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t type,
-                                    ncclScalarResidence_t residence, ncclComm_t comm) override {
-    return nccl_.RedOpCreatePreMulSum(op, scalar, type, residence, comm);
-  }
-  ncclResult_t RedOpDestroy(ncclRedOp_t op, ncclComm_t comm) override {
-    return nccl_.RedOpDestroy(op, comm);
-  }
-
-  ncclResult_t AllReduce(const void* input, void* output, size_t count, ncclDataType_t type,
-                         ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) override {
-    return nccl_.AllReduce(input, output, count, type, op, comm, stream);
-  }
-  ncclResult_t Reduce(const void* input, void* output, size_t count, ncclDataType_t type,
-                      ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) override {
-    return nccl_.Reduce(input, output, count, type, op, root, comm, stream);
-  }
-  ncclResult_t Broadcast(const void* input, void* output, size_t count, ncclDataType_t type,
-                         int root, ncclComm_t comm, cudaStream_t stream) override {
-    return nccl_.Broadcast(input, output, count, type, root, comm, stream);
-  }
-  ncclResult_t AllGather(const void* input, void* output, size_t input_count, ncclDataType_t type,
-                         ncclComm_t comm, cudaStream_t stream) override {
-    return nccl_.AllGather(input, output, input_count, type, comm, stream);
-  }
-  ncclResult_t ReduceScatter(const void* input, void* output, size_t output_count,
-                             ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
-                             cudaStream_t stream) override {
-    return nccl_.ReduceScatter(input, output, output_count, type, op, comm, stream);
-  }
-  ncclResult_t AlltoAll(const void* input, void* output, size_t count, ncclDataType_t type,
-                        ncclComm_t comm, cudaStream_t stream) override {
-    return nccl_.AlltoAll(input, output, count, type, comm, stream);
-  }
-  ncclResult_t Gather(const void* input, void* output, size_t count, ncclDataType_t type, int root,
-                      ncclComm_t comm, cudaStream_t stream) override {
-    return nccl_.Gather(input, output, count, type, root, comm, stream);
-  }
-  ncclResult_t Scatter(const void* input, void* output, size_t count, ncclDataType_t type, int root,
-                       ncclComm_t comm, cudaStream_t stream) override {
-    return nccl_.Scatter(input, output, count, type, root, comm, stream);
-  }
-  ncclResult_t Send(const void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                    cudaStream_t stream) override {
-    return nccl_.Send(data, count, type, peer, comm, stream);
-  }
-  ncclResult_t Recv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                    cudaStream_t stream) override {
-    return nccl_.Recv(data, count, type, peer, comm, stream);
-  }
-  ncclResult_t GroupStart() override { return nccl_.GroupStart(); }
-  ncclResult_t GroupEnd() override { return nccl_.GroupEnd(); }
-
- private:
-  const std::string source_;
-  const int version_;
-  const Functions nccl_;
-};
-
 // Finds functions in a library, and remembers the first that it does not have.
 class Symbols {
  public:
   explicit Symbols(void* library) : library_(library) {}
 
   template <typename Function>
-  void Find(const char* name, Function** function) {
+  void Find(const char* name, std::function<Function>* function) {
     *function = reinterpret_cast<Function*>(dlsym(library_, name));
     if (*function == nullptr && missing_.empty()) missing_ = name;
   }
@@ -181,8 +37,7 @@ class Symbols {
   std::string missing_;
 };
 
-Functions FindAll(Symbols& symbols) {
-  Functions nccl;
+void FindAll(Symbols& symbols, NcclApi& nccl) {
   symbols.Find("ncclGetUniqueId", &nccl.GetUniqueId);
   symbols.Find("ncclCommInitRankConfig", &nccl.CommInitRankConfig);
   symbols.Find("ncclCommInitRankScalable", &nccl.CommInitRankScalable);
@@ -214,7 +69,6 @@ Functions FindAll(Symbols& symbols) {
   symbols.Find("ncclRecv", &nccl.Recv);
   symbols.Find("ncclGroupStart", &nccl.GroupStart);
   symbols.Find("ncclGroupEnd", &nccl.GroupEnd);
-  return nccl;
 }
 
 // The file that a function is in.
@@ -225,30 +79,31 @@ std::string FileOf(void* function, const std::string& name) {
 }
 
 absl::StatusOr<std::shared_ptr<NcclApi>> Examine(void* library, const std::string& name) {
-  Symbols symbols(library);
-  decltype(&ncclGetVersion) get_version = nullptr;
-  symbols.Find("ncclGetVersion", &get_version);
+  auto* const get_version =
+      reinterpret_cast<decltype(&ncclGetVersion)>(dlsym(library, "ncclGetVersion"));
   if (get_version == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat(name, " is no NCCL: it has no ncclGetVersion"));
   }
-  const std::string file = FileOf(reinterpret_cast<void*>(get_version), name);
-  int version = 0;
-  if (const ncclResult_t result = get_version(&version); result != ncclSuccess) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(file, " does not return its version: result ", static_cast<int>(result)));
+  auto nccl = std::make_shared<NcclApi>();
+  nccl->source = FileOf(reinterpret_cast<void*>(get_version), name);
+  if (const ncclResult_t result = get_version(&nccl->version); result != ncclSuccess) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        nccl->source, " does not return its version: result ", static_cast<int>(result)));
   }
-  if (version < kLeastNcclVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(file, " is NCCL ", NcclVersionText(version),
-                                                      "; ", NcclVersionText(kLeastNcclVersion),
+  const std::string version = NcclVersionText(nccl->version);
+  if (nccl->version < kLeastNcclVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(nccl->source, " is NCCL ", version, "; ",
+                                                      NcclVersionText(kLeastNcclVersion),
                                                       " or later is needed"));
   }
-  const Functions functions = FindAll(symbols);
+  Symbols symbols(library);
+  FindAll(symbols, *nccl);
   if (!symbols.missing().empty()) {
     return absl::FailedPreconditionError(
-        absl::StrCat(file, ", NCCL ", NcclVersionText(version), ", lacks ", symbols.missing()));
+        absl::StrCat(nccl->source, ", NCCL ", version, ", lacks ", symbols.missing()));
   }
-  return std::make_shared<LoadedNcclApi>(file, version, functions);
+  return nccl;
 }
 
 std::vector<std::string> Candidates(const std::string& path) {

@@ -68,11 +68,11 @@ TEST(LoadedNcclApiTest, LoadsThatOfThisMachineOnce) {
   const auto nccl = LoadNccl();
   if (absl::IsNotFound(nccl.status())) GTEST_SKIP() << nccl.status();
   ASSERT_TRUE(nccl.ok()) << nccl.status();
-  EXPECT_GE((*nccl)->version(), kLeastNcclVersion);
-  EXPECT_THAT((*nccl)->source(), HasSubstr("/libnccl.so"));
+  EXPECT_GE((*nccl)->version, kLeastNcclVersion);
+  EXPECT_THAT((*nccl)->source, HasSubstr("/libnccl.so"));
   EXPECT_EQ(*LoadNccl(), *nccl);
   // By its file as well.
-  EXPECT_TRUE(LoadNccl((*nccl)->source()).ok());
+  EXPECT_TRUE(LoadNccl((*nccl)->source).ok());
   EXPECT_STREQ((*nccl)->GetErrorString(ncclSuccess), "no error");
 }
 

@@ -2,7 +2,7 @@
 #ifndef COHORT_WORKER_COMMUNICATOR_NCCL_API_NCCL_API_H_
 #define COHORT_WORKER_COMMUNICATOR_NCCL_API_NCCL_API_H_
 
-#include <cstddef>
+#include <functional>
 #include <string>
 
 #include "cuda_runtime_api.h"
@@ -10,74 +10,55 @@
 
 namespace cohort::worker {
 
-// Each method is the function of NCCL of that name (ncclCommAbort is CommAbort), with its
-// arguments, results and rules about threads; see nccl.h of 2.28. The real library is loaded at run
-// time (loaded_nccl_api.h), so that programs start on machines without it; tests have a fake
-// (testing/fake_nccl_api.h).
-class NcclApi {
- public:
-  virtual ~NcclApi() = default;
-
+// A table of functions. Each has the name of its function in nccl.h of 2.28 without "nccl":
+// ncclCommAbort is CommAbort. Arguments, results and rules about threads are those of nccl.h. The
+// real library is loaded at run time (loaded_nccl_api.h), so that programs start on machines
+// without it. Tests have a fake (testing/fake_nccl_api.h).
+struct NcclApi {
   // The library's file, or the name of a fake, for people.
-  virtual const std::string& source() const = 0;
+  std::string source;
   // As NCCL codes it: 22809 is 2.28.9.
-  virtual int version() const = 0;
+  int version = 0;
 
   // --- Communicators.
-  virtual ncclResult_t GetUniqueId(ncclUniqueId* id) = 0;
-  virtual ncclResult_t CommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
-                                          ncclConfig_t* config) = 0;
-  virtual ncclResult_t CommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int id_count,
-                                            ncclUniqueId* ids, ncclConfig_t* config) = 0;
-  virtual ncclResult_t CommShrink(ncclComm_t comm, int* excluded, int excluded_count,
-                                  ncclComm_t* shrunk, ncclConfig_t* config, int flags) = 0;
-  virtual ncclResult_t CommRevoke(ncclComm_t comm, int flags) = 0;
-  virtual ncclResult_t CommFinalize(ncclComm_t comm) = 0;
-  virtual ncclResult_t CommDestroy(ncclComm_t comm) = 0;
-  virtual ncclResult_t CommAbort(ncclComm_t comm) = 0;
-  virtual ncclResult_t CommGetAsyncError(ncclComm_t comm, ncclResult_t* error) = 0;
-  virtual const char* GetErrorString(ncclResult_t result) = 0;
-  // `comm` may be null: of the thread.
-  virtual const char* GetLastError(ncclComm_t comm) = 0;
+  std::function<decltype(ncclGetUniqueId)> GetUniqueId;
+  std::function<decltype(ncclCommInitRankConfig)> CommInitRankConfig;
+  std::function<decltype(ncclCommInitRankScalable)> CommInitRankScalable;
+  std::function<decltype(ncclCommShrink)> CommShrink;
+  std::function<decltype(ncclCommRevoke)> CommRevoke;
+  std::function<decltype(ncclCommFinalize)> CommFinalize;
+  std::function<decltype(ncclCommDestroy)> CommDestroy;
+  std::function<decltype(ncclCommAbort)> CommAbort;
+  std::function<decltype(ncclCommGetAsyncError)> CommGetAsyncError;
+  std::function<decltype(ncclGetErrorString)> GetErrorString;
+  // A null communicator means: of the thread.
+  std::function<decltype(ncclGetLastError)> GetLastError;
 
   // --- Memory.
-  virtual ncclResult_t MemAlloc(void** memory, size_t bytes) = 0;
-  virtual ncclResult_t MemFree(void* memory) = 0;
-  virtual ncclResult_t CommRegister(ncclComm_t comm, void* memory, size_t bytes, void** handle) = 0;
-  virtual ncclResult_t CommDeregister(ncclComm_t comm, void* handle) = 0;
-  virtual ncclResult_t CommWindowRegister(ncclComm_t comm, void* memory, size_t bytes,
-                                          ncclWindow_t* window, int flags) = 0;
-  virtual ncclResult_t CommWindowDeregister(ncclComm_t comm, ncclWindow_t window) = 0;
+  std::function<decltype(ncclMemAlloc)> MemAlloc;
+  std::function<decltype(ncclMemFree)> MemFree;
+  std::function<decltype(ncclCommRegister)> CommRegister;
+  std::function<decltype(ncclCommDeregister)> CommDeregister;
+  std::function<decltype(ncclCommWindowRegister)> CommWindowRegister;
+  std::function<decltype(ncclCommWindowDeregister)> CommWindowDeregister;
 
   // --- Reductions that are no constants.
-  virtual ncclResult_t RedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t type,
-                                            ncclScalarResidence_t residence, ncclComm_t comm) = 0;
-  virtual ncclResult_t RedOpDestroy(ncclRedOp_t op, ncclComm_t comm) = 0;
+  std::function<decltype(ncclRedOpCreatePreMulSum)> RedOpCreatePreMulSum;
+  std::function<decltype(ncclRedOpDestroy)> RedOpDestroy;
 
   // --- Collectives and messages.
-  virtual ncclResult_t AllReduce(const void* input, void* output, size_t count, ncclDataType_t type,
-                                 ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) = 0;
-  virtual ncclResult_t Reduce(const void* input, void* output, size_t count, ncclDataType_t type,
-                              ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) = 0;
-  virtual ncclResult_t Broadcast(const void* input, void* output, size_t count, ncclDataType_t type,
-                                 int root, ncclComm_t comm, cudaStream_t stream) = 0;
-  virtual ncclResult_t AllGather(const void* input, void* output, size_t input_count,
-                                 ncclDataType_t type, ncclComm_t comm, cudaStream_t stream) = 0;
-  virtual ncclResult_t ReduceScatter(const void* input, void* output, size_t output_count,
-                                     ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
-                                     cudaStream_t stream) = 0;
-  virtual ncclResult_t AlltoAll(const void* input, void* output, size_t count, ncclDataType_t type,
-                                ncclComm_t comm, cudaStream_t stream) = 0;
-  virtual ncclResult_t Gather(const void* input, void* output, size_t count, ncclDataType_t type,
-                              int root, ncclComm_t comm, cudaStream_t stream) = 0;
-  virtual ncclResult_t Scatter(const void* input, void* output, size_t count, ncclDataType_t type,
-                               int root, ncclComm_t comm, cudaStream_t stream) = 0;
-  virtual ncclResult_t Send(const void* data, size_t count, ncclDataType_t type, int peer,
-                            ncclComm_t comm, cudaStream_t stream) = 0;
-  virtual ncclResult_t Recv(void* data, size_t count, ncclDataType_t type, int peer,
-                            ncclComm_t comm, cudaStream_t stream) = 0;
-  virtual ncclResult_t GroupStart() = 0;
-  virtual ncclResult_t GroupEnd() = 0;
+  std::function<decltype(ncclAllReduce)> AllReduce;
+  std::function<decltype(ncclReduce)> Reduce;
+  std::function<decltype(ncclBroadcast)> Broadcast;
+  std::function<decltype(ncclAllGather)> AllGather;
+  std::function<decltype(ncclReduceScatter)> ReduceScatter;
+  std::function<decltype(ncclAlltoAll)> AlltoAll;
+  std::function<decltype(ncclGather)> Gather;
+  std::function<decltype(ncclScatter)> Scatter;
+  std::function<decltype(ncclSend)> Send;
+  std::function<decltype(ncclRecv)> Recv;
+  std::function<decltype(ncclGroupStart)> GroupStart;
+  std::function<decltype(ncclGroupEnd)> GroupEnd;
 };
 
 }  // namespace cohort::worker

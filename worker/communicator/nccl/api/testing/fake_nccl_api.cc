@@ -25,7 +25,41 @@ bool IsConfig(const ncclConfig_t* config) {
 
 }  // namespace
 
-FakeNcclApi::FakeNcclApi(Options options) : options_(options) {}
+FakeNcclApi::FakeNcclApi(Options options) : options_(options) {
+  source = "fake NCCL";
+  version = options.version;
+  NcclApi::GetUniqueId = Bind(&FakeNcclApi::GetUniqueId);
+  NcclApi::CommInitRankConfig = Bind(&FakeNcclApi::CommInitRankConfig);
+  NcclApi::CommInitRankScalable = Bind(&FakeNcclApi::CommInitRankScalable);
+  NcclApi::CommShrink = Bind(&FakeNcclApi::CommShrink);
+  NcclApi::CommRevoke = Bind(&FakeNcclApi::CommRevoke);
+  NcclApi::CommFinalize = Bind(&FakeNcclApi::CommFinalize);
+  NcclApi::CommDestroy = Bind(&FakeNcclApi::CommDestroy);
+  NcclApi::CommAbort = Bind(&FakeNcclApi::CommAbort);
+  NcclApi::CommGetAsyncError = Bind(&FakeNcclApi::CommGetAsyncError);
+  NcclApi::GetErrorString = Bind(&FakeNcclApi::GetErrorString);
+  NcclApi::GetLastError = Bind(&FakeNcclApi::GetLastError);
+  NcclApi::MemAlloc = Bind(&FakeNcclApi::MemAlloc);
+  NcclApi::MemFree = Bind(&FakeNcclApi::MemFree);
+  NcclApi::CommRegister = Bind(&FakeNcclApi::CommRegister);
+  NcclApi::CommDeregister = Bind(&FakeNcclApi::CommDeregister);
+  NcclApi::CommWindowRegister = Bind(&FakeNcclApi::CommWindowRegister);
+  NcclApi::CommWindowDeregister = Bind(&FakeNcclApi::CommWindowDeregister);
+  NcclApi::RedOpCreatePreMulSum = Bind(&FakeNcclApi::RedOpCreatePreMulSum);
+  NcclApi::RedOpDestroy = Bind(&FakeNcclApi::RedOpDestroy);
+  NcclApi::AllReduce = Bind(&FakeNcclApi::AllReduce);
+  NcclApi::Reduce = Bind(&FakeNcclApi::Reduce);
+  NcclApi::Broadcast = Bind(&FakeNcclApi::Broadcast);
+  NcclApi::AllGather = Bind(&FakeNcclApi::AllGather);
+  NcclApi::ReduceScatter = Bind(&FakeNcclApi::ReduceScatter);
+  NcclApi::AlltoAll = Bind(&FakeNcclApi::AlltoAll);
+  NcclApi::Gather = Bind(&FakeNcclApi::Gather);
+  NcclApi::Scatter = Bind(&FakeNcclApi::Scatter);
+  NcclApi::Send = Bind(&FakeNcclApi::Send);
+  NcclApi::Recv = Bind(&FakeNcclApi::Recv);
+  NcclApi::GroupStart = Bind(&FakeNcclApi::GroupStart);
+  NcclApi::GroupEnd = Bind(&FakeNcclApi::GroupEnd);
+}
 
 FakeNcclApi::~FakeNcclApi() {
   StopAll();

@@ -69,7 +69,7 @@ class FakeNcclApi final : public NcclApi {
   FakeNcclApi() : FakeNcclApi(Options{}) {}
   explicit FakeNcclApi(Options options);
   // Ends the operations that hang.
-  ~FakeNcclApi() override;
+  ~FakeNcclApi();
 
   // --- Faults on request. `rank`: the fault is for that rank alone; absent: for the first that
   // calls.
@@ -110,60 +110,58 @@ class FakeNcclApi final : public NcclApi {
   std::vector<std::string> leaks() const;
   int registered() const;  // buffers and windows, now
 
-  // --- NcclApi.
+  // --- The functions of the table.
 
-  const std::string& source() const override { return source_; }
-  int version() const override { return options_.version; }
-  ncclResult_t GetUniqueId(ncclUniqueId* id) override;
+  ncclResult_t GetUniqueId(ncclUniqueId* id);
   ncclResult_t CommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
-                                  ncclConfig_t* config) override;
+                                  ncclConfig_t* config);
   ncclResult_t CommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int id_count,
-                                    ncclUniqueId* ids, ncclConfig_t* config) override;
+                                    ncclUniqueId* ids, ncclConfig_t* config);
   ncclResult_t CommShrink(ncclComm_t comm, int* excluded, int excluded_count, ncclComm_t* shrunk,
-                          ncclConfig_t* config, int flags) override;
-  ncclResult_t CommRevoke(ncclComm_t comm, int flags) override;
-  ncclResult_t CommFinalize(ncclComm_t comm) override;
-  ncclResult_t CommDestroy(ncclComm_t comm) override;
-  ncclResult_t CommAbort(ncclComm_t comm) override;
-  ncclResult_t CommGetAsyncError(ncclComm_t comm, ncclResult_t* error) override;
-  const char* GetErrorString(ncclResult_t result) override;
-  const char* GetLastError(ncclComm_t comm) override;
+                          ncclConfig_t* config, int flags);
+  ncclResult_t CommRevoke(ncclComm_t comm, int flags);
+  ncclResult_t CommFinalize(ncclComm_t comm);
+  ncclResult_t CommDestroy(ncclComm_t comm);
+  ncclResult_t CommAbort(ncclComm_t comm);
+  ncclResult_t CommGetAsyncError(ncclComm_t comm, ncclResult_t* error);
+  const char* GetErrorString(ncclResult_t result);
+  const char* GetLastError(ncclComm_t comm);
 
-  ncclResult_t MemAlloc(void** memory, size_t bytes) override;
-  ncclResult_t MemFree(void* memory) override;
-  ncclResult_t CommRegister(ncclComm_t comm, void* memory, size_t bytes, void** handle) override;
-  ncclResult_t CommDeregister(ncclComm_t comm, void* handle) override;
+  ncclResult_t MemAlloc(void** memory, size_t bytes);
+  ncclResult_t MemFree(void* memory);
+  ncclResult_t CommRegister(ncclComm_t comm, void* memory, size_t bytes, void** handle);
+  ncclResult_t CommDeregister(ncclComm_t comm, void* handle);
   ncclResult_t CommWindowRegister(ncclComm_t comm, void* memory, size_t bytes, ncclWindow_t* window,
-                                  int flags) override;
-  ncclResult_t CommWindowDeregister(ncclComm_t comm, ncclWindow_t window) override;
+                                  int flags);
+  ncclResult_t CommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
 
   ncclResult_t RedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t type,
-                                    ncclScalarResidence_t residence, ncclComm_t comm) override;
-  ncclResult_t RedOpDestroy(ncclRedOp_t op, ncclComm_t comm) override;
+                                    ncclScalarResidence_t residence, ncclComm_t comm);
+  ncclResult_t RedOpDestroy(ncclRedOp_t op, ncclComm_t comm);
 
   ncclResult_t AllReduce(const void* input, void* output, size_t count, ncclDataType_t type,
-                         ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) override;
+                         ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
   ncclResult_t Reduce(const void* input, void* output, size_t count, ncclDataType_t type,
-                      ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) override;
+                      ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream);
   ncclResult_t Broadcast(const void* input, void* output, size_t count, ncclDataType_t type,
-                         int root, ncclComm_t comm, cudaStream_t stream) override;
+                         int root, ncclComm_t comm, cudaStream_t stream);
   ncclResult_t AllGather(const void* input, void* output, size_t input_count, ncclDataType_t type,
-                         ncclComm_t comm, cudaStream_t stream) override;
+                         ncclComm_t comm, cudaStream_t stream);
   ncclResult_t ReduceScatter(const void* input, void* output, size_t output_count,
                              ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
-                             cudaStream_t stream) override;
+                             cudaStream_t stream);
   ncclResult_t AlltoAll(const void* input, void* output, size_t count, ncclDataType_t type,
-                        ncclComm_t comm, cudaStream_t stream) override;
+                        ncclComm_t comm, cudaStream_t stream);
   ncclResult_t Gather(const void* input, void* output, size_t count, ncclDataType_t type, int root,
-                      ncclComm_t comm, cudaStream_t stream) override;
+                      ncclComm_t comm, cudaStream_t stream);
   ncclResult_t Scatter(const void* input, void* output, size_t count, ncclDataType_t type, int root,
-                       ncclComm_t comm, cudaStream_t stream) override;
+                       ncclComm_t comm, cudaStream_t stream);
   ncclResult_t Send(const void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                    cudaStream_t stream) override;
+                    cudaStream_t stream);
   ncclResult_t Recv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                    cudaStream_t stream) override;
-  ncclResult_t GroupStart() override;
-  ncclResult_t GroupEnd() override;
+                    cudaStream_t stream);
+  ncclResult_t GroupStart();
+  ncclResult_t GroupEnd();
 
  private:
   struct Fault {
@@ -197,6 +195,11 @@ class FakeNcclApi final : public NcclApi {
   };
   friend struct ::ncclComm;
 
+  // Returns a function of the table that calls `method`.
+  template <typename Result, typename... Arguments>
+  std::function<Result(Arguments...)> Bind(Result (FakeNcclApi::*method)(Arguments...)) {
+    return [this, method](Arguments... arguments) { return (this->*method)(arguments...); };
+  }
   // Everything is called by this: it records, and does what a fault says in place of `body`.
   ncclResult_t Call(const char* function, ncclComm_t comm, int rank,
                     const std::function<ncclResult_t()>& body);
@@ -245,7 +248,6 @@ class FakeNcclApi final : public NcclApi {
   ncclResult_t Deregister(ncclComm_t comm, bool window, void* handle);
 
   const Options options_;
-  const std::string source_ = "fake NCCL";
   mutable Mutex mutex_;
   CondVar changed_;
   std::vector<FakeNcclCall> calls_ ABSL_GUARDED_BY(mutex_);

@@ -328,7 +328,7 @@ TEST_F(FakeNcclApiTest, RecordsTheCallsOfEachRank) {
 TEST_F(FakeNcclApiTest, ReportsTheVersionItIsGiven) {
   FakeNcclApi::Options options;
   options.version = 22703;
-  EXPECT_EQ(FakeNcclApi(options).version(), 22703);
+  EXPECT_EQ(FakeNcclApi(options).version, 22703);
 }
 
 }  // namespace
