@@ -12,11 +12,9 @@
 #include "worker/communicator/nccl/api/nccl_error.h"
 #include "worker/communicator/nccl/clique/nccl_device_lock.h"
 #include "worker/communicator/nccl/nccl_call.h"
-#include "worker/cuda/device/cuda_device.h"
 #include "worker/cuda/streams/poll_until.h"
 
 namespace cohort::worker {
-namespace {}  // namespace
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Form(NcclCommunicatorInit init,
                                                                          Instant deadline) {
@@ -184,19 +182,25 @@ absl::Status NcclCommunicator::Run(const FlatCall& call, const void* input, void
   COHORT_RETURN_IF_ERROR(HostBarrier(line, false, deadline));
   const int64_t sequence = Post(line, false);
   if (call.count == 0) return absl::OkStatus();
-  absl::Status status;
-  {
-    COHORT_ASSIGN_OR_RETURN(const auto ticket, TakeTicket(HasHostBarrier(false), deadline));
-    status = Issue(call, operands, input, output, stream_.get(), deadline);
-  }
-  if (!status.ok()) return Break(Blame(status));
-  operation_log_->Advance(rank(), {sequence, 0});
   NcclWork work;
   work.sequence = sequence;
   work.call = call;
+  return RunPosted(work, deadline,
+                   [&] { return Issue(call, operands, input, output, stream_.get(), deadline); });
+}
+
+absl::Status NcclCommunicator::RunPosted(const NcclWork& work, Instant deadline,
+                                         absl::FunctionRef<absl::Status()> issue) {
+  absl::Status status;
+  {
+    COHORT_ASSIGN_OR_RETURN(const auto ticket, TakeTicket(HasHostBarrier(false), deadline));
+    status = issue();
+  }
+  if (!status.ok()) return Break(Blame(status));
+  operation_log_->Advance(rank(), {work.sequence, 0});
   status = AwaitDevice(work, deadline);
   if (!status.ok()) return Break(Blame(status));
-  operation_log_->Advance(rank(), {sequence, sequence});
+  operation_log_->Advance(rank(), {work.sequence, work.sequence});
   return status;
 }
 
@@ -269,11 +273,8 @@ absl::Status NcclCommunicator::IssueMessages(absl::Span<const Transfer> transfer
 
 absl::Status NcclCommunicator::RunIssued(const char* call, Instant deadline,
                                          absl::FunctionRef<ncclResult_t()> issue) {
-  COHORT_ASSIGN_OR_RETURN(const cuda::CurrentDevice current,
-                          cuda::CurrentDevice::Set(clique_->device()));
-  COHORT_ASSIGN_OR_RETURN(const NcclDeviceLock::Guard guard,
-                          NcclDeviceLock::Of(clique_->device()).Acquire(deadline));
-  return NcclError(*nccl_, issue(), call);
+  return NcclDeviceLock::Run(clique_->device(), deadline,
+                             [&] { return NcclError(*nccl_, issue(), call); });
 }
 
 absl::Status NcclCommunicator::AwaitDevice(const NcclWork& work, Instant deadline) {

@@ -226,6 +226,9 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Watche
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Prepare(NcclCommunicatorInit init);
 
   absl::Status RunBarrier(const FlatCall& call, Instant deadline);
+  // Issues `work`, which has been posted, to this group's own stream, and waits until it is done.
+  absl::Status RunPosted(const NcclWork& work, Instant deadline,
+                         absl::FunctionRef<absl::Status()> issue);
   // Returns when NCCL has put the work on `stream`.
   absl::Status Issue(const FlatCall& call, NcclOperands operands, const void* input, void* output,
                      cudaStream_t stream, Instant deadline);

@@ -109,26 +109,12 @@ absl::Status NcclCommunicator::Run(const NcclReplay& replay, Instant deadline) {
   NcclWork work;
   work.sequence = Post(line, false);
   work.replayed = replay.calls;
-  absl::Status status;
-  {
-    COHORT_ASSIGN_OR_RETURN(const auto ticket, TakeTicket(HasHostBarrier(false), deadline));
-    status = Issue(replay, stream_.get(), deadline);
-  }
-  if (!status.ok()) return Break(Blame(status));
-  operation_log_->Advance(rank(), {work.sequence, 0});
-  status = AwaitDevice(work, deadline);
-  if (!status.ok()) return Break(Blame(status));
-  operation_log_->Advance(rank(), {work.sequence, work.sequence});
-  return status;
+  return RunPosted(work, deadline, [&] { return Issue(replay, stream_.get(), deadline); });
 }
 
 absl::Status NcclCommunicator::Issue(const NcclReplay& replay, cudaStream_t stream,
                                      Instant deadline) {
-  COHORT_ASSIGN_OR_RETURN(const cuda::CurrentDevice current,
-                          cuda::CurrentDevice::Set(clique_->device()));
-  COHORT_ASSIGN_OR_RETURN(const NcclDeviceLock::Guard guard,
-                          NcclDeviceLock::Of(clique_->device()).Acquire(deadline));
-  return replay.launch(stream);
+  return NcclDeviceLock::Run(clique_->device(), deadline, [&] { return replay.launch(stream); });
 }
 
 absl::Status NcclCommunicator::Launch(NcclWork work, const NcclCallOptions& options,

@@ -73,19 +73,14 @@ absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Form(
   config.blocking = 0;
   config.commName = clique->options_.name.c_str();
   const char* call = ids.size() == 1 ? "ncclCommInitRankConfig" : "ncclCommInitRankScalable";
-  ncclResult_t result = ncclSuccess;
-  {
-    COHORT_ASSIGN_OR_RETURN(const cuda::CurrentDevice current,
-                            cuda::CurrentDevice::Set(options.device));
-    COHORT_ASSIGN_OR_RETURN(const NcclDeviceLock::Guard guard,
-                            NcclDeviceLock::Of(options.device).Acquire(deadline));
-    result =
+  absl::Status status = NcclDeviceLock::Run(options.device, deadline, [&] {
+    const ncclResult_t result =
         ids.size() == 1
             ? api.CommInitRankConfig(&clique->comm_, options.size, ids[0], options.rank, &config)
             : api.CommInitRankScalable(&clique->comm_, options.size, options.rank,
                                        static_cast<int>(ids.size()), ids.data(), &config);
-  }
-  absl::Status status = NcclError(api, result, call);
+    return NcclError(api, result, call);
+  });
   if (status.ok() && clique->comm_ == nullptr) {
     status = absl::InternalError(absl::StrCat(call, " returned no communicator"));
   }
@@ -277,18 +272,13 @@ absl::Status NcclClique::Register(std::shared_ptr<NcclMemory> memory, bool as_wi
   made->number = ++registered_;
   // Added already, since NCCL may fill it after the caller has stopped waiting.
   registrations_.push_back(made);
-  absl::Status status;
-  {
-    COHORT_ASSIGN_OR_RETURN(const cuda::CurrentDevice current,
-                            cuda::CurrentDevice::Set(options_.device));
-    COHORT_ASSIGN_OR_RETURN(const NcclDeviceLock::Guard guard,
-                            NcclDeviceLock::Of(options_.device).Acquire(deadline));
-    status = NcclError(*nccl_,
-                       as_window ? nccl_->CommWindowRegister(comm_, data, bytes, &made->window,
-                                                             NCCL_WIN_COLL_SYMMETRIC)
-                                 : nccl_->CommRegister(comm_, data, bytes, &made->buffer),
-                       call);
-  }
+  absl::Status status = NcclDeviceLock::Run(options_.device, deadline, [&] {
+    return NcclError(*nccl_,
+                     as_window ? nccl_->CommWindowRegister(comm_, data, bytes, &made->window,
+                                                           NCCL_WIN_COLL_SYMMETRIC)
+                               : nccl_->CommRegister(comm_, data, bytes, &made->buffer),
+                     call);
+  });
   if (status.ok()) status = AwaitCalls(call, deadline, standing);
   // One that is still under way keeps its memory.
   if (!status.ok() && !absl::IsDeadlineExceeded(status)) registrations_.pop_back();
@@ -309,15 +299,13 @@ absl::Status NcclClique::Deregister(const void* data, Instant deadline) {
   }
   // Let go outside of the lock: it may be the last to hold the memory.
   const std::shared_ptr<Registration> registration = *found;
-  COHORT_ASSIGN_OR_RETURN(const cuda::CurrentDevice current,
-                          cuda::CurrentDevice::Set(options_.device));
-  COHORT_ASSIGN_OR_RETURN(const NcclDeviceLock::Guard guard,
-                          NcclDeviceLock::Of(options_.device).Acquire(deadline));
-  const ncclResult_t result = End(*nccl_, comm_, *registration);
-  registrations_.erase(found);
-  return NcclError(
-      *nccl_, result,
-      registration->window != nullptr ? "ncclCommWindowDeregister" : "ncclCommDeregister");
+  return NcclDeviceLock::Run(options_.device, deadline, [&] {
+    const ncclResult_t result = End(*nccl_, comm_, *registration);
+    registrations_.erase(found);
+    return NcclError(
+        *nccl_, result,
+        registration->window != nullptr ? "ncclCommWindowDeregister" : "ncclCommDeregister");
+  });
 }
 
 std::optional<NcclClique::WindowOffset> NcclClique::Find(const void* memory, size_t bytes) const {

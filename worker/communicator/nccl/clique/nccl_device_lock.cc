@@ -5,6 +5,8 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/cuda/device/cuda_device.h"
 
 namespace cohort::worker {
 
@@ -28,6 +30,13 @@ absl::StatusOr<NcclDeviceLock::Guard> NcclDeviceLock::Acquire(Instant deadline) 
   }
   busy_ = true;
   return Guard(this);
+}
+
+absl::Status NcclDeviceLock::Run(int device, Instant deadline,
+                                 absl::FunctionRef<absl::Status()> call) {
+  COHORT_ASSIGN_OR_RETURN(const cuda::CurrentDevice current, cuda::CurrentDevice::Set(device));
+  COHORT_ASSIGN_OR_RETURN(const Guard guard, Of(device).Acquire(deadline));
+  return call();
 }
 
 void NcclDeviceLock::Release() {

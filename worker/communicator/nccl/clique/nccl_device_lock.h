@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/threads/mutex.h"
@@ -34,6 +36,10 @@ class NcclDeviceLock {
   };
   // Errors: DEADLINE_EXCEEDED (another's call has not come back).
   absl::StatusOr<Guard> Acquire(Instant deadline);
+
+  // Runs `call` under the lock of `device`, which is the thread's current device meanwhile. Errors:
+  // those of `call`, Acquire and cuda::CurrentDevice::Set.
+  static absl::Status Run(int device, Instant deadline, absl::FunctionRef<absl::Status()> call);
 
  private:
   explicit NcclDeviceLock(int device) : device_(device) {}

@@ -24,12 +24,10 @@ absl::StatusOr<std::shared_ptr<NcclMemory>> NcclMemory::Allocate(std::shared_ptr
   NcclApi& api = *memory->nccl_;
   void* data = nullptr;
   absl::Status status;
-  {
-    COHORT_ASSIGN_OR_RETURN(const cuda::CurrentDevice current, cuda::CurrentDevice::Set(device));
-    COHORT_ASSIGN_OR_RETURN(const NcclDeviceLock::Guard guard,
-                            NcclDeviceLock::Of(device).Acquire(deadline));
+  COHORT_RETURN_IF_ERROR(NcclDeviceLock::Run(device, deadline, [&] {
     status = NcclError(api, api.MemAlloc(&data, bytes), "ncclMemAlloc");
-  }
+    return absl::OkStatus();
+  }));
   if (status.ok()) {
     memory->data_ = static_cast<char*>(data);
     return memory;
