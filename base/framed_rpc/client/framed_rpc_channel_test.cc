@@ -1,6 +1,7 @@
 #include "base/framed_rpc/client/framed_rpc_channel.h"
 
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -42,6 +43,25 @@ TEST(ChannelTest, MakesANewConnectionWhenOneBreaks) {
     EXPECT_EQ(found.method, 1);
     EXPECT_EQ(channel->RouteOf("a/Three").connection, nullptr);
   }
+}
+
+TEST(ChannelTest, AServerOfAnotherKindIsNotTriedAgain) {
+  FakeServer host;
+  auto channel =
+      std::make_shared<Channel>(absl::StrCat("127.0.0.1:", host.port()), ChannelOptions(),
+                                /*enabled=*/true);
+  channel->RouteOf("a/Two");
+  channel->RouteOf("a/Two");
+  const std::unique_ptr<FakeServerConnection> peer = host.Accept();
+  peer->Send(std::string("\0\0\x12\4\0\0\0\0\0\0\3", 11));  // HTTP/2 begins so
+  EXPECT_FALSE(peer->Next().has_value());
+  // A connection that broke is renewed after 100 ms.
+  const absl::Time end = absl::Now() + absl::Milliseconds(400);
+  while (absl::Now() < end) {
+    EXPECT_EQ(channel->RouteOf("a/Two").connection, nullptr);
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_FALSE(host.HasConnection());
 }
 
 TEST(ChannelTest, HasNoConnectionWhenSwitchedOff) {

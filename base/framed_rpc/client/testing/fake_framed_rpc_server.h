@@ -3,6 +3,7 @@
 #define COHORT_BASE_FRAMED_RPC_CLIENT_TESTING_FAKE_FRAMED_RPC_SERVER_H_
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -88,6 +89,11 @@ class FakeServer {
 
   const SocketAddress& address() const { return address_; }
   int port() { return ntohs(in()->sin_port); }
+  // Whether Accept has a connection to return.
+  bool HasConnection() const {
+    pollfd waited{listener_, POLLIN, 0};
+    return poll(&waited, 1, 0) > 0;
+  }
   // Blocks until a client connects.
   std::unique_ptr<FakeServerConnection> Accept() {
     return std::make_unique<FakeServerConnection>(
