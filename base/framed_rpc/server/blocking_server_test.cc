@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/rpc/listener/incomplete_request_bytes.h"
@@ -36,15 +37,26 @@ constexpr int64_t kMaxMessageBytes = 4096;
 constexpr char kMethod[] = "test.Service/Echo";
 constexpr absl::Duration kSoon = absl::Seconds(20);
 
-// Answers with the request, unless it begins with "refuse".
+// Answers with the request, unless it begins with "refuse". A request that begins with "wait" runs
+// until the test calls Release.
 class EchoHandler final : public BlockingHandler {
  public:
   absl::Status Run(uint16_t /*method*/, absl::string_view request, std::string* answer) override {
     if (absl::StartsWith(request, "no memory")) throw std::bad_alloc();
+    if (absl::StartsWith(request, "wait")) {
+      waits_.Notify();
+      EXPECT_TRUE(released_.WaitForNotificationWithTimeout(kSoon));
+    }
     answer->append(request.data(), request.size());
     if (absl::StartsWith(request, "refuse")) return absl::InvalidArgumentError("refused");
     return absl::OkStatus();
   }
+  bool AwaitWaiting() { return waits_.WaitForNotificationWithTimeout(kSoon); }
+  void Release() { released_.Notify(); }
+
+ private:
+  absl::Notification waits_;
+  absl::Notification released_;
 };
 
 class BlockingServerTest : public ::testing::Test {
@@ -158,11 +170,13 @@ TEST_F(BlockingServerTest, IncompleteRequestsHaveALimitOverAllConnections) {
   UniqueFd first = ConnectAndGreet(incoming);
   Send(first, request.substr(0, 2000));
   ASSERT_TRUE(await_held([](int64_t held) { return held > kLimit / 2; }));
+  const int64_t of_first = incoming->held();
   const UniqueFd second = ConnectAndGreet(incoming);
   Send(second, request.substr(0, 2000));
   const std::string error = ReadError(second, 1, absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(error, HasSubstr("no room for a request of 4000 bytes"));
   EXPECT_THAT(error, HasSubstr("max_incoming_bytes (100000)"));
+  EXPECT_TRUE(await_held([&](int64_t held) { return held == of_first; })) << incoming->held();
   // The rest of the refused request is skipped.
   Send(second, request.substr(2000) + Call(2, 5, ""));
   EXPECT_EQ(ReadError(second, 2, absl::StatusCode::kUnimplemented), "no method 5");
@@ -317,6 +331,31 @@ TEST_F(BlockingServerTest, StopEndsIdleConnectionsAtOnce) {
   EXPECT_TRUE(Closed(greeted));
   EXPECT_TRUE(Closed(silent));
   EXPECT_TRUE(Closed(Connect()));
+}
+
+TEST_F(BlockingServerTest, StopAnswersRunningCallsWithinItsGrace) {
+  const UniqueFd busy = ConnectAndGreet();
+  const UniqueFd idle = ConnectAndGreet();
+  Send(busy, Call(1, 0, "wait for Stop"));
+  ASSERT_TRUE(handler_.AwaitWaiting());
+  std::thread stop([this] { server_.Stop(kSoon); });
+  EXPECT_TRUE(Closed(idle));
+  handler_.Release();
+  const Header reply = ReadHeader(busy);
+  EXPECT_EQ(reply.call, 1);
+  EXPECT_EQ(Read(busy, reply.body_bytes), "wait for Stop");
+  EXPECT_TRUE(Closed(busy));
+  stop.join();
+}
+
+TEST_F(BlockingServerTest, StopDisconnectsRunningCallsAfterItsGrace) {
+  const UniqueFd fd = ConnectAndGreet();
+  Send(fd, Call(1, 0, "wait for Stop"));
+  ASSERT_TRUE(handler_.AwaitWaiting());
+  std::thread stop([this] { server_.Stop(absl::Milliseconds(20)); });
+  EXPECT_TRUE(Closed(fd)) << "while the call still runs";
+  handler_.Release();
+  stop.join();
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -16,6 +17,8 @@
 #include "base/clock.h"
 #include "base/framed_rpc/frame.h"
 #include "base/framed_rpc/server/testing/framed_rpc_test_client.h"
+#include "base/rpc/listener/framed_rpc_peer.h"
+#include "base/rpc/listener/incomplete_request_bytes.h"
 #include "base/threads/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -36,6 +39,10 @@ class TestHandler final : public CallHandler {
  public:
   absl::Status Start(const Request& request) override {
     ++started;
+    {
+      MutexLock lock(&mutex_);
+      last_time_left_ = request.time_left;
+    }
     auto call = std::make_shared<Call>(request, *this);
     if (absl::Status added = request.connection.Add(call); !added.ok()) return added;
     if (request.method == 1) {
@@ -54,6 +61,11 @@ class TestHandler final : public CallHandler {
     return absl::OkStatus();
   }
 
+  // The time to the deadline of the last call that started.
+  absl::Duration last_time_left() {
+    MutexLock lock(&mutex_);
+    return last_time_left_;
+  }
   // Answers all parked calls in one batch.
   void AnswerParked(const absl::Status& status) {
     std::map<uint32_t, std::shared_ptr<Call>> parked;
@@ -94,6 +106,7 @@ class TestHandler final : public CallHandler {
   };
 
   Mutex mutex_;
+  absl::Duration last_time_left_ ABSL_GUARDED_BY(mutex_);
   std::map<uint32_t, std::shared_ptr<Call>> parked_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -110,10 +123,10 @@ class FramedRpcServerTest : public ::testing::Test {
     return std::make_unique<Server>(options, std::vector<std::string>{kEcho, kPark},
                                     std::move(handler));
   }
-  std::unique_ptr<TestClient> Connect() {
+  std::unique_ptr<TestClient> Connect(FramedRpcPeer peer = {}) {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-    server_->Adopt(ends[0]);
+    server_->Adopt(ends[0], std::move(peer));
     auto client = std::make_unique<TestClient>(ends[1]);
     client->Greet();
     return client;
@@ -182,6 +195,52 @@ TEST_F(FramedRpcServerTest, BadRequestsAreAnsweredAndTheConnectionGoesOn) {
   EXPECT_TRUE(handler_->AwaitParked(0));
   Call(5, kEcho);
   EXPECT_EQ(client_->Next()->header.call, 5);
+}
+
+TEST_F(FramedRpcServerTest, TheHandlerLearnsTheTimeThatTheCallerHas) {
+  Call(1, kEcho);
+  ASSERT_TRUE(client_->Next().has_value());
+  EXPECT_EQ(handler_->last_time_left(), absl::InfiniteDuration());
+  std::string frame = client_->Frame(Kind::kCall, 2, kEcho, "");
+  frame.replace(12, 4, std::string("\xdc\x05\0\0", 4));
+  client_->Send(frame);
+  ASSERT_TRUE(client_->Next().has_value());
+  EXPECT_EQ(handler_->last_time_left(), absl::Milliseconds(1500));
+}
+
+TEST_F(FramedRpcServerTest, IncompleteRequestsHaveALimitOverAllConnections) {
+  constexpr int64_t kLimit = 300000;
+  FramedRpcPeer peer;
+  peer.incoming = std::make_shared<IncompleteRequestBytes>("max_incoming_bytes", kLimit);
+  const auto await_held = [&](const std::function<bool(int64_t)>& enough) {
+    const Instant end = Clock::Steady().Now() + absl::Seconds(20);
+    while (!enough(peer.incoming->held()) && Clock::Steady().Now() < end) std::this_thread::yield();
+    return enough(peer.incoming->held());
+  };
+  const auto first = Connect(peer);
+  const std::string small = first->Frame(Kind::kCall, 1, kEcho, std::string(50000, 'x'));
+  first->Send(small.substr(0, 100));
+  ASSERT_TRUE(await_held([](int64_t held) { return held > 0; }));
+  EXPECT_TRUE(await_held([](int64_t held) { return held <= 4096; }))
+      << "few bytes do not keep a large buffer: " << peer.incoming->held();
+  first->Send(small.substr(100, 40000));
+  ASSERT_TRUE(await_held([](int64_t held) { return held >= 40000; }));
+
+  const auto second = Connect(peer);
+  const std::string large = second->Frame(Kind::kCall, 2, kEcho, std::string(250000, 'y'));
+  second->Send(large.substr(0, 240000));
+  const auto refused = second->Next();
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_EQ(refused->code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(refused->text(), HasSubstr("no room for a request of 250000 bytes"));
+  EXPECT_THAT(refused->text(), HasSubstr("max_incoming_bytes (300000)"));
+  // The rest of the refused request is skipped.
+  second->Send(large.substr(240000) + second->Frame(Kind::kCall, 3, kEcho, "next"));
+  EXPECT_EQ(second->Next()->body, "next");
+
+  first->Send(small.substr(40100));
+  EXPECT_EQ(first->Next()->body, std::string(50000, 'x'));
+  EXPECT_TRUE(await_held([](int64_t held) { return held == 0; })) << peer.incoming->held();
 }
 
 TEST_F(FramedRpcServerTest, CallsAboveTheLimitAreRefused) {
@@ -264,6 +323,22 @@ TEST_F(FramedRpcServerTest, StopCancelsCallsAndEndsConnections) {
   server_->Stop(absl::Seconds(10));
   EXPECT_TRUE(handler_->AwaitParked(0));
   EXPECT_FALSE(client_->Next().has_value());
+}
+
+TEST_F(FramedRpcServerTest, StopSendsTheRepliesThatWait) {
+  constexpr uint32_t kCalls = 20;
+  const std::string message(200 << 10, 'x');
+  for (uint32_t call = 1; call <= kCalls; ++call) Call(call, kEcho, message);
+  const Instant end = Clock::Steady().Now() + absl::Seconds(20);
+  while (handler_->started < kCalls && Clock::Steady().Now() < end) std::this_thread::yield();
+  ASSERT_EQ(handler_->started, kCalls);
+  std::thread stop([this] { server_->Stop(absl::Seconds(20)); });
+  for (uint32_t call = 1; call <= kCalls; ++call) {
+    const auto reply = client_->Next();
+    EXPECT_TRUE(reply.has_value() && reply->body == message) << call;
+  }
+  EXPECT_FALSE(client_->Next().has_value());
+  stop.join();
 }
 
 // The parked call keeps its connection and the handler.
