@@ -48,6 +48,16 @@ TEST(CallRetriesTest, AfterTheDeadlineTheCallGivesUpAndSaysWhy) {
   EXPECT_THAT(std::string(result.message()), HasSubstr("coordinator:7700 is away: barrier"));
 }
 
+TEST(CallRetriesTest, ACallThatIsNotRepeatedGivesUpAtItsFirstFailure) {
+  CallLimits limits{"leave", Clock::Steady().Now() + absl::Seconds(60)};
+  limits.repeat = false;
+  const ConnectionOptions options = Patient();
+  CallRetries retries(options, limits);
+  absl::Status result;
+  EXPECT_FALSE(retries.Judge(kAway, &result).has_value());
+  EXPECT_EQ(result.code(), absl::StatusCode::kUnavailable) << result;
+}
+
 TEST(InterruptionTest, EndsAPauseAtOnce) {
   // The pause has begun in most of the rounds, not in all.
   for (int round = 0; round < 50; ++round) {
