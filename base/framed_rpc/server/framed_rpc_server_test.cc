@@ -263,6 +263,28 @@ TEST_F(FramedRpcServerTest, OtherFramesEndTheConnectionAndItsCalls) {
   }
 }
 
+TEST_F(FramedRpcServerTest, AClientOverALimitLearnsItInItsLastReply) {
+  ServerOptions options;
+  options.limits.max_idle_frames_per_second = 10;
+  server_ = std::make_unique<Server>(options, std::vector<std::string>{kEcho, kPark}, handler_);
+  std::atomic<int> offences{0};
+  FramedRpcPeer peer;
+  peer.on_offence = [&offences](const absl::Status&) { ++offences; };
+  client_ = Connect(std::move(peer));
+  std::string cancels;  // of calls that were never made
+  for (uint32_t call = 1; call <= 100; ++call) {
+    cancels += client_->Frame(Kind::kCancel, call, "", "");
+  }
+  client_->Send(cancels);
+  const auto last = client_->Next();
+  ASSERT_TRUE(last.has_value());
+  EXPECT_EQ(last->code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(last->text(), HasSubstr("max_idle_frames_per_second (10)"));
+  EXPECT_FALSE(client_->Next().has_value());
+  EXPECT_EQ(offences, 1);
+  server_->Stop(absl::Seconds(10));
+}
+
 TEST_F(FramedRpcServerTest, ACancelledCallHasNoReply) {
   Call(1, kPark);
   ASSERT_TRUE(handler_->AwaitParked(1));

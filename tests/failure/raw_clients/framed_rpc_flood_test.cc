@@ -10,7 +10,6 @@
 #include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "base/framed_rpc/frame.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/failure/testing/flood_test_base.h"
 #include "tests/failure/testing/raw_http2.h"
@@ -18,7 +17,6 @@
 namespace cohort {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::RawHttp2;
 using testing::Repeat;
 
@@ -85,13 +83,11 @@ class FramedRpcFloodTest : public testing::FloodTest {
             return many;
           });
           connection.AwaitClosed(absl::Seconds(5));
-          last_ = connection.last_bytes();
         },
         std::string(framed_rpc::kPreface));
   }
 
   std::vector<std::string> methods_;
-  std::string last_;  // bytes that the attacker got
 };
 
 // A coordinator that is not optimised may not reach the default of 16000 cancels a second.
@@ -115,7 +111,6 @@ TEST_F(FramedRpcFloodTest, CancelsOfCallsThatWereNeverMade) {
   RunFrames([](uint32_t id) { return Cancel(id); });
   EXPECT_EQ(closed_, 1);
   EXPECT_EQ(Logged("max_idle_frames_per_second (80000)"), 1);
-  EXPECT_THAT(last_, HasSubstr("max_idle_frames_per_second (80000)"));
 }
 
 TEST_F(FramedRpcFloodTest, CallsOfNoMethod) {
