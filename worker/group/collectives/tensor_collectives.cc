@@ -1,3 +1,5 @@
+// One file, though long: the collectives share their checks and the ways from tensors to flat memory
+// and back.
 #include "worker/group/collectives/tensor_collectives.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // The ring between threads, each in the role of a process.
+//
+// One file, though long: its cases share one fixture.
 #include <unistd.h>
 
 #include <atomic>

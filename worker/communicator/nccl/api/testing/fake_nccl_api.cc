@@ -1,3 +1,4 @@
+// One file, though long: each function of the table is a few lines on the state of one fake.
 #include "worker/communicator/nccl/api/testing/fake_nccl_api.h"
 
 #include <algorithm>
