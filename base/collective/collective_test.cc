@@ -139,6 +139,25 @@ TEST(CollectiveCallTest, FlatCallHasTheDigestAsTag) {
   EXPECT_NE(flat.tag, Digest(call));
 }
 
+// A call from a daemon has the numbers of the request in fields that the collective does not use.
+TEST(CollectiveCallTest, DigestsIgnoreRootsAndDimensionsThatACollectiveDoesNotUse) {
+  const Tensor tensor = Tensor::Zeros(DataType::kF32, {2, 3});
+  CollectiveCall call = MakeCall(Collective::kAllReduce, tensor, tensor);
+  const uint32_t digest = Digest(call);
+  call.root = 1;
+  call.dim = 0;
+  EXPECT_EQ(Digest(call), digest);
+  CollectiveCall gather = MakeCall(Collective::kGather, tensor, tensor);
+  gather.root = 0;
+  gather.dim = 0;
+  const uint32_t first = Digest(gather);
+  gather.root = 1;
+  EXPECT_NE(Digest(gather), first);
+  gather.root = 0;
+  gather.dim = 1;
+  EXPECT_NE(Digest(gather), first);
+}
+
 TEST(CollectiveCallTest, ACallOfSeveralTensorsHasAllTheirShapes) {
   const std::vector<Tensor> tensors = {Tensor::Zeros(DataType::kBF16, {2, 3}),
                                        Tensor::Zeros(DataType::kBF16, {4})};

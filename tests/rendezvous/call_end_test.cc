@@ -1,11 +1,14 @@
 // Calls end in time if the coordinator does not answer, and when their caller cancels them: by
 // framed RPC, which each test connects first, and by gRPC.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "client/rendezvous/admin_client.h"
 #include "client/rendezvous/process_group/process_group.h"
 #include "client/rendezvous/store_client.h"
 #include "gtest/gtest.h"
@@ -19,16 +22,7 @@ constexpr absl::Duration kSoon = absl::Seconds(20);
 // The first calls of a connection go by gRPC, until framed RPC has connected.
 constexpr int kFirstCalls = 50;
 
-class CallEndTest : public RendezvousTestBase {
- protected:
-  // Cancels `cancellation` a moment after the caller has begun to wait.
-  static std::thread CancelSoon(const std::shared_ptr<Cancellation>& cancellation) {
-    return std::thread([cancellation] {
-      absl::SleepFor(absl::Milliseconds(200));
-      cancellation->Cancel(absl::CancelledError("never mind"));
-    });
-  }
-};
+using CallEndTest = RendezvousTestBase;
 
 TEST_F(CallEndTest, ABlockingCallEndsSoonAfterItsTimeout) {
   for (const bool framed_rpc : {true, false}) {
@@ -82,7 +76,16 @@ TEST_F(CallEndTest, ACallThatIsCancelledEndsAtOnce) {
     round.name = "without-rank-1";
     round.timeout = 2 * kLong;
     round.cancellation = std::make_shared<Cancellation>();
-    std::thread cancelling = CancelSoon(round.cancellation);
+    std::thread cancelling([&] {
+      const std::unique_ptr<AdminClient> admin = AdminClient::Create(Connect());
+      EXPECT_TRUE(Eventually([&] {
+        const auto waits = admin->DumpWaits("g");
+        return waits.ok() && std::any_of(waits->begin(), waits->end(), [](const ParkedCall& call) {
+                 return absl::StrContains(call.operation, "without-rank-1");
+               });
+      }));
+      round.cancellation->Cancel(absl::CancelledError("never mind"));
+    });
     const absl::Time begin = absl::Now();
     const absl::Status status = group.Barrier(round);
     EXPECT_LT(absl::Now() - begin, kSoon);
@@ -97,7 +100,14 @@ TEST_F(CallEndTest, ACallThatWaitsBeforeItsNextAttemptEndsAtOnceWhenItIsCancelle
   options.connection.min_backoff = 2 * kLong;
   options.connection.max_backoff = 2 * kLong;
   options.cancellation = std::make_shared<Cancellation>();
-  std::thread cancelling = CancelSoon(options.cancellation);
+  absl::Notification failed;  // an attempt: the caller is in the pause
+  options.connection.on_away = [&](const AwayReport&) {
+    if (!failed.HasBeenNotified()) failed.Notify();
+  };
+  std::thread cancelling([&] {
+    EXPECT_TRUE(failed.WaitForNotificationWithTimeout(kSoon));
+    options.cancellation->Cancel(absl::CancelledError("never mind"));
+  });
   const absl::Time begin = absl::Now();
   const absl::Status status = ProcessGroup::Create(options).status();
   EXPECT_LT(absl::Now() - begin, kSoon);

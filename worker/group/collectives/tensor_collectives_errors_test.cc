@@ -459,6 +459,11 @@ TEST(OwnMistakesTest, AreFoundBeforeAnythingIsCalled) {
   refuse(AllToAllV(collectives, t, {2, 3}, t, {2, 2}, Soon()), "should be f32 [5, 3]");
   refuse(AllToAllV(collectives, t, {2, 2}, F32({4, 2}), {2, 2}, Soon()), "should be f32 [4, 3]");
   refuse(AllToAllV(collectives, t, {2, 2}, t, {2, 2}, Soon()), "overlap");
+  for (const Collective collective : {Collective::kAllToAll, Collective::kAllToAllV}) {
+    CollectiveCall along_one = MakeCall(collective, t, t);
+    along_one.dim = 1;
+    refuse(collectives.Run(along_one, t, t, Soon()), "it divides dimension 0 alone");
+  }
   refuse(ExchangeSizes(collectives, -1, Soon()).status(), "a size of -1");
 
   refuse(collectives.Exchange({{true, 0, t}}, Soon()), "that is this rank itself");
