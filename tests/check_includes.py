@@ -22,6 +22,7 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+["<]([^">]+)[">]', re.MULTILIN
 # Libraries whose headers are in no target: how an include begins, and the targets that bring it.
 LIBRARIES = {
     'CLI/': ['@system//:cli11'],
+    'Python.h': ['@system//:python'],
     'absl/': ['@system//:absl'],
     'benchmark/': ['@system//:benchmark'],
     'cuda.h': ['@cuda//:headers', '@cuda//:runtime'],

@@ -39,6 +39,12 @@ _PLAIN = {
     "nlohmann_json": ("nlohmann/json.hpp", []),
 }
 
+# Debian's Python: name -> the folder of its headers. An extension module links nothing: the interpreter that loads it has
+# the functions.
+_HEADERS = {
+    "python": "/usr/include/python3.11",
+}
+
 # What only benchmarks link: name -> (a folder of headers beside the system's own or "", a header, flags).
 # Where a library is not installed, targets that need it are skipped by wildcards, and cannot be built.
 _OPTIONAL = {
@@ -85,6 +91,14 @@ cc_library(
     includes = {includes},
     linkopts = {linkopts},
     target_compatible_with = {constraints},
+)
+"""
+
+_HEADER_LIBRARY = """
+cc_library(
+    name = "{name}",
+    hdrs = glob(["{name}/**/*.h"]),
+    includes = ["{name}"],
 )
 """
 
@@ -159,6 +173,11 @@ def _system_libraries_impl(ctx):
         if not ctx.path("/usr/include/" + header).exists:
             fail("missing header %s; run deploy/bootstrap.sh first" % header)
         build.append(_LIBRARY.format(name = name, defines = "[]", linkopts = repr(linkopts)))
+    for name, headers in _HEADERS.items():
+        if not ctx.path(headers).exists:
+            fail("missing folder %s; run deploy/bootstrap.sh first" % headers)
+        ctx.symlink(headers, name)
+        build.append(_HEADER_LIBRARY.format(name = name))
     build.append(_NOT_INSTALLED)
     for name, (where, header, linkopts) in _OPTIONAL.items():
         build.append(_optional_library(ctx, folder, name, where, header, linkopts))

@@ -1,7 +1,5 @@
 #include "base/tensor/dlpack.h"
 
-#include <dlpack/dlpack.h>
-
 #include <cstdint>
 #include <cstring>
 #include <iterator>
@@ -167,6 +165,10 @@ absl::StatusOr<Tensor> FromDLPack(DLManagedTensor* managed) {
     if (tensor->deleter != nullptr) tensor->deleter(tensor);
   });
   return View(managed->dl_tensor, std::move(owner));
+}
+
+absl::StatusOr<Tensor> ViewDLPack(const DLTensor& tensor, std::shared_ptr<const void> owner) {
+  return View(tensor, std::move(owner));
 }
 
 DLManagedTensor* ToDLPack(const Tensor& tensor) {

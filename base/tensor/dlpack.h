@@ -2,11 +2,12 @@
 #ifndef COHORT_BASE_TENSOR_DLPACK_H_
 #define COHORT_BASE_TENSOR_DLPACK_H_
 
+#include <dlpack/dlpack.h>
+
+#include <memory>
+
 #include "absl/status/statusor.h"
 #include "base/tensor/tensor.h"
-
-// From <dlpack/dlpack.h>.
-struct DLManagedTensor;
 
 namespace cohort {
 
@@ -17,6 +18,10 @@ namespace cohort {
 // Errors: INVALID_ARGUMENT (negative extents, more bytes than addresses, or no memory for
 // elements), UNIMPLEMENTED (another device or type of elements; names it).
 absl::StatusOr<Tensor> FromDLPack(DLManagedTensor* managed);
+
+// Returns a view of a DLTensor, whose memory lives as long as `owner`, or, if that is null, as the
+// caller sees to. Errors: as FromDLPack.
+absl::StatusOr<Tensor> ViewDLPack(const DLTensor& tensor, std::shared_ptr<const void> owner);
 
 // Shares the elements with `tensor` and keeps them alive until the receiver calls the deleter. The
 // result always has strides: not all readers accept null for a contiguous tensor.

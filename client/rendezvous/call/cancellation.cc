@@ -3,6 +3,11 @@
 #include <utility>
 
 namespace cohort::client {
+namespace {
+
+thread_local Cancellation* current_cancellation = nullptr;
+
+}  // namespace
 
 void Cancellation::Cancel(const absl::Status& reason) {
   MutexLock lock(&mutex_);
@@ -33,5 +38,12 @@ Cancellation::Listener::~Listener() {
   MutexLock lock(&cancellation_.mutex_);
   cancellation_.listeners_.erase(this);
 }
+
+CancellationScope::CancellationScope(Cancellation& cancellation)
+    : outer_(std::exchange(current_cancellation, &cancellation)) {}
+
+CancellationScope::~CancellationScope() { current_cancellation = outer_; }
+
+Cancellation* CancellationScope::current() { return current_cancellation; }
 
 }  // namespace cohort::client

@@ -44,6 +44,26 @@ class Cancellation {
   std::set<const Listener*> listeners_ ABSL_GUARDED_BY(mutex_);
 };
 
+// While it lives, `cancellation` ends each call to the coordinator that this thread makes, unless
+// the call has a cancellation of its own. It must be destroyed on the same thread.
+//
+//   Cancellation cancellation;  // another thread cancels it
+//   const CancellationScope scope(cancellation);
+//   absl::StatusOr<std::string> object = group.Receive(0);
+class CancellationScope {
+ public:
+  explicit CancellationScope(Cancellation& cancellation);
+  ~CancellationScope();
+  CancellationScope(const CancellationScope&) = delete;
+  CancellationScope& operator=(const CancellationScope&) = delete;
+
+  // The cancellation of this thread's innermost scope, or null.
+  static Cancellation* current();
+
+ private:
+  Cancellation* const outer_;
+};
+
 }  // namespace cohort::client
 
 #endif  // COHORT_CLIENT_RENDEZVOUS_CALL_CANCELLATION_H_

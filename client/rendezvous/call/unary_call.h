@@ -148,14 +148,15 @@ class CallMonitor {
 };
 
 // Like CallBlocking. About each second it calls a function on this thread. While the coordinator
-// does not serve the call, that is the connection's `on_away`. Otherwise it is `ask`. See
-// CallMonitor.
+// does not serve the call, that is the connection's `on_away`. Otherwise it is `ask`. Without
+// `cancellation` it takes that of the thread's CancellationScope. See CallMonitor.
 template <typename M>
 absl::Status CallMonitored(ConnectionImpl& connection, const M& method, CallLimits limits,
                            Interruption& interruption, typename M::Request& request,
                            typename M::Response* response,
                            const std::function<absl::Status()>& ask = nullptr,
                            Cancellation* cancellation = nullptr) {
+  if (cancellation == nullptr) cancellation = CancellationScope::current();
   if (cancellation != nullptr) COHORT_RETURN_IF_ERROR(cancellation->reason());
   CallMonitor monitor(connection, interruption, ask, cancellation);
   if (!monitor.IsNeeded()) {

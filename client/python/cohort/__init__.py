@@ -1,0 +1,33 @@
+"""Groups of processes: objects, barriers and membership through a coordinator, and collectives on
+CPU tensors between the processes.
+
+    import cohort
+    import numpy as np
+
+    with cohort.Group("trainer", rank=0, world_size=2, address="coordinator:7700") as group:
+        gradients = group.empty((1024,), np.float32)
+        gradients[:] = ...
+        group.all_reduce(gradients, out=gradients)
+
+`Group` moves tensors; `ProcessGroup` moves bytes and needs no worker; `Store` has keys, counters and
+queues. All errors are subclasses of `Error`.
+"""
+
+from cohort import _core
+from cohort.errors import (Aborted, AlreadyExists, Cancelled, DataLoss, DeadlineExceeded, Error,
+                           FailedPrecondition, Internal, InvalidArgument, NotFound, OutOfRange,
+                           PermissionDenied, ResourceExhausted, Unauthenticated, Unavailable,
+                           Unimplemented, Unknown)
+from cohort.group import Group, PeerStats, PendingCall, ReduceOp
+from cohort.process_group import ProcessGroup, VoteResult
+from cohort.store import KeyValue, PutResult, Store
+
+__version__ = _core.version
+
+__all__ = [
+    'Aborted', 'AlreadyExists', 'Cancelled', 'DataLoss', 'DeadlineExceeded', 'Error',
+    'FailedPrecondition', 'Group', 'Internal', 'InvalidArgument', 'KeyValue', 'NotFound',
+    'OutOfRange', 'PeerStats', 'PendingCall', 'PermissionDenied', 'ProcessGroup', 'PutResult',
+    'ReduceOp', 'ResourceExhausted', 'Store', 'Unauthenticated', 'Unavailable', 'Unimplemented',
+    'Unknown', 'VoteResult',
+]

@@ -1,0 +1,415 @@
+"""Collectives and messages between processes that are the ranks of a group."""
+
+import enum
+import sys
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+from cohort import _core
+from cohort import _lifetime
+from cohort.process_group import BytesLike, membership_options
+
+# numpy.ndarray, torch.Tensor, or anything with the buffer protocol or __dlpack__.
+Array = Any
+
+
+class ReduceOp(enum.IntEnum):
+    """How a collective reduces the elements of all ranks to one."""
+    SUM = 1  # integers wrap
+    PROD = 2
+    MIN = 3  # a NaN on any rank is the result
+    MAX = 4
+    AVG = 5  # integers are rounded towards zero
+    BIT_AND = 7
+    BIT_OR = 8
+    BIT_XOR = 9
+
+    @staticmethod
+    def pre_mul_sum(scale: float) -> Tuple[int, float]:
+        """The sum of the elements, each multiplied by `scale` first."""
+        return (6, scale)
+
+
+Op = Union[str, ReduceOp, Tuple[int, float]]
+
+# The numbers of the collectives, the element types and the reductions, as in the C++ library.
+_ALL_REDUCE, _REDUCE, _BROADCAST, _ALL_GATHER, _REDUCE_SCATTER = 1, 2, 3, 4, 5
+_ALL_TO_ALL, _GATHER, _SCATTER = 6, 7, 8
+_ALL_GATHER_V, _REDUCE_SCATTER_V, _GATHER_V, _ALL_TO_ALL_V = 9, 10, 11, 12
+
+_DTYPES = {
+    'bool': 1, 'int8': 2, 'uint8': 3, 'int16': 4, 'uint16': 5, 'int32': 6, 'uint32': 7, 'int64': 8,
+    'uint64': 9, 'float16': 10, 'bfloat16': 11, 'float32': 12, 'float64': 13, 'float8_e4m3fn': 14,
+    'float8_e5m2': 15, 'complex64': 16, 'complex128': 17,
+}
+_OPS: Dict[Any, Any] = {op.name.lower(): int(op) for op in ReduceOp}
+_OPS.update({op: int(op) for op in ReduceOp})
+
+
+def _op(op: Op) -> Any:
+    found = _OPS.get(op)
+    if found is not None:
+        return found
+    if isinstance(op, tuple):
+        return op
+    raise ValueError(f'op: expected one of {", ".join(sorted(o.name.lower() for o in ReduceOp))} '
+                     f'or ReduceOp.pre_mul_sum(scale), got {op!r}')
+
+
+def _is_torch(array: Array) -> bool:
+    torch = sys.modules.get('torch')
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+def _shape(array: Array) -> List[int]:
+    shape = getattr(array, 'shape', None)
+    return list(memoryview(array).shape if shape is None else shape)
+
+
+def _empty_like(array: Array, shape: Sequence[int]) -> Array:
+    """A new array of the same library and type."""
+    if _is_torch(array):
+        return array.new_empty(shape)
+    import numpy  # pylint: disable=import-outside-toplevel
+    return numpy.empty(shape, numpy.asarray(array).dtype)
+
+
+class PeerStats(NamedTuple):
+    """The payload exchanged with one rank since the generation began."""
+    bytes_sent: int
+    messages_sent: int
+    bytes_received: int
+    messages_received: int
+
+
+class PendingCall:
+    """An asynchronous call. The call keeps its arrays alive; it may be dropped without waiting.
+
+    Attributes:
+      result: the array that has the result once `wait` has returned.
+    """
+
+    def __init__(self, call, result: Array):
+        self._call = call
+        self.result = result
+
+    def test(self) -> bool:
+        """Returns whether the call is over, without blocking. Raises its error."""
+        return self._call.test()
+
+    def wait(self, timeout: Optional[float] = None) -> Array:
+        """Blocks until the call is over, and returns its result. Raises its error, or
+        DeadlineExceeded if it is not over after `timeout` seconds; the call then goes on."""
+        self._call.wait(timeout)
+        return self.result
+
+    def cancel(self) -> None:
+        """Aborts the group on all ranks if the call is not over: other ranks wait for it."""
+        self._call.cancel()
+
+
+class Group:
+    """A group in which this process is a rank: collectives on tensors, messages and objects.
+
+        group = cohort.Group("trainer", rank=0, world_size=2, address="coordinator:7700")
+        total = group.all_reduce(x)               # a new array
+        group.all_reduce(x, out=x)                # in place
+        group.all_reduce(x, out=y, op="max")
+        call = group.all_reduce(x, out=x, wait=False)
+        call.wait()
+
+    All ranks call the same collectives in the same order, with the same type, shape, root and
+    reduction. A call blocks until its arrays may be used again, at most `timeout` seconds (None: the
+    group's), and releases the interpreter's lock meanwhile. With `wait=False` it returns a
+    PendingCall at once; asynchronous calls run in the order in which they were started, and until
+    they are over the group is not called in other ways.
+
+    Arrays are numpy arrays, CPU tensors of PyTorch, or objects with the buffer protocol or
+    __dlpack__, of any strides. Contiguous memory from `empty`, on all ranks, is the fast case: then
+    nothing is copied. `out` is written in place; None makes a new array of the input's library.
+
+    Errors of all collectives: InvalidArgument (ranks called different collectives, or the arguments
+    of one do not fit; all ranks get it, and the group stays usable), DeadlineExceeded (names the
+    ranks that did not call), Aborted (a rank is lost; call `rejoin`), ResourceExhausted.
+    """
+
+    def __init__(self, group: str, *, world_size: int, rank: Optional[int] = None,
+                 address: str = '127.0.0.1:7700', tenant: str = '', min_world_size: int = 0,
+                 member: str = '', timeout: float = 300, join_timeout: float = 300,
+                 lease: float = 30, data_expiration: float = 3600, parameters_digest: str = '',
+                 labels: Optional[Dict[str, str]] = None, advertised_host: str = '',
+                 host_identity: str = ''):
+        """Joins, waits until the group is complete, and connects the ranks.
+
+        Args:
+          advertised_host: the address to which ranks on other hosts connect, without a port. Empty:
+            the local address towards the coordinator.
+          host_identity: ranks with different names share no memory. Empty: this machine.
+          The others: as ProcessGroup.
+
+        Raises:
+          Those of ProcessGroup; Unavailable or DeadlineExceeded name a rank that could not be
+          connected.
+        """
+        options = membership_options(
+            group, address, tenant, rank, world_size, min_world_size, member, timeout, join_timeout,
+            lease, True, data_expiration, parameters_digest, labels)
+        options.update(advertised_host=advertised_host, host_identity=host_identity)
+        self._core = _core.join_group(options)
+        self._run = self._core.run
+        _lifetime.close_at_exit(self)
+
+    # --- Facts.
+
+    @property
+    def name(self) -> str:
+        """The group's name."""
+        return self._core.facts()[0]
+
+    @property
+    def rank(self) -> int:
+        """This process's rank, 0..size-1."""
+        return self._core.facts()[1]
+
+    @property
+    def size(self) -> int:
+        """How many ranks the generation has."""
+        return self._core.facts()[2]
+
+    @property
+    def generation(self) -> int:
+        """The number of the generation."""
+        return self._core.facts()[3]
+
+    @property
+    def paths(self) -> List[str]:
+        """By rank: "self", "shared memory" or "tcp HOST:PORT"."""
+        return self._core.facts()[4]
+
+    @property
+    def hosts(self) -> List[str]:
+        """By rank: the machine that the rank runs on."""
+        return self._core.facts()[5]
+
+    def stats(self) -> List[PeerStats]:
+        """By rank: the payload exchanged since the generation began. Does not wait for calls."""
+        return [PeerStats(*peer) for peer in self._core.stats()]
+
+    # --- Memory.
+
+    def empty(self, shape: Union[int, Sequence[int]], dtype: Any = 'float32') -> Array:
+        """Returns a contiguous array of undefined values, in memory that the other ranks of this
+        host can map: collectives do not copy it.
+
+        With a dtype of PyTorch the result is a CPU tensor, else a numpy array; numpy has no
+        bfloat16 and no float8. The memory lives as long as the array or a view of it.
+        """
+        shape = [shape] if isinstance(shape, int) else list(shape)
+        name = str(dtype)
+        if name.startswith('torch.'):
+            import torch  # pylint: disable=import-outside-toplevel
+            return torch.from_dlpack(self._core.allocate(_DTYPES[name[len('torch.'):]], shape))
+        import numpy  # pylint: disable=import-outside-toplevel
+        return numpy.asarray(self._core.allocate(_DTYPES[numpy.dtype(dtype).name], shape))
+
+    # --- Collectives. Every rank has a part of the same size.
+
+    def _call(self, wait: bool, number: int, source: Optional[Array], out: Optional[Array], op: Any,
+              dim: int, root: int, timeout: Optional[float]) -> Any:
+        if wait:
+            self._run(number, source, out, op, dim, root, timeout)
+            return out
+        return PendingCall(self._core.start(number, source, out, op, dim, root, timeout), out)
+
+    def all_reduce(self, array: Array, out: Optional[Array] = None, *, op: Op = 'sum',
+                   timeout: Optional[float] = None, wait: bool = True) -> Any:
+        """out = the reduction of all ranks' arrays, of the same shape. In place: out is array.
+        Source: MPI_Allreduce, ncclAllReduce."""
+        if out is None:
+            out = _empty_like(array, _shape(array))
+        return self._call(wait, _ALL_REDUCE, array, out, _op(op), -1, -1, timeout)
+
+    def all_reduce_coalesced(self, arrays: Sequence[Array], out: Optional[Sequence[Array]] = None,
+                             *, op: Op = 'sum', timeout: Optional[float] = None) -> Sequence[Array]:
+        """all_reduce of several arrays of one type, in one step. Source: all_reduce_coalesced of
+        torch.distributed."""
+        if out is None:
+            out = [_empty_like(array, _shape(array)) for array in arrays]
+        self._core.all_reduce_coalesced(arrays, out, _op(op), timeout)
+        return out
+
+    def reduce(self, array: Array, root: int, out: Optional[Array] = None, *, op: Op = 'sum',
+               timeout: Optional[float] = None, wait: bool = True) -> Any:
+        """Like all_reduce, at the root; the other ranks get None."""
+        is_root = self.rank == root
+        if is_root and out is None:
+            out = _empty_like(array, _shape(array))
+        return self._call(wait, _REDUCE, array, out if is_root else None, _op(op), -1, root,
+                          timeout)
+
+    def broadcast(self, array: Array, root: int, *, timeout: Optional[float] = None,
+                  wait: bool = True) -> Any:
+        """Every rank's array gets the elements of the root's. Returns the array."""
+        return self._call(wait, _BROADCAST, None, array, 1, -1, root, timeout)
+
+    def all_gather(self, array: Array, out: Optional[Array] = None, *, dim: int = 0,
+                   timeout: Optional[float] = None, wait: bool = True) -> Any:
+        """out = all ranks' arrays concatenated along `dim`, by rank. Source: MPI_Allgather."""
+        if out is None:
+            shape = _shape(array)
+            shape[dim] *= self.size
+            out = _empty_like(array, shape)
+        return self._call(wait, _ALL_GATHER, array, out, 1, dim, -1, timeout)
+
+    def reduce_scatter(self, array: Array, out: Optional[Array] = None, *, op: Op = 'sum',
+                       dim: int = 0, timeout: Optional[float] = None, wait: bool = True) -> Any:
+        """out = this rank's part along `dim` of the reduction of all arrays, whose extent there is
+        a multiple of size. Source: MPI_Reduce_scatter_block."""
+        if out is None:
+            shape = _shape(array)
+            shape[dim] //= self.size
+            out = _empty_like(array, shape)
+        return self._call(wait, _REDUCE_SCATTER, array, out, _op(op), dim, -1, timeout)
+
+    def all_to_all(self, array: Array, out: Optional[Array] = None, *,
+                   timeout: Optional[float] = None, wait: bool = True) -> Any:
+        """Part r of out along dimension 0 = part `rank` of rank r's array. Not in place. Source:
+        MPI_Alltoall."""
+        if out is None:
+            out = _empty_like(array, _shape(array))
+        return self._call(wait, _ALL_TO_ALL, array, out, 1, 0, -1, timeout)
+
+    def gather(self, array: Array, root: int, out: Optional[Array] = None, *, dim: int = 0,
+               timeout: Optional[float] = None, wait: bool = True) -> Any:
+        """Like all_gather, at the root; the other ranks get None."""
+        is_root = self.rank == root
+        if is_root and out is None:
+            shape = _shape(array)
+            shape[dim] *= self.size
+            out = _empty_like(array, shape)
+        return self._call(wait, _GATHER, array, out if is_root else None, 1, dim, root, timeout)
+
+    def scatter(self, array: Optional[Array], root: int, out: Array, *, dim: int = 0,
+                timeout: Optional[float] = None, wait: bool = True) -> Any:
+        """out = part `rank` along `dim` of the root's array; other ranks pass None as `array`."""
+        source = array if self.rank == root else None
+        return self._call(wait, _SCATTER, source, out, 1, dim, root, timeout)
+
+    # --- Ragged: parts of different sizes along `dim`. All ranks pass the same `sizes`, by rank.
+
+    def all_gather_v(self, array: Array, sizes: Sequence[int], out: Optional[Array] = None, *,
+                     dim: int = 0, timeout: Optional[float] = None) -> Array:
+        """Like all_gather; array's extent along `dim` is sizes[rank]."""
+        if out is None:
+            shape = _shape(array)
+            shape[dim] = sum(sizes)
+            out = _empty_like(array, shape)
+        self._core.run_ragged(_ALL_GATHER_V, array, out, 1, (dim, -1), sizes, timeout)
+        return out
+
+    def reduce_scatter_v(self, array: Array, sizes: Sequence[int], out: Optional[Array] = None, *,
+                         op: Op = 'sum', dim: int = 0, timeout: Optional[float] = None) -> Array:
+        """Like reduce_scatter; out's extent along `dim` is sizes[rank]."""
+        if out is None:
+            shape = _shape(array)
+            shape[dim] = sizes[self.rank]
+            out = _empty_like(array, shape)
+        self._core.run_ragged(_REDUCE_SCATTER_V, array, out, _op(op), (dim, -1), sizes, timeout)
+        return out
+
+    def gather_v(self, array: Array, sizes: Sequence[int], root: int,
+                 out: Optional[Array] = None, *, dim: int = 0,
+                 timeout: Optional[float] = None) -> Optional[Array]:
+        """Like all_gather_v, at the root; the other ranks get None."""
+        if self.rank != root:
+            out = None
+        elif out is None:
+            shape = _shape(array)
+            shape[dim] = sum(sizes)
+            out = _empty_like(array, shape)
+        self._core.run_ragged(_GATHER_V, array, out, 1, (dim, root), sizes, timeout)
+        return out
+
+    def all_to_all_v(self, array: Array, input_sizes: Sequence[int], output_sizes: Sequence[int],
+                     out: Optional[Array] = None, *, timeout: Optional[float] = None) -> Array:
+        """Sends input_sizes[r] elements along dimension 0 to rank r, and receives output_sizes[r]
+        from it. If rank r sends another number, all ranks raise InvalidArgument."""
+        if out is None:
+            shape = _shape(array)
+            shape[0] = sum(output_sizes)
+            out = _empty_like(array, shape)
+        self._core.run_ragged(_ALL_TO_ALL_V, array, out, 1, (0, -1),
+                              [*input_sizes, *output_sizes], timeout)
+        return out
+
+    def exchange_sizes(self, own: int, *, timeout: Optional[float] = None) -> List[int]:
+        """Returns every rank's `own`, by rank: the sizes for a ragged collective."""
+        return self._core.exchange_sizes(own, timeout)
+
+    def barrier(self, *, timeout: Optional[float] = None) -> None:
+        """Blocks until all ranks have called it, in order with the other collectives."""
+        self._core.barrier(timeout)
+
+    # --- Between two ranks.
+
+    def send(self, array: Array, destination: int, *, timeout: Optional[float] = None) -> None:
+        """Sends to one rank. Messages from one rank to another arrive in the order sent."""
+        self._core.exchange([(True, destination, array)], timeout)
+
+    def receive(self, out: Array, source: int, *, timeout: Optional[float] = None) -> Array:
+        """Receives from one rank into `out`, which has the type and the size of the sent array."""
+        self._core.exchange([(False, source, out)], timeout)
+        return out
+
+    def exchange(self, sends: Sequence[Tuple[Array, int]], receives: Sequence[Tuple[Array, int]],
+                 *, timeout: Optional[float] = None) -> None:
+        """Several sends and receives, each an array and a rank; no one waits for another."""
+        self._core.exchange([(True, peer, array) for array, peer in sends]
+                            + [(False, peer, array) for array, peer in receives], timeout)
+
+    def await_message(self, peers: Sequence[int], *,
+                      timeout: Optional[float] = None) -> Tuple[int, str, int]:
+        """Waits for a message from one of `peers`. Returns its rank, type and number of elements.
+        `timeout=0` polls: DeadlineExceeded leaves the group usable. Source: MPI_Probe."""
+        return self._core.await_message(peers, timeout)
+
+    # --- Objects, through the coordinator. They are not ordered with collectives.
+
+    def send_object(self, obj: BytesLike, destination: int, *,
+                    timeout: Optional[float] = None) -> None:
+        """Sends bytes to one rank; does not wait for it."""
+        self._core.send_object(obj, destination, timeout)
+
+    def receive_object(self, source: int, *, timeout: Optional[float] = None) -> bytes:
+        """Returns the next object of one rank."""
+        return self._core.receive_object(source, timeout)
+
+    def broadcast_object(self, obj: Optional[BytesLike], root: int, *,
+                         timeout: Optional[float] = None) -> bytes:
+        """Returns the root's object on every rank; other ranks' `obj` is ignored."""
+        return self._core.broadcast_object(obj or b'', root, timeout)
+
+    def all_gather_objects(self, obj: BytesLike, *,
+                           timeout: Optional[float] = None) -> List[bytes]:
+        """Returns the objects of all ranks, by rank."""
+        return self._core.all_gather_objects(obj, timeout)
+
+    # --- The end, and the next beginning.
+
+    def rejoin(self, timeout: float = 60) -> None:
+        """Joins the next generation after Aborted or DeadlineExceeded, and waits until it is
+        complete. Arrays from `empty` stay valid."""
+        self._core.rejoin(timeout)
+
+    def abort(self, reason: str) -> None:
+        """Ends calls in flight on all ranks with Aborted. Any thread may call it."""
+        self._core.abort(reason)
+
+    def close(self) -> None:
+        """Leaves the group. It may be called twice."""
+        self._core.release()
+
+    def __enter__(self) -> 'Group':
+        return self
+
+    def __exit__(self, *exc_info) -> None:
+        self.close()

@@ -1,0 +1,372 @@
+#include "client/python/core/array.h"
+
+#include <dlpack/dlpack.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/tensor/data_type.h"
+#include "base/tensor/dlpack.h"
+#include "client/python/core/convert.h"
+
+namespace cohort::python {
+namespace {
+
+// Functions of a library for its tensors, from version 1.3 of DLPack on.
+struct ExchangeApi {
+  struct {
+    uint32_t major;
+    uint32_t minor;
+  } version;
+  ExchangeApi* older;
+  void* allocate;
+  void* managed_from_python;
+  void* python_from_managed;
+  int (*view)(void* object, DLTensor* to);  // may be null
+  void* current_stream;
+};
+
+// The functions of the type that was seen last: there is rarely more than one.
+struct {
+  PyTypeObject* type = nullptr;
+  const ExchangeApi* api = nullptr;
+} last_type;
+
+// Null: the type has none. No exception is left.
+const ExchangeApi* ExchangeApiOf(PyTypeObject* type) {
+  if (type == last_type.type) return last_type.api;
+  const Object capsule(
+      PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__dlpack_c_exchange_api__"));
+  const ExchangeApi* api = nullptr;
+  if (capsule && PyCapsule_CheckExact(capsule.get())) {
+    api =
+        static_cast<const ExchangeApi*>(PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api"));
+  }
+  PyErr_Clear();
+  if (api != nullptr && (api->version.major != 1 || api->view == nullptr)) api = nullptr;
+  Py_INCREF(type);
+  Py_XDECREF(last_type.type);
+  last_type = {type, api};
+  return api;
+}
+
+// The type of elements with a format of Python's struct module, or 0.
+DataType TypeOfFormat(const char* format, Py_ssize_t bytes) {
+  if (format == nullptr) return DataType::kU8;
+  if (*format == '@' || *format == '=' || *format == '<') ++format;
+  const bool complex = *format == 'Z';
+  if (complex) ++format;
+  if (*format == '\0' || format[1] != '\0') return DataType{0};
+  if (complex) {
+    return *format == 'f' ? DataType::kC64 : *format == 'd' ? DataType::kC128 : DataType{0};
+  }
+  switch (*format) {
+    case '?':
+      return DataType::kBool;
+    case 'e':
+      return DataType::kF16;
+    case 'f':
+      return DataType::kF32;
+    case 'd':
+      return DataType::kF64;
+    case 'b':
+    case 'h':
+    case 'i':
+    case 'l':
+    case 'q':
+      return bytes == 1   ? DataType::kI8
+             : bytes == 2 ? DataType::kI16
+             : bytes == 4 ? DataType::kI32
+                          : DataType::kI64;
+    case 'B':
+    case 'H':
+    case 'I':
+    case 'L':
+    case 'Q':
+      return bytes == 1   ? DataType::kU8
+             : bytes == 2 ? DataType::kU16
+             : bytes == 4 ? DataType::kU32
+                          : DataType::kU64;
+    default:
+      return DataType{0};
+  }
+}
+
+// The format that numpy understands; null: there is none.
+const char* FormatOf(DataType type) {
+  switch (type) {
+    case DataType::kBool:
+      return "?";
+    case DataType::kI8:
+      return "b";
+    case DataType::kU8:
+      return "B";
+    case DataType::kI16:
+      return "h";
+    case DataType::kU16:
+      return "H";
+    case DataType::kI32:
+      return "i";
+    case DataType::kU32:
+      return "I";
+    case DataType::kI64:
+      return "q";
+    case DataType::kU64:
+      return "Q";
+    case DataType::kF16:
+      return "e";
+    case DataType::kF32:
+      return "f";
+    case DataType::kF64:
+      return "d";
+    case DataType::kC64:
+      return "Zf";
+    case DataType::kC128:
+      return "Zd";
+    case DataType::kBF16:
+    case DataType::kF8E4M3:
+    case DataType::kF8E5M2:
+      break;
+  }
+  return nullptr;
+}
+
+bool Refuse(const char* name, const absl::Status& status) {
+  PyErr_Format(PyExc_ValueError, "%s: %s", name, std::string(status.message()).c_str());
+  return false;
+}
+
+// Whether autograd follows changes of a tensor of PyTorch's.
+bool RequiresGrad(PyObject* array) {
+  const Object value(PyObject_GetAttrString(array, "requires_grad"));
+  PyErr_Clear();
+  return value.get() == Py_True;
+}
+
+bool RefuseGrad(const char* name) {
+  PyErr_Format(PyExc_ValueError,
+               "%s: the tensor requires grad, so a call may not change it in place; pass "
+               "tensor.detach()",
+               name);
+  return false;
+}
+
+bool IsTorchBool(PyObject* array) {
+  const Object type(PyObject_GetAttrString(array, "dtype"));
+  const Object text(type ? PyObject_Str(type.get()) : nullptr);
+  PyErr_Clear();
+  return text && PyUnicode_CompareWithASCIIString(text.get(), "torch.bool") == 0;
+}
+
+}  // namespace
+
+bool Array::Read(PyObject* array, const char* name, Access access) {
+  array_ = array;
+  const ExchangeApi* const api = ExchangeApiOf(Py_TYPE(array));
+  if (api != nullptr) {
+    if (access == Access::kWrite && RequiresGrad(array)) return RefuseGrad(name);
+    DLTensor view;
+    if (api->view(array, &view) != 0) return false;
+    absl::StatusOr<Tensor> tensor = ViewDLPack(view, nullptr);
+    if (!tensor.ok()) return Refuse(name, tensor.status());
+    tensor_ = *std::move(tensor);
+    return true;
+  }
+  if (ReadBuffer(array, name, access)) return true;
+  if (PyErr_Occurred() != nullptr) return false;
+  if (access == Access::kWrite && RequiresGrad(array)) return RefuseGrad(name);
+  return ReadDLPack(array, name);
+}
+
+// Returns false without an exception if the object has no buffer.
+bool Array::ReadBuffer(PyObject* array, const char* name, Access access) {
+  const int flags = kBufferFormat | kBufferStrides;
+  if (!buffer_.Get(array, access == Access::kWrite ? flags | kBufferWritable : flags)) {
+    const bool has_no_buffer = PyErr_ExceptionMatches(PyExc_TypeError) != 0;
+    PyErr_Clear();
+    if (has_no_buffer) return false;
+    Buffer readable;
+    if (access == Access::kWrite && readable.Get(array, flags)) {
+      PyErr_Format(PyExc_ValueError, "%s: the array is read-only", name);
+      return false;
+    }
+    PyErr_Clear();
+    return false;  // for example, elements that buffers cannot describe
+  }
+  const PyBufferView& view = buffer_.view();
+  const DataType type = TypeOfFormat(view.format, view.itemsize);
+  if (!IsDataType(static_cast<int>(type)) || SizeOf(type) != view.itemsize) {
+    PyErr_Format(PyExc_ValueError, "%s: elements of format %s are not supported", name,
+                 view.format);
+    return false;
+  }
+  Shape strides;
+  for (int i = 0; i < view.ndim; ++i) {
+    if (view.strides[i] % view.itemsize != 0) {
+      PyErr_Format(PyExc_ValueError,
+                   "%s: the stride of dimension %d is %zd bytes, no multiple of an element's %zd",
+                   name, i, view.strides[i], view.itemsize);
+      return false;
+    }
+    strides.push_back(view.strides[i] / view.itemsize);
+  }
+  tensor_ = Tensor::Strided(view.buf, type, Shape(view.shape, view.shape + view.ndim),
+                            std::move(strides));
+  return true;
+}
+
+bool Array::ReadDLPack(PyObject* array, const char* name) {
+  // Versions of PyTorch before 2.10 export neither tensors that require grad nor bool.
+  Object exported = Object::Borrowed(array);
+  if (RequiresGrad(array)) exported = Object(PyObject_CallMethod(array, "detach", nullptr));
+  if (!exported) return false;
+  const bool is_bool = IsTorchBool(array);
+  if (is_bool) {
+    const Object module(PyImport_ImportModule("torch"));
+    const Object byte(module ? PyObject_GetAttrString(module.get(), "uint8") : nullptr);
+    if (!byte) return false;
+    exported = Object(PyObject_CallMethod(exported.get(), "view", "O", byte.get()));
+    if (!exported) return false;
+  }
+  const Object method(PyObject_GetAttrString(exported.get(), "__dlpack__"));
+  if (!method) {
+    PyErr_Clear();
+    PyErr_Format(PyExc_TypeError,
+                 "%s: expected an array of numpy or PyTorch, or an object with the buffer protocol "
+                 "or __dlpack__, got %S",
+                 name, Py_TYPE(array));
+    return false;
+  }
+  const Object capsule(PyObject_CallFunctionObjArgs(method.get(), nullptr));
+  if (!capsule) return false;
+  void* const managed = PyCapsule_GetPointer(capsule.get(), "dltensor");
+  if (managed == nullptr) return false;
+  // A used capsule does not free the tensor.
+  PyCapsule_SetName(capsule.get(), "used_dltensor");
+  absl::StatusOr<Tensor> tensor = FromDLPack(static_cast<DLManagedTensor*>(managed));
+  if (!tensor.ok()) return Refuse(name, tensor.status());
+  tensor_ = *std::move(tensor);
+  if (is_bool) {
+    tensor_ = Tensor::Strided(tensor_.data(), DataType::kBool, tensor_.shape(), tensor_.strides(),
+                              tensor_.owner(), tensor_.device());
+  }
+  return true;
+}
+
+Tensor Array::Kept() const {
+  if (tensor_.owner() != nullptr) return tensor_;
+  Py_INCREF(array_);
+  const std::shared_ptr<const void> owner(array_, [](const void* array) {
+    const GilAcquire gil;
+    Py_DECREF(static_cast<PyObject*>(const_cast<void*>(array)));
+  });
+  return Tensor::Strided(tensor_.data(), tensor_.type(), tensor_.shape(), tensor_.strides(), owner,
+                         tensor_.device());
+}
+
+namespace {
+
+// Memory of the library, contiguous.
+struct Memory {
+  PyObject_HEAD;
+  Tensor* tensor;
+  Py_ssize_t* shape;  // and then the strides, in bytes
+};
+
+PyTypeObject* memory_type = nullptr;
+
+Memory* AsMemory(PyObject* object) { return reinterpret_cast<Memory*>(object); }
+
+int GetBuffer(PyObject* self, PyBufferView* view, int flags) {
+  const Tensor& tensor = *AsMemory(self)->tensor;
+  const char* const format = FormatOf(tensor.type());
+  if (format == nullptr || !tensor.device().is_host()) {
+    PyErr_Format(PyExc_BufferError, "memory of %s has no buffer; use __dlpack__",
+                 tensor.ToString().c_str());
+    return -1;
+  }
+  *view = {};
+  view->buf = tensor.data();
+  view->obj = self;
+  Py_INCREF(self);
+  view->len = static_cast<Py_ssize_t>(tensor.bytes());
+  view->itemsize = static_cast<Py_ssize_t>(SizeOf(tensor.type()));
+  view->ndim = tensor.dims();
+  if ((flags & kBufferFormat) != 0) view->format = const_cast<char*>(format);
+  if ((flags & kBufferNd) != 0) view->shape = AsMemory(self)->shape;
+  if ((flags & kBufferStrides) == kBufferStrides) {
+    view->strides = AsMemory(self)->shape + tensor.dims();
+  }
+  return 0;
+}
+
+void DropCapsule(PyObject* capsule) {
+  if (PyCapsule_IsValid(capsule, "dltensor") == 0) return;
+  auto* const managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"));
+  managed->deleter(managed);
+}
+
+PyObject* DLPack(PyObject* self, PyObject* /*args*/, PyObject* /*keywords*/) {
+  DLManagedTensor* const managed = ToDLPack(*AsMemory(self)->tensor);
+  PyObject* const capsule = PyCapsule_New(managed, "dltensor", DropCapsule);
+  if (capsule == nullptr) managed->deleter(managed);
+  return capsule;
+}
+
+PyObject* DLPackDevice(PyObject* self, PyObject* /*args*/) {
+  const Device device = AsMemory(self)->tensor->device();
+  return device.is_host() ? Py_BuildValue("(ii)", kDLCPU, 0)
+                          : Py_BuildValue("(ii)", kDLCUDA, device.index());
+}
+
+void Deallocate(PyObject* self) {
+  PyTypeObject* const type = Py_TYPE(self);
+  delete AsMemory(self)->tensor;
+  delete[] AsMemory(self)->shape;
+  reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+  Py_DECREF(type);
+}
+
+PyMethodDef memory_methods[] = {
+    {"__dlpack__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(DLPack)),
+     METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"__dlpack_device__", DLPackDevice, METH_NOARGS, nullptr},
+    {}};
+
+}  // namespace
+
+bool AddMemory(PyObject* module) {
+  // The number of the slot, which the stable ABI names from 3.11 on.
+  constexpr int kGetBuffer = 1;
+  PyType_Slot slots[] = {{kGetBuffer, reinterpret_cast<void*>(GetBuffer)},
+                         {Py_tp_dealloc, reinterpret_cast<void*>(Deallocate)},
+                         {Py_tp_methods, memory_methods},
+                         {}};
+  PyType_Spec spec = {"cohort._core.Memory", sizeof(Memory), 0,
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  const Object type(PyType_FromSpec(&spec));
+  if (!type) return false;
+  memory_type = reinterpret_cast<PyTypeObject*>(type.get());
+  return PyModule_AddObjectRef(module, "Memory", type.get()) == 0;
+}
+
+PyObject* WriteMemory(Tensor tensor) {
+  const auto allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(memory_type, Py_tp_alloc));
+  PyObject* const object = allocate(memory_type, 0);
+  if (object == nullptr) return nullptr;
+  const auto dims = static_cast<size_t>(tensor.dims());
+  Memory& memory = *AsMemory(object);
+  memory.shape = new Py_ssize_t[2 * dims];
+  for (size_t i = 0; i < dims; ++i) {
+    memory.shape[i] = static_cast<Py_ssize_t>(tensor.shape()[i]);
+    memory.shape[dims + i] = static_cast<Py_ssize_t>(tensor.strides()[i] * SizeOf(tensor.type()));
+  }
+  memory.tensor = new Tensor(std::move(tensor));
+  return object;
+}
+
+}  // namespace cohort::python

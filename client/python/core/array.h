@@ -1,0 +1,42 @@
+// Arrays of Python as tensors, and tensors as arrays of Python, without a copy.
+#ifndef COHORT_CLIENT_PYTHON_CORE_ARRAY_H_
+#define COHORT_CLIENT_PYTHON_CORE_ARRAY_H_
+
+#include "base/tensor/tensor.h"
+#include "client/python/core/python_api.h"
+
+namespace cohort::python {
+
+enum class Access { kRead, kWrite };
+
+// An array that a call uses: of PyTorch or another library with DLPack's exchange of C functions,
+// with the buffer protocol (numpy), or with __dlpack__.
+class Array {
+ public:
+  // Returns false with an exception: TypeError (no array), ValueError (read-only, a type or layout
+  // that tensors do not have, or it requires grad). `name` is the argument's name in errors. The
+  // array is the caller's and outlives this.
+  bool Read(PyObject* array, const char* name, Access access);
+  // Valid while this lives.
+  const Tensor& tensor() const { return tensor_; }
+  // A copy that keeps the array alive, for calls that go on after this. Any thread may drop it.
+  Tensor Kept() const;
+
+ private:
+  bool ReadBuffer(PyObject* array, const char* name, Access access);
+  bool ReadDLPack(PyObject* array, const char* name);
+
+  PyObject* array_ = nullptr;
+  Buffer buffer_;
+  Tensor tensor_;
+};
+
+// Adds the type of memory that belongs to a Tensor: it has the buffer protocol and __dlpack__.
+// Returns false with an exception.
+bool AddMemory(PyObject* module);
+// Returns null with an exception.
+PyObject* WriteMemory(Tensor tensor);
+
+}  // namespace cohort::python
+
+#endif  // COHORT_CLIENT_PYTHON_CORE_ARRAY_H_

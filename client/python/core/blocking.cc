@@ -1,0 +1,144 @@
+#include "client/python/core/blocking.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "base/threads/mutex.h"
+#include "base/threads/thread.h"
+#include "client/python/core/errors.h"
+
+namespace cohort::python {
+namespace {
+
+using End = absl::FunctionRef<void(const absl::Status& reason)>;
+
+constexpr int kSignals[] = {SIGINT, SIGTERM};
+
+struct State {
+  pthread_t main_thread;
+  int read_end = -1;
+  int write_end = -1;
+  std::atomic<bool> forked{false};
+  // The tick of the system's clock in which the handlers were last looked at.
+  timespec checked = {};
+  // Python's handlers, by the number of the signal.
+  struct sigaction before[32] = {};
+
+  Mutex mutex;
+  const End* end ABSL_GUARDED_BY(mutex) = nullptr;
+};
+
+State* state = nullptr;  // lives until the process ends
+
+// Runs in place of Python's handler, and before it. Python's handler only takes note of the signal.
+void OnSignal(int number, siginfo_t* info, void* context) {
+  const int kept = errno;
+  const char byte = static_cast<char>(number);
+  // If the pipe is full, its reader has enough to do.
+  if (!state->forked && write(state->write_end, &byte, 1) < 0) errno = 0;
+  errno = kept;
+  const struct sigaction& before = state->before[number];
+  if ((before.sa_flags & SA_SIGINFO) != 0) {
+    before.sa_sigaction(number, info, context);
+  } else {
+    before.sa_handler(number);
+  }
+}
+
+// Puts OnSignal before each handler that the program has set.
+void ChainHandlers() {
+  for (const int number : kSignals) {
+    struct sigaction current;
+    if (sigaction(number, nullptr, &current) != 0) continue;
+    const bool has_info = (current.sa_flags & SA_SIGINFO) != 0;
+    if (has_info ? current.sa_sigaction == OnSignal
+                 : current.sa_handler == SIG_DFL || current.sa_handler == SIG_IGN) {
+      continue;
+    }
+    state->before[number] = current;
+    current.sa_flags |= SA_SIGINFO;
+    current.sa_sigaction = OnSignal;
+    sigaction(number, &current, nullptr);
+  }
+}
+
+// A program sets its handlers seldom, and the calls of a loop follow each other within a tick.
+void ChainHandlersOncePerTick() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  if (now.tv_nsec == state->checked.tv_nsec && now.tv_sec == state->checked.tv_sec) return;
+  state->checked = now;
+  ChainHandlers();
+}
+
+void ReadSignals() {
+  char number = 0;
+  while (true) {
+    const ssize_t size = read(state->read_end, &number, 1);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return;
+    MutexLock lock(&state->mutex);
+    if (state->end == nullptr) continue;
+    (*state->end)(absl::CancelledError(
+        absl::StrCat("this process got ", number == SIGINT ? "SIGINT" : "SIGTERM")));
+  }
+}
+
+}  // namespace
+
+absl::Status WatchSignals() {
+  auto made = std::make_unique<State>();
+  made->main_thread = pthread_self();
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("no pipe for signals: ", strerror(errno)));
+  }
+  made->read_end = ends[0];
+  made->write_end = ends[1];
+  fcntl(made->write_end, F_SETFL, O_NONBLOCK);
+  state = made.release();
+  pthread_atfork(nullptr, nullptr, [] { state->forked = true; });
+  return StartDetachedThread("cohort-signals", ReadSignals);
+}
+
+Blocking::Blocking(End end)
+    : end_(end), on_main_thread_(pthread_equal(pthread_self(), state->main_thread) != 0) {
+  if (state->forked) {
+    python::Raise(absl::FailedPreconditionError(
+        "this process was forked after cohort was imported: the threads and connections of cohort "
+        "stayed with its parent. Use the start method \"spawn\", or import cohort after the fork"));
+    raised_ = true;
+    return;
+  }
+  if (!on_main_thread_) return;
+  {
+    MutexLock lock(&state->mutex);
+    state->end = &end_;
+  }
+  ChainHandlersOncePerTick();
+  // A signal that came before this line may have found no call to end.
+  raised_ = PyErr_CheckSignals() != 0;
+}
+
+Blocking::~Blocking() {
+  if (!on_main_thread_ || state->forked) return;
+  MutexLock lock(&state->mutex);
+  state->end = nullptr;
+}
+
+PyObject* Blocking::Raise(const absl::Status& status, const client::MissingReport* missing) const {
+  if (PyErr_CheckSignals() != 0) return nullptr;
+  return python::Raise(status, missing);
+}
+
+}  // namespace cohort::python

@@ -1,0 +1,54 @@
+// Calls that block in C++: without the interpreter's lock, and ended by SIGINT and SIGTERM.
+//
+// Python runs its signal handlers on the main thread, between two steps of the interpreter. A
+// thread that waits in C++ makes no step. So a handler of this file runs before Python's, and wakes
+// a thread that ends the call.
+#ifndef COHORT_CLIENT_PYTHON_CORE_BLOCKING_H_
+#define COHORT_CLIENT_PYTHON_CORE_BLOCKING_H_
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "client/python/core/python_api.h"
+#include "client/rendezvous/report/report.h"
+
+namespace cohort::python {
+
+// Called once, on the main thread, when the module is imported. Errors: RESOURCE_EXHAUSTED.
+absl::Status WatchSignals();
+
+// A call of C++ that blocks, as Python sees it: while it lives, a signal ends the call, and other
+// threads of Python run. On other threads than the main one no signal ends a call.
+//
+//   const Blocking blocking([&](const absl::Status& reason) { cancellation.Cancel(reason); });
+//   if (blocking.raised()) return nullptr;
+//   status = blocking.Run([&] { return group.Barrier(); });
+//   if (!status.ok()) return blocking.Raise(status);
+class Blocking {
+ public:
+  // `end` ends the call soon. Another thread runs it, once for each signal. It outlives this.
+  explicit Blocking(absl::FunctionRef<void(const absl::Status& reason)> end);
+  // Does not run while `end` runs.
+  ~Blocking();
+  Blocking(const Blocking&) = delete;
+  Blocking& operator=(const Blocking&) = delete;
+
+  // Whether a handler of a signal, or a fork, has left an exception before the call began.
+  bool raised() const { return raised_; }
+  // Runs `call` without the interpreter's lock.
+  template <typename Call>
+  auto Run(const Call& call) const {
+    const GilRelease release;
+    return call();
+  }
+  // Sets the exception of a signal's handler, or else that of `status`, and returns null.
+  PyObject* Raise(const absl::Status& status, const client::MissingReport* missing = nullptr) const;
+
+ private:
+  const absl::FunctionRef<void(const absl::Status& reason)> end_;
+  const bool on_main_thread_;
+  bool raised_ = false;
+};
+
+}  // namespace cohort::python
+
+#endif  // COHORT_CLIENT_PYTHON_CORE_BLOCKING_H_

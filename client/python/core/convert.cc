@@ -1,0 +1,129 @@
+#include "client/python/core/convert.h"
+
+#include <cmath>
+#include <limits>
+
+namespace cohort::python {
+namespace {
+
+bool WrongType(PyObject* from, const char* name, const char* expected) {
+  PyErr_Clear();
+  PyErr_Format(PyExc_TypeError, "%s: expected %s, got %S", name, expected, Py_TYPE(from));
+  return false;
+}
+
+}  // namespace
+
+bool Read(PyObject* from, const char* name, bool* to) {
+  if (!PyBool_Check(from)) return WrongType(from, name, "a bool");
+  *to = from == Py_True;
+  return true;
+}
+
+bool Read(PyObject* from, const char* name, int64_t* to) {
+  // Numbers of numpy and torch have __index__.
+  const Object number(PyNumber_Index(from));
+  if (!number) return WrongType(from, name, "an int");
+  *to = PyLong_AsLongLong(number.get());
+  if (*to != -1 || PyErr_Occurred() == nullptr) return true;
+  PyErr_Clear();
+  PyErr_Format(PyExc_ValueError, "%s: %S is out of range", name, from);
+  return false;
+}
+
+bool Read(PyObject* from, const char* name, int* to) {
+  int64_t number = 0;
+  if (!Read(from, name, &number)) return false;
+  if (number < std::numeric_limits<int>::min() || number > std::numeric_limits<int>::max()) {
+    PyErr_Format(PyExc_ValueError, "%s: %S is out of range", name, from);
+    return false;
+  }
+  *to = static_cast<int>(number);
+  return true;
+}
+
+bool Read(PyObject* from, const char* name, double* to) {
+  *to = PyFloat_AsDouble(from);
+  if (*to == -1 && PyErr_Occurred() != nullptr) return WrongType(from, name, "a number");
+  return true;
+}
+
+bool Read(PyObject* from, const char* name, std::string* to) {
+  if (PyUnicode_Check(from)) {
+    Py_ssize_t size = 0;
+    const char* const text = PyUnicode_AsUTF8AndSize(from, &size);
+    if (text == nullptr) {
+      PyErr_Clear();
+      PyErr_Format(PyExc_ValueError, "%s: the text has no UTF-8 form", name);
+      return false;
+    }
+    to->assign(text, static_cast<size_t>(size));
+    return true;
+  }
+  Bytes bytes;
+  if (!Read(from, name, &bytes)) return WrongType(from, name, "a str or bytes");
+  *to = std::string(bytes.view());
+  return true;
+}
+
+bool Read(PyObject* from, const char* name, absl::Duration* to) {
+  double seconds = 0;
+  if (!Read(from, name, &seconds)) return false;
+  if (std::isnan(seconds) || seconds < 0) {
+    PyErr_Format(PyExc_ValueError, "%s: expected seconds, 0 or more, got %S", name, from);
+    return false;
+  }
+  *to = absl::Seconds(seconds);
+  return true;
+}
+
+bool Read(PyObject* from, const char* name, Bytes* to) {
+  if (PyUnicode_Check(from) || !to->buffer.Get(from, 0)) {
+    return WrongType(from, name, "a bytes-like object");
+  }
+  return true;
+}
+
+bool Read(PyObject* from, const char* name, RankRange* to) {
+  if (!Read(from, name, &to->first)) return false;
+  to->last = to->first;
+  return true;
+}
+
+bool Read(PyObject* from, const char* name, Reduction* to) {
+  int operation = 0;
+  double scale = 1;
+  if (PyTuple_Check(from)) {
+    if (PyTuple_Size(from) != 2) return WrongType(from, name, "an operation and a scale");
+    if (!Read(PyTuple_GetItem(from, 1), name, &scale)) return false;
+    from = PyTuple_GetItem(from, 0);
+  }
+  if (!Read(from, name, &operation)) return false;
+  *to = Reduction(static_cast<ReduceOp>(operation), scale);
+  return true;
+}
+
+PyObject* WriteText(absl::string_view text) {
+  return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+}
+
+PyObject* WriteBytes(absl::string_view bytes) {
+  return PyBytes_FromStringAndSize(bytes.data(), static_cast<Py_ssize_t>(bytes.size()));
+}
+
+PyObject* WriteRanks(const std::vector<RankRange>& ranges) {
+  Py_ssize_t count = 0;
+  for (const RankRange& range : ranges) count += range.last - range.first + 1;
+  Object result(PyTuple_New(count));
+  if (!result) return nullptr;
+  Py_ssize_t i = 0;
+  for (const RankRange& range : ranges) {
+    for (int rank = range.first; rank <= range.last; ++rank) {
+      PyObject* const number = Write(rank);
+      if (number == nullptr || PyTuple_SetItem(result.get(), i++, number) != 0) return nullptr;
+    }
+  }
+  return result.release();
+}
+
+}  // namespace cohort::python

@@ -1,0 +1,57 @@
+#include "client/python/core/errors.h"
+
+#include <string>
+#include <utility>
+
+#include "client/python/core/convert.h"
+
+namespace cohort::python {
+namespace {
+
+PyObject* factory = nullptr;  // owned until the process ends
+
+bool Set(PyObject* dict, const char* key, PyObject* owned) {
+  const Object value(owned);
+  return value && PyDict_SetItemString(dict, key, value.get()) == 0;
+}
+
+}  // namespace
+
+void SetErrorFactory(Object made) {
+  Py_XDECREF(factory);
+  factory = made.release();
+}
+
+PyObject* MakeError(const absl::Status& status, const client::MissingReport* missing) {
+  const client::ErrorInfo info = client::GetErrorInfo(status);
+  const Object details(PyDict_New());
+  if (!details) return nullptr;
+  PyObject* const dict = details.get();
+  bool set = true;
+  if (!info.group.empty()) set = Set(dict, "group", WriteText(info.group));
+  if (info.current_generation > 0)
+    set = set && Set(dict, "generation", Write(info.current_generation));
+  if (!info.operation.empty()) set = set && Set(dict, "operation", WriteText(info.operation));
+  if (info.cause.kind != client::CauseKind::kNone) {
+    set = set && Set(dict, "cause", WriteText(client::CauseKindName(info.cause.kind)));
+    if (info.cause.rank.has_value()) set = set && Set(dict, "culprit", Write(*info.cause.rank));
+    if (!info.cause.member.empty()) {
+      set = set && Set(dict, "culprit_member", WriteText(info.cause.member));
+    }
+  }
+  if (missing != nullptr && !missing->missing.empty()) {
+    set = set && Set(dict, "missing", WriteRanks(missing->missing));
+  }
+  const Object code(Write(static_cast<int>(status.code())));
+  const Object message(WriteText(status.message()));
+  if (!set || !code || !message) return nullptr;
+  return PyObject_CallFunctionObjArgs(factory, code.get(), message.get(), dict, nullptr);
+}
+
+PyObject* Raise(const absl::Status& status, const client::MissingReport* missing) {
+  const Object error(MakeError(status, missing));
+  if (error) PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
+  return nullptr;
+}
+
+}  // namespace cohort::python

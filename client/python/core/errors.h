@@ -1,0 +1,23 @@
+// Errors of the library as Python exceptions.
+#ifndef COHORT_CLIENT_PYTHON_CORE_ERRORS_H_
+#define COHORT_CLIENT_PYTHON_CORE_ERRORS_H_
+
+#include "absl/status/status.h"
+#include "client/python/core/python_api.h"
+#include "client/rendezvous/report/report.h"
+
+namespace cohort::python {
+
+// The function that makes an exception: cohort.errors.make(code, message, details), where `code` is
+// the number of the status code and `details` a dict. Set once, when the package is imported.
+void SetErrorFactory(Object factory);
+
+// Sets the exception of `status`, which is an error, and returns null. `missing` (may be null): the
+// members that a wait has missed.
+PyObject* Raise(const absl::Status& status, const client::MissingReport* missing = nullptr);
+// The exception itself, for those who raise it later. Null with another exception.
+PyObject* MakeError(const absl::Status& status, const client::MissingReport* missing = nullptr);
+
+}  // namespace cohort::python
+
+#endif  // COHORT_CLIENT_PYTHON_CORE_ERRORS_H_

@@ -1,0 +1,138 @@
+// Makes Python methods and types of C++ functions and classes.
+//
+//   PyObject* Send(ProcessGroup& group, Bytes object, int destination);
+//
+//   PyMethodDef kMethods[] = {Method<&Send>("send"), {}};
+//   PyObject* type = MakeType<ProcessGroup>("cohort._core.ProcessGroup", kMethods);
+//
+// Arguments are positional: the Python classes above the module have the keywords and the defaults.
+#ifndef COHORT_CLIENT_PYTHON_CORE_METHOD_H_
+#define COHORT_CLIENT_PYTHON_CORE_METHOD_H_
+
+#include <exception>
+#include <memory>
+#include <new>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "client/python/core/convert.h"
+#include "client/python/core/python_api.h"
+
+namespace cohort::python {
+
+// A Python object of the class T.
+template <typename T>
+struct Instance {
+  PyObject_HEAD;
+  T* value;
+};
+
+// The Python type of T; MakeType sets it.
+template <typename T>
+PyTypeObject*& TypeOf() {
+  static PyTypeObject* type = nullptr;
+  return type;
+}
+
+// The value of an instance, which the instance owns; null with a Python exception if `object` is
+// none.
+template <typename T>
+T* ValueOf(PyObject* object, const char* name) {
+  if (!PyObject_TypeCheck(object, TypeOf<T>())) {
+    PyErr_Format(PyExc_TypeError, "%s: expected %S, got %S", name, TypeOf<T>(), Py_TYPE(object));
+    return nullptr;
+  }
+  return reinterpret_cast<Instance<T>*>(object)->value;
+}
+
+// Returns a new instance, or null with a Python exception.
+template <typename T>
+PyObject* WriteInstance(std::unique_ptr<T> value) {
+  const auto allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(TypeOf<T>(), Py_tp_alloc));
+  PyObject* const object = allocate(TypeOf<T>(), 0);
+  if (object != nullptr) reinterpret_cast<Instance<T>*>(object)->value = value.release();
+  return object;
+}
+
+namespace internal {
+
+template <typename Function>
+struct Signature;
+template <typename Self, typename... Args>
+struct Signature<PyObject* (*)(Self&, Args...)> {
+  using Class = Self;
+  using Arguments = std::tuple<std::decay_t<Args>...>;
+};
+
+template <auto kFunction, size_t... kIndex>
+PyObject* CallWith(PyObject* self, PyObject* const* args, std::index_sequence<kIndex...>) {
+  using Of = Signature<decltype(kFunction)>;
+  using Class = typename Of::Class;
+  typename Of::Arguments arguments;
+  static constexpr const char* kNames[] = {"argument 1", "argument 2", "argument 3", "argument 4",
+                                           "argument 5", "argument 6", "argument 7", "argument 8"};
+  static_assert(sizeof...(kIndex) <= std::size(kNames));
+  if (!(Read(args[kIndex], kNames[kIndex], &std::get<kIndex>(arguments)) && ...)) return nullptr;
+  return kFunction(*reinterpret_cast<Instance<Class>*>(self)->value,
+                   std::move(std::get<kIndex>(arguments))...);
+}
+
+template <auto kFunction>
+PyObject* Call(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+  constexpr size_t kCount = std::tuple_size_v<typename Signature<decltype(kFunction)>::Arguments>;
+  if (count != static_cast<Py_ssize_t>(kCount)) {
+    PyErr_Format(PyExc_TypeError, "expected %zd arguments, got %zd",
+                 static_cast<Py_ssize_t>(kCount), count);
+    return nullptr;
+  }
+  // No C++ exception may reach the interpreter.
+  try {
+    return CallWith<kFunction>(self, args, std::make_index_sequence<kCount>());
+  } catch (const std::bad_alloc&) {
+    return PyErr_NoMemory();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+    return nullptr;
+  }
+}
+
+template <typename T>
+void Deallocate(PyObject* self) {
+  PyTypeObject* const type = Py_TYPE(self);
+  std::unique_ptr<T> value(reinterpret_cast<Instance<T>*>(self)->value);
+  reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+  Py_DECREF(type);
+  // Destructors may wait: a group leaves.
+  const GilRelease release;
+  value.reset();
+}
+
+}  // namespace internal
+
+template <auto kFunction>
+PyMethodDef Method(const char* name) {
+  return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&internal::Call<kFunction>)),
+          METH_FASTCALL, nullptr};
+}
+
+// Creates the type of T, whose instances C++ alone makes. `name` and `methods` outlive the program.
+// `more` are further slots, up to three. Returns null with a Python exception.
+template <typename T>
+PyObject* MakeType(const char* name, PyMethodDef* methods, PyType_Slot first = {},
+                   PyType_Slot second = {}) {
+  PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(&internal::Deallocate<T>)},
+                         {Py_tp_methods, methods},
+                         first,
+                         second,
+                         {}};
+  PyType_Spec spec = {name, sizeof(Instance<T>), 0,
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  PyObject* const type = PyType_FromSpec(&spec);
+  TypeOf<T>() = reinterpret_cast<PyTypeObject*>(type);
+  return type;
+}
+
+}  // namespace cohort::python
+
+#endif  // COHORT_CLIENT_PYTHON_CORE_METHOD_H_

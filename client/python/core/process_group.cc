@@ -1,0 +1,255 @@
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/python/core/blocking.h"
+#include "client/python/core/convert.h"
+#include "client/python/core/errors.h"
+#include "client/python/core/handle.h"
+#include "client/python/core/method.h"
+#include "client/python/core/rendezvous.h"
+#include "client/rendezvous/call/cancellation.h"
+
+namespace cohort::python {
+
+bool ReadMembership(Options& options, client::ProcessGroupOptions* to) {
+  std::vector<std::string> labels;
+  if (!(options.Get("address", &to->connection.address) &&
+        options.Get("tenant", &to->connection.tenant) && options.Get("group", &to->group) &&
+        options.Get("rank", &to->rank) && options.Get("world_size", &to->world_size) &&
+        options.Get("min_world_size", &to->min_world_size) && options.Get("member", &to->member) &&
+        options.Get("host", &to->host) &&
+        options.Get("parameters_digest", &to->parameters_digest) &&
+        options.Get("join_timeout", &to->join_timeout) && options.Get("timeout", &to->timeout) &&
+        options.Get("data_expiration", &to->data_expiration) && options.Get("lease", &to->lease) &&
+        options.Get("share_fate", &to->share_fate) && options.Get("labels", &labels))) {
+    return false;
+  }
+  for (size_t i = 0; i + 1 < labels.size(); i += 2) to->labels[labels[i]] = labels[i + 1];
+  return true;
+}
+
+namespace {
+
+using client::ProcessGroup;
+using client::RoundOptions;
+using Group = Handle<ProcessGroup>;
+
+// Runs `call(group)` as a blocking call that a signal ends. Returns null, with an exception, if the
+// group is closed or a signal came before; else what `write(blocking, result)` makes of its result.
+template <typename Call, typename Write>
+PyObject* Run(const Group& handle, const Call& call, const Write& write) {
+  const std::shared_ptr<ProcessGroup> group = handle.Use();
+  if (group == nullptr) return nullptr;
+  client::Cancellation cancellation;
+  const auto end = [&](const absl::Status& reason) { cancellation.Cancel(reason); };
+  const Blocking blocking(end);
+  if (blocking.raised()) return nullptr;
+  const auto result = blocking.Run([&] {
+    const client::CancellationScope scope(cancellation);
+    return call(*group);
+  });
+  return write(blocking, result);
+}
+
+// For calls without a result.
+template <typename Call>
+PyObject* RunStatus(const Group& handle, const Call& call) {
+  return Run(handle, call, [](const Blocking& blocking, const absl::Status& status) {
+    return status.ok() ? WriteNone() : blocking.Raise(status);
+  });
+}
+
+// For calls with one.
+template <typename Call, typename Write>
+PyObject* RunResult(const Group& handle, const Call& call, const Write& write) {
+  return Run(handle, call, [&](const Blocking& blocking, const auto& result) {
+    return result.ok() ? write(*result) : blocking.Raise(result.status());
+  });
+}
+
+RoundOptions Round(std::string name, std::vector<RankRange> participants, absl::Duration timeout) {
+  RoundOptions options;
+  options.name = std::move(name);
+  options.participants = std::move(participants);
+  options.timeout = timeout;
+  return options;
+}
+
+PyObject* Join(PyObject* /*module*/, PyObject* dict) {
+  Options options(dict);
+  client::ProcessGroupOptions membership;
+  if (!ReadMembership(options, &membership) || !options.Finish()) return nullptr;
+  membership.cancellation = std::make_shared<client::Cancellation>();
+  const auto end = [&](const absl::Status& reason) { membership.cancellation->Cancel(reason); };
+  const Blocking blocking(end);
+  if (blocking.raised()) return nullptr;
+  absl::StatusOr<std::unique_ptr<ProcessGroup>> group =
+      blocking.Run([&] { return ProcessGroup::Create(membership); });
+  if (!group.ok()) return blocking.Raise(group.status());
+  return WriteInstance(std::make_unique<Group>(*std::move(group)));
+}
+
+PyObject* Send(Group& group, Bytes object, int destination, std::string tag,
+               absl::Duration timeout) {
+  return RunStatus(
+      group, [&](ProcessGroup& g) { return g.Send(object.view(), destination, tag, timeout); });
+}
+
+PyObject* Receive(Group& group, int source, std::string tag, absl::Duration timeout) {
+  return RunResult(
+      group, [&](ProcessGroup& g) { return g.Receive(source, tag, timeout); },
+      [](const std::string& object) { return WriteBytes(object); });
+}
+
+PyObject* ReceiveAny(Group& group, std::string tag, absl::Duration timeout) {
+  return RunResult(
+      group, [&](ProcessGroup& g) { return g.ReceiveAny(tag, timeout); },
+      [](const client::ReceivedObject& object) {
+        return Py_BuildValue("(y#i)", object.bytes.data(),
+                             static_cast<Py_ssize_t>(object.bytes.size()), object.source);
+      });
+}
+
+PyObject* Broadcast(Group& group, Bytes object, int root, std::string name,
+                    std::vector<RankRange> participants, absl::Duration timeout) {
+  const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
+  return RunResult(
+      group, [&](ProcessGroup& g) { return g.Broadcast(object.view(), root, round); },
+      [](const std::string& received) { return WriteBytes(received); });
+}
+
+PyObject* AllGather(Group& group, Bytes object, std::string name,
+                    std::vector<RankRange> participants, absl::Duration timeout) {
+  const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
+  return RunResult(
+      group, [&](ProcessGroup& g) { return g.AllGather(object.view(), round); },
+      [](const client::ObjectList& objects) { return WriteList(objects, WriteBytes); });
+}
+
+PyObject* Gather(Group& group, Bytes object, int root, std::string name,
+                 std::vector<RankRange> participants, absl::Duration timeout) {
+  const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
+  return RunResult(
+      group, [&](ProcessGroup& g) { return g.Gather(object.view(), root, round); },
+      [](const client::ObjectList& objects) { return WriteList(objects, WriteBytes); });
+}
+
+PyObject* Scatter(Group& group, std::vector<std::string> objects, int root, std::string name,
+                  std::vector<RankRange> participants, absl::Duration timeout) {
+  const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
+  return RunResult(
+      group, [&](ProcessGroup& g) { return g.Scatter(objects, root, round); },
+      [](const std::string& received) { return WriteBytes(received); });
+}
+
+PyObject* Barrier(Group& group, std::string name, std::vector<RankRange> participants,
+                  absl::Duration timeout) {
+  const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
+  client::RoundReport report;
+  return Run(
+      group, [&](ProcessGroup& g) { return g.Barrier(round, &report); },
+      [&](const Blocking& blocking, const absl::Status& status) {
+        return status.ok() ? WriteNone() : blocking.Raise(status, &report.missing);
+      });
+}
+
+PyObject* Vote(Group& group, int64_t value, int op, std::string name,
+               std::vector<RankRange> participants, absl::Duration timeout) {
+  const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
+  return RunResult(
+      group, [&](ProcessGroup& g) { return g.Vote(value, static_cast<client::VoteOp>(op), round); },
+      [](const client::VoteResult& result) {
+        return Py_BuildValue("(LN)", static_cast<long long>(result.value),  // NOLINT: Python's type
+                             WriteRanks(result.dissenting));
+      });
+}
+
+PyObject* AgreeAlive(Group& group, absl::Duration timeout) {
+  return RunResult(
+      group, [&](ProcessGroup& g) { return g.AgreeAlive(timeout); },
+      [](const std::vector<RankRange>& alive) { return WriteRanks(alive); });
+}
+
+PyObject* ExpireData(Group& group, std::optional<absl::Duration> older_than) {
+  return RunResult(
+      group, [&](ProcessGroup& g) { return g.ExpireData(older_than); },
+      [](int64_t freed) { return Write(freed); });
+}
+
+PyObject* CancelBarrier(Group& group, std::string name, std::string reason) {
+  return RunStatus(group, [&](ProcessGroup& g) { return g.CancelBarrier(name, reason); });
+}
+
+PyObject* ReportProgress(Group& group, int64_t counter, std::string operation) {
+  const std::shared_ptr<ProcessGroup> used = group.Use();
+  if (used == nullptr) return nullptr;
+  used->ReportProgress(counter, operation);
+  return WriteNone();
+}
+
+PyObject* ReportError(Group& group, std::string detail, bool fatal,
+                      std::vector<RankRange> suspected) {
+  return RunStatus(group, [&](ProcessGroup& g) { return g.ReportError(detail, fatal, suspected); });
+}
+
+PyObject* Rejoin(Group& group, absl::Duration timeout) {
+  return RunStatus(group, [&](ProcessGroup& g) { return g.Rejoin(timeout); });
+}
+
+PyObject* Leave(Group& group, std::string reason) {
+  return RunStatus(group, [&](ProcessGroup& g) { return g.Leave(reason); });
+}
+
+PyObject* CloseForAll(Group& group, std::string reason) {
+  return RunStatus(group, [&](ProcessGroup& g) { return g.Close(reason); });
+}
+
+PyObject* Release(Group& group) {
+  group.Close();
+  return WriteNone();
+}
+
+// The facts that may change with the generation.
+PyObject* Facts(Group& group) {
+  const std::shared_ptr<ProcessGroup> used = group.Use();
+  if (used == nullptr) return nullptr;
+  return Py_BuildValue("(NNiiL)", WriteText(used->group()), WriteText(used->member()), used->rank(),
+                       used->world_size(),
+                       static_cast<long long>(used->generation()));  // NOLINT: Python's type
+}
+
+PyMethodDef methods[] = {Method<&Send>("send"),
+                         Method<&Receive>("receive"),
+                         Method<&ReceiveAny>("receive_any"),
+                         Method<&Broadcast>("broadcast"),
+                         Method<&AllGather>("all_gather"),
+                         Method<&Gather>("gather"),
+                         Method<&Scatter>("scatter"),
+                         Method<&Barrier>("barrier"),
+                         Method<&Vote>("vote"),
+                         Method<&AgreeAlive>("agree_alive"),
+                         Method<&ExpireData>("expire_data"),
+                         Method<&CancelBarrier>("cancel_barrier"),
+                         Method<&ReportProgress>("report_progress"),
+                         Method<&ReportError>("report_error"),
+                         Method<&Rejoin>("rejoin"),
+                         Method<&Leave>("leave"),
+                         Method<&CloseForAll>("close_for_all"),
+                         Method<&Release>("release"),
+                         Method<&Facts>("facts"),
+                         {}};
+PyMethodDef functions[] = {{"join_process_group", Join, METH_O, nullptr}, {}};
+
+}  // namespace
+
+bool AddProcessGroup(PyObject* module) {
+  const Object type(MakeType<Group>("cohort._core.ProcessGroup", methods));
+  return type && PyModule_AddObjectRef(module, "ProcessGroup", type.get()) == 0 &&
+         PyModule_AddFunctions(module, functions) == 0;
+}
+
+}  // namespace cohort::python

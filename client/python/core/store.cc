@@ -1,0 +1,179 @@
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/python/core/blocking.h"
+#include "client/python/core/convert.h"
+#include "client/python/core/errors.h"
+#include "client/python/core/handle.h"
+#include "client/python/core/method.h"
+#include "client/python/core/rendezvous.h"
+#include "client/rendezvous/call/cancellation.h"
+#include "client/rendezvous/store_client.h"
+
+namespace cohort::python {
+namespace {
+
+using client::KeyValue;
+using client::StoreClient;
+using Store = Handle<StoreClient>;
+
+template <typename Call, typename Write>
+PyObject* Run(const Store& handle, const Call& call, const Write& write) {
+  const std::shared_ptr<StoreClient> store = handle.Use();
+  if (store == nullptr) return nullptr;
+  client::Cancellation cancellation;
+  const auto end = [&](const absl::Status& reason) { cancellation.Cancel(reason); };
+  const Blocking blocking(end);
+  if (blocking.raised()) return nullptr;
+  const auto result = blocking.Run([&] {
+    const client::CancellationScope scope(cancellation);
+    return call(*store);
+  });
+  return result.ok() ? write(*result) : blocking.Raise(result.status());
+}
+
+PyObject* WriteKeyValue(const KeyValue& value) {
+  const Object expires(value.expires_in.has_value() ? Write(*value.expires_in) : WriteNone());
+  if (!expires) return nullptr;
+  return Py_BuildValue("(NNLLO)", WriteText(value.key), WriteBytes(value.value),
+                       static_cast<long long>(value.revision),          // NOLINT: Python's type
+                       static_cast<long long>(value.created_revision),  // NOLINT: Python's type
+                       expires.get());
+}
+
+PyObject* WritePut(const client::PutResult& result) {
+  const Object current(result.current.has_value() ? WriteKeyValue(*result.current) : WriteNone());
+  if (!current) return nullptr;
+  return Py_BuildValue("(NLO)", Write(result.written),
+                       static_cast<long long>(result.revision),  // NOLINT: Python's type
+                       current.get());
+}
+
+PyObject* Connect(PyObject* /*module*/, PyObject* dict) {
+  Options options(dict);
+  client::ConnectionOptions connection;
+  std::string group;
+  if (!options.Get("address", &connection.address) || !options.Get("tenant", &connection.tenant) ||
+      !options.Get("group", &group) || !options.Finish()) {
+    return nullptr;
+  }
+  absl::StatusOr<std::shared_ptr<client::Connection>> made = client::Connection::Create(connection);
+  if (!made.ok()) return Raise(made.status());
+  return WriteInstance(std::make_unique<Store>(StoreClient::Create(*std::move(made), group)));
+}
+
+PyObject* Put(Store& store, std::string key, Bytes value, std::optional<absl::Duration> expiration,
+              std::optional<int64_t> expected_revision, std::optional<std::string> expected_value,
+              absl::Duration timeout) {
+  client::PutOptions options;
+  options.expiration = expiration;
+  options.expected_revision = expected_revision;
+  options.expected_value = std::move(expected_value);
+  return Run(
+      store, [&](StoreClient& s) { return s.Put(key, value.view(), options, timeout); }, WritePut);
+}
+
+PyObject* MultiPut(Store& store, std::vector<std::string> keys, std::vector<std::string> values,
+                   std::optional<absl::Duration> expiration, absl::Duration timeout) {
+  std::vector<client::PutEntry> entries(keys.size());
+  for (size_t i = 0; i < keys.size() && i < values.size(); ++i) {
+    entries[i].key = std::move(keys[i]);
+    entries[i].value = std::move(values[i]);
+  }
+  return Run(
+      store, [&](StoreClient& s) { return s.MultiPut(entries, expiration, timeout); }, WritePut);
+}
+
+PyObject* Get(Store& store, std::vector<std::string> keys, absl::Duration wait, int64_t newer_than,
+              std::vector<std::string> queues, absl::Duration timeout) {
+  client::GetOptions options;
+  options.wait = wait;
+  options.newer_than = newer_than;
+  options.queues = std::move(queues);
+  return Run(
+      store, [&](StoreClient& s) { return s.Get(keys, options, timeout); },
+      [](const client::GetResult& result) -> PyObject* {
+        return Py_BuildValue("(NNLN)", WriteList(result.values, WriteKeyValue),
+                             WriteList(result.missing_keys, WriteText),
+                             static_cast<long long>(result.revision),  // NOLINT: Python's type
+                             WriteList(result.queue_lengths, [](const client::QueueLength& queue) {
+                               return Write(queue.length);
+                             }));
+      });
+}
+
+PyObject* Range(Store& store, std::string prefix, std::string after, int page_size, bool keys_only,
+                absl::Duration timeout) {
+  return Run(
+      store,
+      [&](StoreClient& s) { return s.Range(prefix, after, page_size, keys_only, false, timeout); },
+      [](const client::RangeResult& result) {
+        return Py_BuildValue("(NNLL)", WriteList(result.values, WriteKeyValue),
+                             WriteText(result.next),
+                             static_cast<long long>(result.count),      // NOLINT: Python's type
+                             static_cast<long long>(result.revision));  // NOLINT: Python's type
+      });
+}
+
+PyObject* WriteNumber(int64_t value) { return Write(value); }
+
+PyObject* Delete(Store& store, std::string key, bool prefix, absl::Duration timeout) {
+  return Run(
+      store, [&](StoreClient& s) { return s.Delete(key, prefix, timeout); }, WriteNumber);
+}
+
+PyObject* Add(Store& store, std::string key, int64_t delta, absl::Duration timeout) {
+  return Run(
+      store, [&](StoreClient& s) { return s.Add(key, delta, timeout); }, WriteNumber);
+}
+
+PyObject* Append(Store& store, std::string key, Bytes value, absl::Duration timeout) {
+  return Run(
+      store, [&](StoreClient& s) { return s.Append(key, value.view(), timeout); }, WriteNumber);
+}
+
+PyObject* QueuePush(Store& store, std::string queue, Bytes value,
+                    std::optional<absl::Duration> expiration, absl::Duration timeout) {
+  return Run(
+      store, [&](StoreClient& s) { return s.QueuePush(queue, value.view(), expiration, timeout); },
+      WriteNumber);
+}
+
+PyObject* QueuePop(Store& store, std::string queue, absl::Duration wait, absl::Duration timeout) {
+  return Run(
+      store, [&](StoreClient& s) { return s.QueuePop(queue, wait, timeout); },
+      [](const std::optional<client::QueueItem>& item) {
+        return item.has_value() ? WriteBytes(item->value) : WriteNone();
+      });
+}
+
+PyObject* Release(Store& store) {
+  store.Close();
+  return WriteNone();
+}
+
+PyMethodDef methods[] = {Method<&Put>("put"),
+                         Method<&MultiPut>("multi_put"),
+                         Method<&Get>("get"),
+                         Method<&Range>("range"),
+                         Method<&Delete>("delete"),
+                         Method<&Add>("add"),
+                         Method<&Append>("append"),
+                         Method<&QueuePush>("queue_push"),
+                         Method<&QueuePop>("queue_pop"),
+                         Method<&Release>("release"),
+                         {}};
+PyMethodDef functions[] = {{"connect_store", Connect, METH_O, nullptr}, {}};
+
+}  // namespace
+
+bool AddStore(PyObject* module) {
+  const Object type(MakeType<Store>("cohort._core.Store", methods));
+  return type && PyModule_AddObjectRef(module, "Store", type.get()) == 0 &&
+         PyModule_AddFunctions(module, functions) == 0;
+}
+
+}  // namespace cohort::python

@@ -1,0 +1,63 @@
+"""Tensors of PyTorch."""
+
+import pytest
+
+import cohort
+from testing.coordinator import LONG, coordinator, run_ranks
+
+torch = pytest.importorskip('torch', reason='PyTorch is not installed for this Python')
+
+RANKS = 2
+
+
+@pytest.fixture(scope='module', name='groups')
+def _groups():
+    with coordinator() as address:
+        groups = run_ranks(RANKS, lambda rank: cohort.Group(
+            'torch', rank=rank, world_size=RANKS, address=address, timeout=LONG))
+        yield groups
+        for group in groups:
+            group.close()
+
+
+def run(groups, body):
+    return run_ranks(len(groups), lambda rank: body(groups[rank], rank))
+
+
+@pytest.mark.parametrize('name', ['bool', 'uint8', 'int8', 'int16', 'int32', 'int64', 'float16',
+                                  'bfloat16', 'float32', 'float64', 'complex64', 'float8_e4m3fn'])
+def test_all_gather_of_each_type(groups, name):
+    dtype = getattr(torch, name, None)
+    if dtype is None:
+        pytest.skip(f'this PyTorch has no {name}')
+    def body(group, rank):
+        return group.all_gather(torch.tensor([rank, 1]).to(dtype))
+    for result in run(groups, body):
+        assert result.dtype == dtype
+        assert result.abs().to(torch.float32).tolist() == [0, 1, 1, 1] if dtype.is_complex else (
+            result.to(torch.float32).tolist() == [0, 1, 1, 1])
+
+
+def test_all_reduce(groups):
+    def body(group, rank):
+        tensor = torch.full((3, 4), float(rank + 1), dtype=torch.bfloat16)
+        out = torch.zeros(4, 3, dtype=torch.bfloat16)
+        assert group.all_reduce(tensor.t(), out=out) is out
+        registered = group.empty((5,), torch.bfloat16)
+        registered.fill_(rank)
+        group.all_reduce(registered, out=registered)
+        assert registered.tolist() == [1] * 5
+        return out
+    for result in run(groups, body):
+        assert torch.equal(result, torch.full((4, 3), 3, dtype=torch.bfloat16))
+
+
+def test_tensor_that_requires_grad(groups):
+    def body(group, rank):
+        weight = torch.nn.Parameter(torch.full((2,), float(rank)))
+        assert group.all_reduce(weight).tolist() == [1, 1]
+        with pytest.raises(cohort.InvalidArgument, match='requires grad'):
+            group.all_reduce(weight, out=weight)
+        assert group.all_reduce(weight.detach(), out=weight.detach()).tolist() == [1, 1]
+        return weight.tolist()
+    assert run(groups, body) == [[1, 1]] * RANKS
