@@ -27,7 +27,6 @@ _PKG_CONFIG = {
     "highway": ["libhwy"],
     "prometheus": ["prometheus-cpp-pull", "prometheus-cpp-core"],
     "protobuf": ["protobuf"],
-    "spdlog": ["spdlog"],
     "sqlite3": ["sqlite3"],
     "zlib": ["zlib"],
 }
@@ -37,6 +36,8 @@ _PLAIN = {
     "cli11": ("CLI/CLI.hpp", []),
     "dlpack": ("dlpack/dlpack.h", []),
     "nlohmann_json": ("nlohmann/json.hpp", []),
+    # Its compiled library needs the libstdc++ of GCC 12, which RHEL 9 lacks.
+    "spdlog": ("spdlog/spdlog.h", ["-lfmt"]),
 }
 
 # Debian's Python: name -> the folder of its headers. An extension module links nothing: the interpreter that loads it has

@@ -7,6 +7,7 @@
 #ifndef COHORT_BASE_THREADS_MUTEX_H_
 #define COHORT_BASE_THREADS_MUTEX_H_
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 
@@ -41,8 +42,9 @@ class ABSL_LOCKABLE Mutex {
 
  private:
   friend class CondVar;
-  // The standard library's type of deadlines does not hold longer ones.
-  static constexpr absl::Duration kNoEnd = absl::Hours(24 * 365);
+  // The standard library's type of deadlines does not hold longer ones. A longer wait begins again:
+  // waits without a deadline would need the libstdc++ of GCC 12, and RHEL 9 has that of GCC 11.
+  static constexpr absl::Duration kLongest = absl::Hours(24 * 365);
 
   void NotifyAwaiting() {
     if (awaiting_ > 0) let_go_.notify_all();
@@ -76,15 +78,11 @@ class CondVar {
   bool WaitWithTimeout(Mutex* mutex, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     mutex->NotifyAwaiting();
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
-    bool timed_out = false;
-    if (timeout >= Mutex::kNoEnd) {
-      changed_.wait(lock);
-    } else {
-      timed_out =
-          changed_.wait_for(lock, absl::ToChronoNanoseconds(timeout)) == std::cv_status::timeout;
-    }
+    const bool timed_out =
+        changed_.wait_for(lock, absl::ToChronoNanoseconds(std::min(timeout, Mutex::kLongest))) ==
+        std::cv_status::timeout;
     lock.release();
-    return timed_out;
+    return timed_out && timeout <= Mutex::kLongest;
   }
   void Signal() { changed_.notify_one(); }
   void SignalAll() { changed_.notify_all(); }
@@ -98,13 +96,10 @@ inline bool Mutex::AwaitWithTimeout(const absl::Condition& condition, absl::Dura
   NotifyAwaiting();  // this thread may have changed their conditions
   std::unique_lock<std::mutex> lock(mutex_, std::adopt_lock);
   const auto is_true = [&condition] { return condition.Eval(); };
-  bool result = true;
+  const auto longest = absl::ToChronoNanoseconds(std::min(timeout, kLongest));
   ++awaiting_;
-  if (timeout >= kNoEnd) {
-    let_go_.wait(lock, is_true);
-  } else {
-    result = let_go_.wait_for(lock, absl::ToChronoNanoseconds(timeout), is_true);
-  }
+  bool result = let_go_.wait_for(lock, longest, is_true);
+  while (!result && timeout > kLongest) result = let_go_.wait_for(lock, longest, is_true);
   --awaiting_;
   lock.release();
   return result;

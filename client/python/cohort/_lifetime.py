@@ -1,4 +1,4 @@
-"""Closes what is still open when the interpreter ends, while its threads may still run."""
+"""Closes open groups and stores when the interpreter ends, while its threads may still run."""
 
 import atexit
 import weakref

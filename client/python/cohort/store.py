@@ -73,7 +73,7 @@ class Store:
 
     def get(self, key: str, *, wait: float = 0, newer_than: int = 0,
             timeout: float = 30) -> Optional[bytes]:
-        """Returns the key's value; None if there is none after `wait` seconds.
+        """Returns the key's value, or None if it is absent after `wait` seconds.
 
         newer_than: waits for a revision larger than this.
         """

@@ -96,7 +96,7 @@ DataType TypeOfFormat(const char* format, Py_ssize_t bytes) {
   }
 }
 
-// The format that numpy understands; null: there is none.
+// The format that numpy understands, or null.
 const char* FormatOf(DataType type) {
   switch (type) {
     case DataType::kBool:

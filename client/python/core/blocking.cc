@@ -34,8 +34,19 @@ struct State {
   // Python's handlers, by the number of the signal.
   struct sigaction before[32] = {};
 
+  // The number of the main thread's call; 0 between calls. A signal ends the call during which it
+  // came, and no later one.
+  std::atomic<uint64_t> call{0};
+  uint64_t calls = 0;
+
   Mutex mutex;
-  const End* end ABSL_GUARDED_BY(mutex) = nullptr;
+  const End* end ABSL_GUARDED_BY(mutex) = nullptr;  // of `call`
+};
+
+// A message from the handler to the thread.
+struct Notice {
+  uint64_t call;
+  int64_t signal;
 };
 
 State* state = nullptr;  // lives until the process ends
@@ -43,9 +54,11 @@ State* state = nullptr;  // lives until the process ends
 // Runs in place of Python's handler, and before it. Python's handler only takes note of the signal.
 void OnSignal(int number, siginfo_t* info, void* context) {
   const int kept = errno;
-  const char byte = static_cast<char>(number);
+  const Notice notice = {state->call, number};
   // If the pipe is full, its reader has enough to do.
-  if (!state->forked && write(state->write_end, &byte, 1) < 0) errno = 0;
+  if (notice.call != 0 && !state->forked && write(state->write_end, &notice, sizeof(notice)) < 0) {
+    errno = 0;
+  }
   errno = kept;
   const struct sigaction& before = state->before[number];
   if ((before.sa_flags & SA_SIGINFO) != 0) {
@@ -82,15 +95,15 @@ void ChainHandlersOncePerTick() {
 }
 
 void ReadSignals() {
-  char number = 0;
+  Notice notice;
   while (true) {
-    const ssize_t size = read(state->read_end, &number, 1);
+    const ssize_t size = read(state->read_end, &notice, sizeof(notice));
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) return;
     MutexLock lock(&state->mutex);
-    if (state->end == nullptr) continue;
+    if (notice.call != state->call) continue;
     (*state->end)(absl::CancelledError(
-        absl::StrCat("this process got ", number == SIGINT ? "SIGINT" : "SIGTERM")));
+        absl::StrCat("this process got ", notice.signal == SIGINT ? "SIGINT" : "SIGTERM")));
   }
 }
 
@@ -124,6 +137,7 @@ Blocking::Blocking(End end)
   {
     MutexLock lock(&state->mutex);
     state->end = &end_;
+    state->call = ++state->calls;
   }
   ChainHandlersOncePerTick();
   // A signal that came before this line may have found no call to end.
@@ -133,7 +147,7 @@ Blocking::Blocking(End end)
 Blocking::~Blocking() {
   if (!on_main_thread_ || state->forked) return;
   MutexLock lock(&state->mutex);
-  state->end = nullptr;
+  state->call = 0;
 }
 
 PyObject* Blocking::Raise(const absl::Status& status, const client::MissingReport* missing) const {

@@ -15,7 +15,7 @@ void SetErrorFactory(Object factory);
 // Sets the exception of `status`, which is an error, and returns null. `missing` (may be null): the
 // members that a wait has missed.
 PyObject* Raise(const absl::Status& status, const client::MissingReport* missing = nullptr);
-// The exception itself, for those who raise it later. Null with another exception.
+// Returns the exception itself, which a caller raises later; null with another exception.
 PyObject* MakeError(const absl::Status& status, const client::MissingReport* missing = nullptr);
 
 }  // namespace cohort::python

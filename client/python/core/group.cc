@@ -360,7 +360,7 @@ PyObject* Release(Group& handle) {
   return WriteNone();
 }
 
-// What may change with the generation.
+// The facts that may change with the generation.
 PyObject* Facts(Group& handle) {
   const std::shared_ptr<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;

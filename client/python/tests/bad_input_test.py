@@ -27,7 +27,7 @@ def read_only():
     return array
 
 
-# What one rank calls while the other calls all_reduce of three f64, and the error of both.
+# A call of rank 0 while rank 1 calls all_reduce of three f64, and a part of the text of both errors.
 WRONG = {
     'no array': (lambda g: g.all_reduce('text', out=np.ones(3)), 'expected an array'),
     'None': (lambda g: g.all_reduce(None, out=np.ones(3)), 'rank 0'),
