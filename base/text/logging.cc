@@ -18,6 +18,12 @@
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
 
+// spdlog's queue waits without a deadline. GCC 12 has a newer version of that function; this takes
+// the one that the libstdc++ of GCC 11, which RHEL 9 has, offers as well.
+#define COHORT_WAIT "_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE"
+asm(".symver " COHORT_WAIT ", " COHORT_WAIT "@GLIBCXX_3.4.11");
+#undef COHORT_WAIT
+
 namespace cohort {
 namespace {
 

@@ -1,7 +1,5 @@
 #include "coordinator/service/engine/alarm.h"
 
-#include <algorithm>
-#include <chrono>
 #include <limits>
 #include <utility>
 
@@ -32,44 +30,41 @@ absl::Status Alarm::Start() {
 void Alarm::Stop() {
   if (!thread_.joinable()) return;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     stopping_ = true;
   }
-  changed_.notify_one();
+  changed_.Signal();
   thread_.join();
 }
 
 void Alarm::MoveTo(Instant at) {
   const int64_t nanos = ToNanos(at);
   if (nanos >= planned_.load()) return;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   if (nanos >= planned_.load()) return;
   planned_.store(nanos);
-  changed_.notify_one();
+  changed_.Signal();
 }
 
 void Alarm::Run() {
-  std::unique_lock<std::mutex> lock(mutex_);
+  mutex_.Lock();
   while (!stopping_) {
     const int64_t planned = planned_.load();
     const int64_t now = ToNanos(clock_.Now());
     if (planned > now) {
-      if (planned == kNever) {
-        changed_.wait(lock);
-      } else {
-        changed_.wait_for(
-            lock, std::chrono::nanoseconds(std::min(planned - now, int64_t{3600000000000})));
-      }
+      changed_.WaitWithTimeout(
+          &mutex_, planned == kNever ? absl::InfiniteDuration() : absl::Nanoseconds(planned - now));
       continue;
     }
     // From here on, MoveTo has an effect: the instant that `ring` returns may be computed before
     // it.
     planned_.store(kNever);
-    lock.unlock();
+    mutex_.Unlock();
     const int64_t next = ToNanos(ring_());
-    lock.lock();
+    mutex_.Lock();
     if (next < planned_.load()) planned_.store(next);
   }
+  mutex_.Unlock();
 }
 
 }  // namespace cohort::coordinator

@@ -3,19 +3,19 @@
 #define COHORT_COORDINATOR_SERVICE_ENGINE_ALARM_H_
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "base/threads/mutex.h"
 
 namespace cohort::coordinator {
 
-// Thread-safe. The standard library's condition variable waits on the steady clock, which Abseil's
-// does not: a jump of the wall clock must not end leases early or late.
+// Thread-safe. It waits on the steady clock: a jump of the wall clock must not end leases early or
+// late.
 class Alarm {
  public:
   // `ring` runs on the alarm's own thread and returns the instant of its next call (infinite
@@ -41,9 +41,9 @@ class Alarm {
   const std::function<Instant()> ring_;
   // Nanoseconds; written under the mutex.
   std::atomic<int64_t> planned_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stopping_ = false;
+  Mutex mutex_;
+  CondVar changed_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

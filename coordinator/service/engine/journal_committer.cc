@@ -13,8 +13,8 @@ namespace {
 
 // An estimate: vectors may hold twice as many, and a record has its name among its fields again.
 int64_t CostOf(const std::vector<Record>& records, const Answers& answers) {
-  int64_t cost = static_cast<int64_t>(2 * (records.size() * sizeof(Record) +
-                                           answers.size() * sizeof(Answer)));
+  int64_t cost =
+      static_cast<int64_t>(2 * (records.size() * sizeof(Record) + answers.size() * sizeof(Answer)));
   for (const Record& record : records) {
     cost += coordinator::CostOf(record.key.tenant) + coordinator::CostOf(record.key.group) +
             2 * coordinator::CostOf(record.id);
@@ -39,17 +39,17 @@ JournalCommitter::JournalCommitter(Journal& journal, MemoryAccount& account,
 
 JournalCommitter::~JournalCommitter() {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     stopping_ = true;
   }
-  changed_.notify_one();
+  changed_.Signal();
   if (thread_.joinable()) thread_.join();
 }
 
 uint64_t JournalCommitter::Enqueue(std::vector<Record> records, Answers answers) {
   const int64_t cost = CostOf(records, answers);
   account_.Add(MemoryKind::kJournal, cost);
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   queue_.charged += cost;
   const bool was_empty = queue_.records.empty() && queue_.answers.empty();
   queue_.records.insert(queue_.records.end(), std::make_move_iterator(records.begin()),
@@ -57,22 +57,24 @@ uint64_t JournalCommitter::Enqueue(std::vector<Record> records, Answers answers)
   queue_.answers.insert(queue_.answers.end(), std::make_move_iterator(answers.begin()),
                         std::make_move_iterator(answers.end()));
   ++queue_.last;
-  if (was_empty) changed_.notify_one();
+  if (was_empty) changed_.Signal();
   return queue_.last;
 }
 
 void JournalCommitter::Run() {
-  std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    changed_.wait(
-        lock, [this] { return stopping_ || !queue_.records.empty() || !queue_.answers.empty(); });
-    if (queue_.records.empty() && queue_.answers.empty()) return;  // stopping
-    Batch batch = std::move(queue_);
-    queue_ = Batch{};
-    queue_.last = batch.last;
-    lock.unlock();
+    Batch batch;
+    {
+      MutexLock lock(&mutex_);
+      while (!stopping_ && queue_.records.empty() && queue_.answers.empty()) {
+        changed_.Wait(&mutex_);
+      }
+      if (queue_.records.empty() && queue_.answers.empty()) return;  // stopping
+      batch = std::move(queue_);
+      queue_ = Batch{};
+      queue_.last = batch.last;
+    }
     Commit(std::move(batch));
-    lock.lock();
   }
 }
 

@@ -4,14 +4,14 @@
 #define COHORT_COORDINATOR_SERVICE_ENGINE_JOURNAL_COMMITTER_H_
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "base/threads/mutex.h"
 #include "coordinator/core/interface/memory_account.h"
 #include "coordinator/core/interface/record.h"
 #include "coordinator/journal/journal.h"
@@ -65,11 +65,10 @@ class JournalCommitter {
   std::atomic<bool> failed_{false};
   absl::Status failure_;  // of the committer's thread
 
-  // The standard ones, which ThreadSanitizer knows.
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Batch queue_;
-  bool stopping_ = false;
+  Mutex mutex_;
+  CondVar changed_;
+  Batch queue_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_;
   std::thread thread_;
 };
