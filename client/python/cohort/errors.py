@@ -5,8 +5,8 @@ from typing import Optional, Tuple
 from cohort import _core
 
 
-class Error(Exception):
-    """The base class of all errors of the library.
+class Error(RuntimeError):
+    """The base class of all errors of the library; a RuntimeError, as the errors of PyTorch are.
 
     Attributes:
       message: what failed, and why, in one or a few sentences.

@@ -17,7 +17,7 @@ def coordinator():
     with tempfile.TemporaryDirectory(prefix='cohort') as folder:
         address = f'unix:{folder}/coordinator'
         with open(os.path.join(folder, 'log'), 'w', encoding='utf-8') as log:
-            with subprocess.Popen([os.environ['COHORT_COORDINATOR'], '--listen', address,
+            with subprocess.Popen(['cohort-coordinator', '--listen', address,
                                    '--metrics-listen', ''], stdout=log, stderr=log) as process:
                 try:
                     yield address

@@ -15,6 +15,6 @@ if __name__ == '__main__':
     sys.path.insert(0, PYTHON)
     # For the processes that tests start.
     os.environ['PYTHONPATH'] = PYTHON
-    os.environ['COHORT_COORDINATOR'] = os.path.abspath('coordinator/cohort-coordinator')
+    os.environ['PATH'] = os.pathsep.join([os.path.abspath('coordinator'), os.environ['PATH']])
     sys.exit(pytest.main(['-q', '-rs', '-p', 'no:cacheprovider', '--import-mode=importlib',
                           *sys.argv[1:]]))

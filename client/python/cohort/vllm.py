@@ -1,0 +1,161 @@
+"""vLLM's StatelessProcessGroup on a coordinator.
+
+    from cohort.vllm import StatelessProcessGroup
+    group = StatelessProcessGroup.create(host, port, rank, world_size)
+
+The methods are vLLM's. The differences are that senders do not overwrite each other's objects, that a
+barrier leaves no keys behind, that errors name the missing ranks, and that nothing is unpickled:
+objects are the values of `cohort.values`.
+"""
+
+import subprocess
+from typing import Any, List, Optional
+
+from cohort import _lifetime
+from cohort import _programs
+from cohort import values
+from cohort.group import Group, Op
+from cohort.process_group import ProcessGroup
+
+
+class _OwnCoordinator:
+    """A coordinator of this process, which ends with it."""
+
+    def __init__(self, host: str, port: int):
+        address = f'[{host}]:{port}' if ':' in host else f'{host}:{port}'
+        program = [_programs.find('cohort-coordinator'), '--listen', address, '--metrics-listen',
+                   '', '--log-level', 'error', '--insecure']
+        # The pipe closes when this process ends, however it ends.
+        self._process = subprocess.Popen(
+            ['sh', '-c', '"$@" & cat > /dev/null; kill $!', 'sh', *program],
+            stdin=subprocess.PIPE)
+        _lifetime.close_at_exit(self)
+
+    def close(self) -> None:
+        """Ends it."""
+        self._process.stdin.close()
+        self._process.wait()
+
+
+class StatelessProcessGroup:
+    """A group of processes that exchange objects and small tensors, without global state.
+
+    Attributes:
+      rank: this process's rank.
+      world_size: how many ranks there are.
+      data_expiration_seconds: when objects expire that were not read.
+    """
+
+    def __init__(self, group: ProcessGroup, address: str, data_expiration_seconds: int,
+                 allow_pickle: bool, coordinator: Optional[_OwnCoordinator]):
+        self.rank = group.rank
+        self.world_size = group.world_size
+        self.data_expiration_seconds = data_expiration_seconds
+        self._group = group
+        self._address = address
+        self._allow_pickle = allow_pickle
+        self._coordinator = coordinator
+        self._tensors: Optional[Group] = None
+
+    @staticmethod
+    def create(host: str, port: int, rank: int, world_size: int,
+               data_expiration_seconds: int = 3600, store_timeout: int = 300, *,
+               address: Optional[str] = None, name: Optional[str] = None,
+               allow_pickle: bool = False) -> 'StatelessProcessGroup':
+        """Joins the group and waits until all ranks are there, at most `store_timeout` seconds.
+
+        Rank 0 starts a coordinator on host:port, unless one serves there already. It ends with that
+        process.
+
+        Args:
+          address: a coordinator that runs elsewhere, as for ProcessGroup; host and port are then
+            only a part of the group's name.
+          name: the group's name; None: made of the port.
+          allow_pickle: objects of other types are pickled. Whoever can reach the coordinator can
+            then run code in this process: only for networks that you trust.
+        """
+        coordinator = None
+        if address is None:
+            address = f'[{host}]:{port}' if ':' in host else f'{host}:{port}'
+            if rank == 0:
+                coordinator = _OwnCoordinator(host, port)
+        group = ProcessGroup(name or f'stateless-{port}', rank=rank, world_size=world_size,
+                             address=address, timeout=store_timeout, join_timeout=store_timeout,
+                             data_expiration=data_expiration_seconds)
+        return StatelessProcessGroup(group, address, data_expiration_seconds, allow_pickle,
+                                     coordinator)
+
+    def _encode(self, obj: Any) -> bytes:
+        return values.encode(obj, allow_pickle=self._allow_pickle)
+
+    def _decode(self, data: bytes) -> Any:
+        return values.decode(data, allow_pickle=self._allow_pickle)
+
+    def send_obj(self, obj: Any, dst: int) -> None:
+        """Sends an object to a rank; does not wait for it."""
+        self._group.send(self._encode(obj), dst)
+
+    def recv_obj(self, src: int) -> Any:
+        """Returns the next object of a rank."""
+        return self._decode(self._group.receive(src))
+
+    def broadcast_obj(self, obj: Optional[Any], src: int) -> Any:
+        """Returns the object of rank `src` on every rank."""
+        if self.rank == src:
+            self._group.broadcast(self._encode(obj), src)
+            return obj
+        return self._decode(self._group.broadcast(None, src))
+
+    def all_gather_obj(self, obj: Any) -> List[Any]:
+        """Returns the objects of all ranks, by rank."""
+        objs = self._group.all_gather(self._encode(obj))
+        return [obj if rank == self.rank else self._decode(data) for rank, data in enumerate(objs)]
+
+    def barrier(self, timeout: float = 30.0) -> None:
+        """Waits for all ranks. Raises DeadlineExceeded, a RuntimeError, whose `missing` has the
+        ranks that did not come."""
+        self._group.barrier(timeout=timeout)
+
+    def expire_data(self) -> None:
+        """Frees objects older than data_expiration_seconds. The coordinator also does that by
+        itself."""
+        self._group.expire_data(self.data_expiration_seconds)
+
+    # --- Tensors on the CPU.
+
+    def _tensor_group(self) -> Group:
+        # All ranks call the first collective on tensors.
+        if self._tensors is None:
+            self._tensors = Group(f'{self._group.group}-tensors', rank=self.rank,
+                                  world_size=self.world_size, address=self._address)
+        return self._tensors
+
+    def send(self, tensor: Any, dst: int) -> None:
+        """Sends a tensor to a rank; does not wait for it."""
+        self.send_obj(tensor, dst)
+
+    def recv(self, tensor: Any, src: int) -> Any:
+        """Receives a tensor into `tensor`, and returns it."""
+        tensor.copy_(self.recv_obj(src))
+        return tensor
+
+    def broadcast(self, tensor: Any, src: int) -> Any:
+        """Every rank's tensor gets the elements of rank `src`'s. Returns the tensor."""
+        return self._tensor_group().broadcast(tensor, src)
+
+    def all_reduce(self, tensor: Any, op: Op = 'sum') -> Any:
+        """Returns the reduction of all tensors, in a new tensor."""
+        return self._tensor_group().all_reduce(tensor, op=op)
+
+    def gather(self, tensor: Any, dst: int) -> Optional[List[Any]]:
+        """Returns all tensors at rank `dst`, by rank, and None elsewhere."""
+        gathered = self._tensor_group().gather(tensor[None], dst)
+        return None if gathered is None else list(gathered)
+
+    def close(self) -> None:
+        """Leaves the group, and ends this process's coordinator."""
+        if self._tensors is not None:
+            self._tensors.close()
+        self._group.close()
+        if self._coordinator is not None:
+            self._coordinator.close()

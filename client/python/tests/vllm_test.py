@@ -1,0 +1,107 @@
+"""cohort.vllm.StatelessProcessGroup: vLLM's methods, with a coordinator that rank 0 starts."""
+
+import socket
+
+import numpy as np
+import pytest
+
+import cohort
+from cohort.vllm import StatelessProcessGroup
+from testing.coordinator import LONG, coordinator, rank_process, run_ranks
+
+
+def open_port():
+    with socket.socket() as probe:
+        probe.bind(('127.0.0.1', 0))
+        return probe.getsockname()[1]
+
+
+def create(port, rank, size, **options):
+    return StatelessProcessGroup.create('127.0.0.1', port, rank, size, store_timeout=LONG, **options)
+
+
+@pytest.fixture(scope='module', name='groups')
+def _groups():
+    port = open_port()
+    groups = run_ranks(3, lambda rank: create(port, rank, 3))
+    yield groups
+    for group in reversed(groups):
+        group.close()
+
+
+def run(groups, body):
+    return run_ranks(len(groups), lambda rank: body(groups[rank], rank))
+
+
+def test_objects(groups):
+    value = {'model': 'opt', 'ranks': (0, 1), 'weights': b'\0'}
+    def body(group, rank):
+        assert group.broadcast_obj(value if rank == 1 else None, 1) == value
+        assert group.all_gather_obj([rank]) == [[0], [1], [2]]
+        # Two senders to one receiver do not overwrite each other's objects.
+        if rank < 2:
+            for number in range(5):
+                group.send_obj((rank, number), 2)
+        else:
+            assert [group.recv_obj(1) for _ in range(5)] == [(1, n) for n in range(5)]
+            assert [group.recv_obj(0) for _ in range(5)] == [(0, n) for n in range(5)]
+        group.expire_data()
+        for _ in range(100):
+            group.barrier()
+    run(groups, body)
+
+
+def test_tensors(groups):
+    def body(group, rank):
+        assert group.all_reduce(np.full(3, rank)).tolist() == [3, 3, 3]
+        assert group.broadcast(np.full(2, rank), 2).tolist() == [2, 2]
+        gathered = group.gather(np.full(2, rank), 0)
+        assert rank != 0 or [array.tolist() for array in gathered] == [[0, 0], [1, 1], [2, 2]]
+        assert rank == 0 or gathered is None
+    run(groups, body)
+
+
+def test_barrier_names_the_missing_ranks(groups):
+    with pytest.raises(RuntimeError, match='rank') as caught:
+        groups[0].barrier(timeout=0.3)
+    assert caught.value.missing == (1, 2)
+    for group in groups[1:]:
+        with pytest.raises(cohort.DeadlineExceeded):
+            group.barrier()
+    run(groups, lambda group, _: group.barrier())
+
+
+def test_pickle_is_off(groups):
+    with pytest.raises(TypeError, match='allow_pickle'):
+        groups[0].send_obj(object(), 1)
+
+
+def test_coordinator_that_runs_elsewhere():
+    with coordinator() as address:
+        def body(rank):
+            group = create(1, rank, 2, address=address, allow_pickle=True)
+            objs = group.all_gather_obj(complex(rank, 1))
+            group.barrier()
+            group.close()
+            return objs
+        assert run_ranks(2, body) == [[complex(0, 1), complex(1, 1)]] * 2
+
+
+RANK_0 = '''
+import sys
+from cohort.vllm import StatelessProcessGroup
+group = StatelessProcessGroup.create('127.0.0.1', int(sys.argv[1]), 0, 1)
+print("ready", flush=True)
+sys.stdin.readline()
+'''
+
+
+def test_coordinator_ends_with_a_killed_rank_0():
+    port = open_port()
+    with rank_process(RANK_0, port) as process:
+        assert process.stdout.readline() == 'ready\n'
+        with socket.create_connection(('127.0.0.1', port), LONG) as connection:
+            process.kill()
+            connection.settimeout(LONG)
+            while connection.recv(4096):  # until the coordinator closes the connection
+                pass
