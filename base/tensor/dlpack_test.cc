@@ -201,6 +201,22 @@ TEST(ToDLPackTest, SharesMemoryUntilItIsDeleted) {
   EXPECT_TRUE(memory.expired());
 }
 
+TEST(ViewDLPackTest, SharesMemoryAndKeepsItsOwner) {
+  const Tensor tensor = Tensor::Zeros(DataType::kF32, {3, 4});
+  DLManagedTensor* const managed = ToDLPack(tensor);
+  auto owner = std::make_shared<int>();
+  absl::StatusOr<Tensor> view = ViewDLPack(managed->dl_tensor, owner);
+  ASSERT_TRUE(view.ok()) << view.status();
+  EXPECT_EQ(view->data(), tensor.data());
+  EXPECT_EQ(view->ToString(), tensor.ToString());
+  EXPECT_EQ(owner.use_count(), 2);
+  managed->dl_tensor.dtype.lanes = 2;
+  EXPECT_EQ(ViewDLPack(managed->dl_tensor, owner).status().code(),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(owner.use_count(), 2);
+  managed->deleter(managed);
+}
+
 TEST(ToDLPackTest, EveryTypeThereAndBack) {
   for (const DataType type : kDataTypes) {
     const Tensor tensor = Tensor::Zeros(type, {2, 0, 3});

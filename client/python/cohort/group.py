@@ -183,12 +183,12 @@ class Group:
     @property
     def paths(self) -> List[str]:
         """By rank: "self", "shared memory" or "tcp HOST:PORT"."""
-        return self._core.facts()[4]
+        return self._core.paths()
 
     @property
     def hosts(self) -> List[str]:
         """By rank: the machine that the rank runs on."""
-        return self._core.facts()[5]
+        return self._core.hosts()
 
     def stats(self) -> List[PeerStats]:
         """By rank: the payload exchanged since the generation began. Does not wait for calls."""
@@ -234,7 +234,7 @@ class Group:
         torch.distributed."""
         if out is None:
             out = [_empty_like(array, _shape(array)) for array in arrays]
-        self._core.all_reduce_coalesced(arrays, out, _op(op), timeout)
+        self._core.all_reduce_coalesced(list(arrays), list(out), _op(op), timeout)
         return out
 
     def reduce(self, array: Array, root: int, out: Optional[Array] = None, *, op: Op = 'sum',

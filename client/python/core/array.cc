@@ -165,7 +165,7 @@ bool IsTorchBool(PyObject* array) {
 }  // namespace
 
 bool Array::Read(PyObject* array, const char* name, Access access) {
-  array_ = array;
+  array_ = Object::Borrowed(array);
   const ExchangeApi* const api = ExchangeApiOf(Py_TYPE(array));
   if (api != nullptr) {
     if (access == Access::kWrite && RequiresGrad(array)) return RefuseGrad(name);
@@ -257,13 +257,17 @@ bool Array::ReadDLPack(PyObject* array, const char* name) {
   return true;
 }
 
-Tensor Array::Kept() const {
-  if (tensor_.owner() != nullptr) return tensor_;
-  Py_INCREF(array_);
-  const std::shared_ptr<const void> owner(array_, [](const void* array) {
-    const GilAcquire gil;
-    Py_DECREF(static_cast<PyObject*>(const_cast<void*>(array)));
-  });
+Tensor Array::Keep() {
+  struct Kept {
+    Object array;
+    Buffer buffer;
+    Tensor tensor;  // which may have an owner, too
+  };
+  const std::shared_ptr<Kept> owner(new Kept{std::move(array_), std::move(buffer_), tensor_},
+                                    [](Kept* kept) {
+                                      const GilAcquire gil;
+                                      delete kept;
+                                    });
   return Tensor::Strided(tensor_.data(), tensor_.type(), tensor_.shape(), tensor_.strides(), owner,
                          tensor_.device());
 }

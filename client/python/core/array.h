@@ -14,19 +14,20 @@ enum class Access { kRead, kWrite };
 class Array {
  public:
   // Returns false with an exception: TypeError (no array), ValueError (read-only, a type or layout
-  // that tensors do not have, or it requires grad). `name` is the argument's name in errors. The
-  // array is the caller's and outlives this.
+  // that tensors do not have, or it requires grad). `name` is the argument's name in errors.
   bool Read(PyObject* array, const char* name, Access access);
   // Valid while this lives.
   const Tensor& tensor() const { return tensor_; }
-  // A copy that keeps the array alive, for calls that go on after this. Any thread may drop it.
-  Tensor Kept() const;
+  // Returns a tensor that keeps the array and its buffer, for calls that go on after this. Any thread
+  // may drop it.
+  Tensor Keep();
 
  private:
   bool ReadBuffer(PyObject* array, const char* name, Access access);
   bool ReadDLPack(PyObject* array, const char* name);
 
-  PyObject* array_ = nullptr;
+  // Other threads may drop theirs while the call runs.
+  Object array_;
   Buffer buffer_;
   Tensor tensor_;
 };

@@ -136,6 +136,8 @@ Blocking::Blocking(End end)
   if (!on_main_thread_) return;
   {
     MutexLock lock(&state->mutex);
+    outer_end_ = state->end;
+    outer_call_ = state->call;
     state->end = &end_;
     state->call = ++state->calls;
   }
@@ -147,7 +149,8 @@ Blocking::Blocking(End end)
 Blocking::~Blocking() {
   if (!on_main_thread_ || state->forked) return;
   MutexLock lock(&state->mutex);
-  state->call = 0;
+  state->end = outer_end_;
+  state->call = outer_call_;
 }
 
 PyObject* Blocking::Raise(const absl::Status& status, const client::MissingReport* missing) const {

@@ -6,6 +6,8 @@
 #ifndef COHORT_CLIENT_PYTHON_CORE_BLOCKING_H_
 #define COHORT_CLIENT_PYTHON_CORE_BLOCKING_H_
 
+#include <cstdint>
+
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "client/python/core/python_api.h"
@@ -47,6 +49,9 @@ class Blocking {
   const absl::FunctionRef<void(const absl::Status& reason)> end_;
   const bool on_main_thread_;
   bool raised_ = false;
+  // A handler of a signal may make calls, too, before the call that it interrupted goes on.
+  const absl::FunctionRef<void(const absl::Status& reason)>* outer_end_ = nullptr;
+  uint64_t outer_call_ = 0;
 };
 
 }  // namespace cohort::python

@@ -90,6 +90,16 @@ bool Read(PyObject* from, const char* name, RankRange* to) {
   return true;
 }
 
+bool Read(PyObject* from, const char* name, std::vector<PyObject*>* to) {
+  const bool is_tuple = PyTuple_Check(from) != 0;
+  if (!is_tuple && !PyList_Check(from)) return WrongType(from, name, "a list or tuple");
+  const Py_ssize_t size = is_tuple ? PyTuple_Size(from) : PyList_Size(from);
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    to->push_back(is_tuple ? PyTuple_GetItem(from, i) : PyList_GetItem(from, i));
+  }
+  return true;
+}
+
 bool Read(PyObject* from, const char* name, Reduction* to) {
   int operation = 0;
   double scale = 1;

@@ -43,6 +43,8 @@ bool Read(PyObject* from, const char* name, std::optional<T>* to) {
   if (from == Py_None) return true;
   return Read(from, name, &to->emplace());
 }
+// The items are the list's or the tuple's.
+bool Read(PyObject* from, const char* name, std::vector<PyObject*>* to);
 template <typename T>
 bool Read(PyObject* from, const char* name, std::vector<T>* to) {
   // A str is a sequence of str.

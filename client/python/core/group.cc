@@ -250,9 +250,9 @@ PyObject* Start(Group& handle, int collective, PyObject* input, PyObject* output
   client::AsyncCalls& calls = *running->async_calls;
   Pending call;
   if (fit.ok()) {
-    const Tensor to = output == Py_None ? Tensor() : arguments.output.Kept();
+    const Tensor to = output == Py_None ? Tensor() : arguments.output.Keep();
     const bool broadcasts = arguments.call.collective == Collective::kBroadcast;
-    const Tensor from = broadcasts ? to : input == Py_None ? Tensor() : arguments.input.Kept();
+    const Tensor from = broadcasts ? to : input == Py_None ? Tensor() : arguments.input.Keep();
     call = calls.Start([kept = KeptCall(arguments.call, from, to), options](client::Group& group) {
       return group.Run(kept.View(), kept.input, kept.output, options);
     });
@@ -360,14 +360,23 @@ PyObject* Release(Group& handle) {
   return WriteNone();
 }
 
-// The facts that may change with the generation.
+// The facts that may change with the generation: name, rank, size, number of the generation.
 PyObject* Facts(Group& handle) {
   const std::shared_ptr<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   const client::Group& group = *running->group;
-  return Py_BuildValue("(NiiLNN)", WriteText(group.name()), group.rank(), group.size(),
-                       static_cast<long long>(group.generation()),  // NOLINT: Python's type
-                       WriteList(group.paths(), WriteText), WriteList(group.hosts(), WriteText));
+  return Py_BuildValue("(NiiL)", WriteText(group.name()), group.rank(), group.size(),
+                       static_cast<long long>(group.generation()));  // NOLINT: Python's type
+}
+
+PyObject* Paths(Group& handle) {
+  const std::shared_ptr<RunningGroup> running = handle.Use();
+  return running == nullptr ? nullptr : WriteList(running->group->paths(), WriteText);
+}
+
+PyObject* Hosts(Group& handle) {
+  const std::shared_ptr<RunningGroup> running = handle.Use();
+  return running == nullptr ? nullptr : WriteList(running->group->hosts(), WriteText);
 }
 
 PyObject* Stats(Group& handle) {
@@ -421,6 +430,8 @@ PyMethodDef group_methods[] = {Method<&Run>("run"),
                                Method<&Abort>("abort"),
                                Method<&Release>("release"),
                                Method<&Facts>("facts"),
+                               Method<&Paths>("paths"),
+                               Method<&Hosts>("hosts"),
                                Method<&Stats>("stats"),
                                {}};
 PyMethodDef pending_methods[] = {

@@ -19,7 +19,8 @@ class Handle {
 
   // A share for one call; null with an exception if it is closed.
   std::shared_ptr<T> Use() const {
-    if (value_ == nullptr) Raise(absl::FailedPreconditionError("it was closed on this rank"));
+    if (value_ == nullptr)
+      Raise(absl::FailedPreconditionError("close() was called on this object"));
     return value_;
   }
   // Closes it, and returns the object; null if it is closed already.

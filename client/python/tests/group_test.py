@@ -1,5 +1,7 @@
 """Collectives, messages and objects of cohort.Group on numpy arrays."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -152,6 +154,17 @@ def test_asynchronous_calls(groups):
         group.all_reduce(np.ones(1), wait=False).wait()
         return results
     assert run(groups, body) == [[3 + 3 * i for i in range(10)]] * RANKS
+
+
+def test_asynchronous_calls_hold_the_buffer(groups):
+    data = bytearray(8)
+    call = groups[0].all_reduce(data, out=bytearray(8), wait=False)
+    with pytest.raises(BufferError):
+        data.append(1)  # would move the memory that the call reads
+    run_ranks(2, lambda i: groups[i + 1].all_reduce(bytearray(8), out=bytearray(8)))
+    call.wait()
+    gc.collect()
+    data.append(1)
 
 
 def test_messages(groups):

@@ -137,5 +137,5 @@ def test_closed_group(address):
     for group in groups:
         group.close()
         group.close()
-        with pytest.raises(cohort.FailedPrecondition, match='closed'):
+        with pytest.raises(cohort.FailedPrecondition, match='close'):
             group.barrier()

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+import cohort
 from testing.coordinator import LONG, coordinator, rank_process
 
 WAITING = '''
@@ -83,6 +84,39 @@ def test_call_is_cancelled_if_the_handler_returns(address):
                 process.wait(0.1)
         assert process.stdout.read() == 'cancelled: this process got SIGTERM\n'
         assert process.returncode == 0
+
+
+NESTED = '''
+import os, signal, sys
+import cohort
+store = cohort.Store(sys.argv[1])
+def handler(*_):
+    store.put("handled", b"")  # a call of its own, while the other one waits
+signal.signal(signal.SIGTERM, handler)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+store.put("here", b"")
+try:
+    print("ready", flush=True)
+    while True:
+        try:
+            store.get("never", wait=1000, timeout=1000)
+        except cohort.Cancelled:
+            print("cancelled", flush=True)
+except KeyboardInterrupt:
+    print("interrupted", store.get("handled"), flush=True)
+'''
+
+
+def test_handler_may_make_calls(address):
+    with rank_process(NESTED, address) as process:
+        assert process.stdout.readline() == 'ready\n'
+        process.send_signal(signal.SIGTERM)
+        # A signal before the call runs the handler, and does not end the call.
+        with cohort.Store(address) as store:
+            assert store.get('handled', wait=LONG) == b''
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read().splitlines()[-1] == "interrupted b''"
+        assert process.wait(LONG) == 0
 
 
 def test_keyboard_interrupt_in_a_collective_names_the_rank_to_the_others(address):

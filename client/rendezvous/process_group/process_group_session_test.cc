@@ -104,6 +104,29 @@ TEST_F(ProcessGroupSessionTest, AMembershipWhoseJoinWasCancelledIsLeft) {
   EXPECT_THAT(fake_.Seen("Leave"), SizeIs(1));
 }
 
+TEST_F(ProcessGroupSessionTest, AScopeCancelsEachCallOfItsThread) {
+  auto group = Join();
+  fake_.Hold("Receive", true);
+  Cancellation inner;
+  {
+    Cancellation outer;
+    const CancellationScope outer_scope(outer);
+    const CancellationScope scope(inner);
+    auto canceller = std::async(std::launch::async, [&] {
+      EXPECT_TRUE(fake_.AwaitSeen("Receive", 1));
+      // This thread has no scope: its calls go on.
+      EXPECT_TRUE(group->Send("x", 1).ok());
+      inner.Cancel(absl::AbortedError("enough"));
+    });
+    EXPECT_EQ(group->Receive(1, "", kLong).status(), absl::AbortedError("enough"));
+    canceller.get();
+    // A call after the cancellation is not sent.
+    EXPECT_EQ(group->Send("y", 1), absl::AbortedError("enough"));
+    EXPECT_THAT(fake_.Seen("Send"), SizeIs(1));
+  }
+  EXPECT_TRUE(group->Send("y", 1).ok());
+}
+
 TEST_F(ProcessGroupSessionTest, RoundsAndRejoinsAreCancelledToo) {
   ProcessGroupOptions options = Options();
   options.cancellation = std::make_shared<Cancellation>();
