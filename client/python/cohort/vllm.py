@@ -71,8 +71,8 @@ class StatelessProcessGroup:
           address: a coordinator that runs elsewhere, as for ProcessGroup; host and port are then
             only a part of the group's name.
           name: the group's name; None: made of the port.
-          allow_pickle: objects of other types are pickled. Whoever can reach the coordinator can
-            then run code in this process: only for networks that you trust.
+          allow_pickle: objects of other types are pickled. A program that can reach the coordinator
+            can then run code in this process: only for networks that you trust.
         """
         coordinator = None
         if address is None:
