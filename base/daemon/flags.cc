@@ -190,6 +190,8 @@ void Flags::Add(DaemonOptions& options) {
       "time between SIGTERM and the end for calls to be answered (10s)");
   Add("port-file", options.port_file,
       "file to write the bound addresses to, one in a line, once ready");
+  Add("until-stdin-closes", options.until_stdin_closes,
+      "end as by SIGTERM when standard input closes: a parent's pipe closes when the parent ends");
   AddCheck([&options] { return CheckAddresses(options); });
 }
 

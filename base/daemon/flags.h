@@ -39,6 +39,7 @@ struct DaemonOptions {
   bool reflection = false;
   absl::Duration drain_grace = absl::Seconds(10);
   std::string port_file;
+  bool until_stdin_closes = false;
 };
 
 // Fields hold the defaults when they are added, and outlive the flags. Thread-compatible.

@@ -4,11 +4,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <string>
 
 #include "absl/synchronization/mutex.h"
 #include "base/text/logging.h"
+#include "base/threads/thread.h"
 #include "base/version.h"
 #include "google/protobuf/stubs/logging.h"
 
@@ -39,6 +41,18 @@ void RaiseDescriptorLimit() {
   (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Sends SIGTERM to this process when standard input has ended. Errors: those of threads.
+absl::Status EndWithStandardInput() {
+  return StartDetachedThread("cohort-stdin", [] {
+    char buffer[4096];
+    ssize_t size = 0;
+    do {
+      size = read(STDIN_FILENO, buffer, sizeof(buffer));
+    } while (size > 0 || (size < 0 && errno == EINTR));
+    kill(getpid(), SIGTERM);
+  });
+}
+
 int Run(int argc, char** argv, Flags& flags, const DaemonOptions& options,
         const std::function<absl::StatusOr<int>(const sigset_t& signals)>& serve) {
   const absl::StatusOr<std::string> text = flags.Parse(argc, argv);
@@ -64,7 +78,9 @@ int Run(int argc, char** argv, Flags& flags, const DaemonOptions& options,
   const std::string changes = flags.Changes();
   Log(LogLevel::kInfo, flags.program(),
       {{"version", kVersion}, {"config", changes.empty() ? "default" : changes}});
-  const absl::StatusOr<int> code = serve(signals);
+  const absl::Status watched =
+      options.until_stdin_closes ? EndWithStandardInput() : absl::OkStatus();
+  const absl::StatusOr<int> code = watched.ok() ? serve(signals) : watched;
   if (code.ok()) return *code;
   Log(LogLevel::kError, "could not start", {{"error", code.status().ToString()}});
   return kExitStart;

@@ -18,8 +18,10 @@ from cohort.errors import (Aborted, AlreadyExists, Cancelled, DataLoss, Deadline
                            FailedPrecondition, Internal, InvalidArgument, NotFound, OutOfRange,
                            PermissionDenied, ResourceExhausted, Unauthenticated, Unavailable,
                            Unimplemented, Unknown)
-from cohort.group import Group, PeerStats, PendingCall, ReduceOp
-from cohort.process_group import ProcessGroup, VoteResult
+from cohort.group import Group, PeerStats
+from cohort.pending_call import PendingCall
+from cohort.process_group import ProcessGroup, VoteOp, VoteResult
+from cohort.reduce_op import ReduceOp
 from cohort.store import KeyValue, PutResult, Store
 
 __version__ = _core.version
@@ -29,5 +31,5 @@ __all__ = [
     'FailedPrecondition', 'Group', 'Internal', 'InvalidArgument', 'KeyValue', 'NotFound',
     'OutOfRange', 'PeerStats', 'PendingCall', 'PermissionDenied', 'ProcessGroup', 'PutResult',
     'ReduceOp', 'ResourceExhausted', 'Store', 'Unauthenticated', 'Unavailable', 'Unimplemented',
-    'Unknown', 'VoteResult',
+    'Unknown', 'VoteOp', 'VoteResult',
 ]

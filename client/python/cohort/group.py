@@ -1,76 +1,21 @@
 """Collectives and messages between processes that are the ranks of a group."""
 
-import enum
-import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from cohort import _core
 from cohort import _lifetime
+from cohort import arrays
+from cohort.arrays import Array, new_like
+from cohort.pending_call import PendingCall
 from cohort.process_group import BytesLike, membership_options
+from cohort.reduce_op import Op
 
-# numpy.ndarray, torch.Tensor, or anything with the buffer protocol or __dlpack__.
-Array = Any
-
-
-class ReduceOp(enum.IntEnum):
-    """How a collective reduces the elements of all ranks to one."""
-    SUM = 1  # integers wrap
-    PROD = 2
-    MIN = 3  # a NaN on any rank is the result
-    MAX = 4
-    AVG = 5  # integers are rounded towards zero
-    BIT_AND = 7
-    BIT_OR = 8
-    BIT_XOR = 9
-
-    @staticmethod
-    def pre_mul_sum(scale: float) -> Tuple[int, float]:
-        """The sum of the elements, each multiplied by `scale` first."""
-        return (6, scale)
-
-
-Op = Union[str, ReduceOp, Tuple[int, float]]
-
-# The numbers of the collectives, the element types and the reductions, as in the C++ library.
+# The numbers of the collectives in the C++ library.
 _ALL_REDUCE, _REDUCE, _BROADCAST, _ALL_GATHER, _REDUCE_SCATTER = 1, 2, 3, 4, 5
 _ALL_TO_ALL, _GATHER, _SCATTER = 6, 7, 8
 _ALL_GATHER_V, _REDUCE_SCATTER_V, _GATHER_V, _ALL_TO_ALL_V = 9, 10, 11, 12
-
-_DTYPES = {
-    'bool': 1, 'int8': 2, 'uint8': 3, 'int16': 4, 'uint16': 5, 'int32': 6, 'uint32': 7, 'int64': 8,
-    'uint64': 9, 'float16': 10, 'bfloat16': 11, 'float32': 12, 'float64': 13, 'float8_e4m3fn': 14,
-    'float8_e5m2': 15, 'complex64': 16, 'complex128': 17,
-}
-_OPS: Dict[Any, Any] = {op.name.lower(): int(op) for op in ReduceOp}
-_OPS.update({op: int(op) for op in ReduceOp})
-
-
-def _op(op: Op) -> Any:
-    found = _OPS.get(op)
-    if found is not None:
-        return found
-    if isinstance(op, tuple):
-        return op
-    raise ValueError(f'op: expected one of {", ".join(sorted(o.name.lower() for o in ReduceOp))} '
-                     f'or ReduceOp.pre_mul_sum(scale), got {op!r}')
-
-
-def _is_torch(array: Array) -> bool:
-    torch = sys.modules.get('torch')
-    return torch is not None and isinstance(array, torch.Tensor)
-
-
-def _shape(array: Array) -> List[int]:
-    shape = getattr(array, 'shape', None)
-    return list(memoryview(array).shape if shape is None else shape)
-
-
-def _empty_like(array: Array, shape: Sequence[int]) -> Array:
-    """A new array of the same library and type."""
-    if _is_torch(array):
-        return array.new_empty(shape)
-    import numpy  # pylint: disable=import-outside-toplevel
-    return numpy.empty(shape, numpy.asarray(array).dtype)
+# For collectives that do not reduce.
+_NO_OP = 1
 
 
 class PeerStats(NamedTuple):
@@ -79,32 +24,6 @@ class PeerStats(NamedTuple):
     messages_sent: int
     bytes_received: int
     messages_received: int
-
-
-class PendingCall:
-    """An asynchronous call. The call keeps its arrays alive; it may be dropped without waiting.
-
-    Attributes:
-      result: the array that has the result once `wait` has returned.
-    """
-
-    def __init__(self, call, result: Array):
-        self._call = call
-        self.result = result
-
-    def test(self) -> bool:
-        """Returns whether the call is over, without blocking. Raises its error."""
-        return self._call.test()
-
-    def wait(self, timeout: Optional[float] = None) -> Array:
-        """Blocks until the call is over, and returns its result. Raises its error, or
-        DeadlineExceeded if it is not over after `timeout` seconds; the call then goes on."""
-        self._call.wait(timeout)
-        return self.result
-
-    def cancel(self) -> None:
-        """Aborts the group on all ranks if the call is not over: other ranks wait for it."""
-        self._call.cancel()
 
 
 class Group:
@@ -204,12 +123,7 @@ class Group:
         bfloat16 and no float8. The memory lives as long as the array or a view of it.
         """
         shape = [shape] if isinstance(shape, int) else list(shape)
-        name = str(dtype)
-        if name.startswith('torch.'):
-            import torch  # pylint: disable=import-outside-toplevel
-            return torch.from_dlpack(self._core.allocate(_DTYPES[name[len('torch.'):]], shape))
-        import numpy  # pylint: disable=import-outside-toplevel
-        return numpy.asarray(self._core.allocate(_DTYPES[numpy.dtype(dtype).name], shape))
+        return arrays.empty(self._core.allocate, shape, dtype)
 
     # --- Collectives. Every rank has a part of the same size.
 
@@ -225,16 +139,16 @@ class Group:
         """out = the reduction of all ranks' arrays, of the same shape. In place: out is array.
         Source: MPI_Allreduce, ncclAllReduce."""
         if out is None:
-            out = _empty_like(array, _shape(array))
-        return self._call(wait, _ALL_REDUCE, array, out, _op(op), -1, -1, timeout)
+            out = new_like(array)
+        return self._call(wait, _ALL_REDUCE, array, out, op, -1, -1, timeout)
 
-    def all_reduce_coalesced(self, arrays: Sequence[Array], out: Optional[Sequence[Array]] = None,
+    def all_reduce_coalesced(self, inputs: Sequence[Array], out: Optional[Sequence[Array]] = None,
                              *, op: Op = 'sum', timeout: Optional[float] = None) -> Sequence[Array]:
         """all_reduce of several arrays of one type, in one step. Source: all_reduce_coalesced of
         torch.distributed."""
         if out is None:
-            out = [_empty_like(array, _shape(array)) for array in arrays]
-        self._core.all_reduce_coalesced(list(arrays), list(out), _op(op), timeout)
+            out = [new_like(array) for array in inputs]
+        self._core.all_reduce_coalesced(inputs, out, op, timeout)
         return out
 
     def reduce(self, array: Array, root: int, out: Optional[Array] = None, *, op: Op = 'sum',
@@ -242,57 +156,51 @@ class Group:
         """Like all_reduce, at the root; the other ranks get None."""
         is_root = self.rank == root
         if is_root and out is None:
-            out = _empty_like(array, _shape(array))
-        return self._call(wait, _REDUCE, array, out if is_root else None, _op(op), -1, root,
+            out = new_like(array)
+        return self._call(wait, _REDUCE, array, out if is_root else None, op, -1, root,
                           timeout)
 
     def broadcast(self, array: Array, root: int, *, timeout: Optional[float] = None,
                   wait: bool = True) -> Any:
         """Every rank's array gets the elements of the root's. Returns the array."""
-        return self._call(wait, _BROADCAST, None, array, 1, -1, root, timeout)
+        return self._call(wait, _BROADCAST, None, array, _NO_OP, -1, root, timeout)
 
     def all_gather(self, array: Array, out: Optional[Array] = None, *, dim: int = 0,
                    timeout: Optional[float] = None, wait: bool = True) -> Any:
         """out = all ranks' arrays concatenated along `dim`, by rank. Source: MPI_Allgather."""
         if out is None:
-            shape = _shape(array)
-            shape[dim] *= self.size
-            out = _empty_like(array, shape)
-        return self._call(wait, _ALL_GATHER, array, out, 1, dim, -1, timeout)
+            out = new_like(array, dim, lambda extent: extent * self.size)
+        return self._call(wait, _ALL_GATHER, array, out, _NO_OP, dim, -1, timeout)
 
     def reduce_scatter(self, array: Array, out: Optional[Array] = None, *, op: Op = 'sum',
                        dim: int = 0, timeout: Optional[float] = None, wait: bool = True) -> Any:
         """out = this rank's part along `dim` of the reduction of all arrays, whose extent there is
         a multiple of size. Source: MPI_Reduce_scatter_block."""
         if out is None:
-            shape = _shape(array)
-            shape[dim] //= self.size
-            out = _empty_like(array, shape)
-        return self._call(wait, _REDUCE_SCATTER, array, out, _op(op), dim, -1, timeout)
+            out = new_like(array, dim, lambda extent: extent // self.size)
+        return self._call(wait, _REDUCE_SCATTER, array, out, op, dim, -1, timeout)
 
     def all_to_all(self, array: Array, out: Optional[Array] = None, *,
                    timeout: Optional[float] = None, wait: bool = True) -> Any:
         """Part r of out along dimension 0 = part `rank` of rank r's array. Not in place. Source:
         MPI_Alltoall."""
         if out is None:
-            out = _empty_like(array, _shape(array))
-        return self._call(wait, _ALL_TO_ALL, array, out, 1, 0, -1, timeout)
+            out = new_like(array)
+        return self._call(wait, _ALL_TO_ALL, array, out, _NO_OP, 0, -1, timeout)
 
     def gather(self, array: Array, root: int, out: Optional[Array] = None, *, dim: int = 0,
                timeout: Optional[float] = None, wait: bool = True) -> Any:
         """Like all_gather, at the root; the other ranks get None."""
         is_root = self.rank == root
         if is_root and out is None:
-            shape = _shape(array)
-            shape[dim] *= self.size
-            out = _empty_like(array, shape)
-        return self._call(wait, _GATHER, array, out if is_root else None, 1, dim, root, timeout)
+            out = new_like(array, dim, lambda extent: extent * self.size)
+        return self._call(wait, _GATHER, array, out if is_root else None, _NO_OP, dim, root, timeout)
 
     def scatter(self, array: Optional[Array], root: int, out: Array, *, dim: int = 0,
                 timeout: Optional[float] = None, wait: bool = True) -> Any:
         """out = part `rank` along `dim` of the root's array; other ranks pass None as `array`."""
         source = array if self.rank == root else None
-        return self._call(wait, _SCATTER, source, out, 1, dim, root, timeout)
+        return self._call(wait, _SCATTER, source, out, _NO_OP, dim, root, timeout)
 
     # --- Ragged: parts of different sizes along `dim`. All ranks pass the same `sizes`, by rank.
 
@@ -300,20 +208,16 @@ class Group:
                      dim: int = 0, timeout: Optional[float] = None) -> Array:
         """Like all_gather; array's extent along `dim` is sizes[rank]."""
         if out is None:
-            shape = _shape(array)
-            shape[dim] = sum(sizes)
-            out = _empty_like(array, shape)
-        self._core.run_ragged(_ALL_GATHER_V, array, out, 1, (dim, -1), sizes, timeout)
+            out = new_like(array, dim, lambda _: sum(sizes))
+        self._core.run_ragged(_ALL_GATHER_V, array, out, _NO_OP, dim, -1, (sizes,), timeout)
         return out
 
     def reduce_scatter_v(self, array: Array, sizes: Sequence[int], out: Optional[Array] = None, *,
                          op: Op = 'sum', dim: int = 0, timeout: Optional[float] = None) -> Array:
         """Like reduce_scatter; out's extent along `dim` is sizes[rank]."""
         if out is None:
-            shape = _shape(array)
-            shape[dim] = sizes[self.rank]
-            out = _empty_like(array, shape)
-        self._core.run_ragged(_REDUCE_SCATTER_V, array, out, _op(op), (dim, -1), sizes, timeout)
+            out = new_like(array, dim, lambda _: sizes[self.rank])
+        self._core.run_ragged(_REDUCE_SCATTER_V, array, out, op, dim, -1, (sizes,), timeout)
         return out
 
     def gather_v(self, array: Array, sizes: Sequence[int], root: int,
@@ -323,10 +227,8 @@ class Group:
         if self.rank != root:
             out = None
         elif out is None:
-            shape = _shape(array)
-            shape[dim] = sum(sizes)
-            out = _empty_like(array, shape)
-        self._core.run_ragged(_GATHER_V, array, out, 1, (dim, root), sizes, timeout)
+            out = new_like(array, dim, lambda _: sum(sizes))
+        self._core.run_ragged(_GATHER_V, array, out, _NO_OP, dim, root, (sizes,), timeout)
         return out
 
     def all_to_all_v(self, array: Array, input_sizes: Sequence[int], output_sizes: Sequence[int],
@@ -334,11 +236,9 @@ class Group:
         """Sends input_sizes[r] elements along dimension 0 to rank r, and receives output_sizes[r]
         from it. If rank r sends another number, all ranks raise InvalidArgument."""
         if out is None:
-            shape = _shape(array)
-            shape[0] = sum(output_sizes)
-            out = _empty_like(array, shape)
-        self._core.run_ragged(_ALL_TO_ALL_V, array, out, 1, (0, -1),
-                              [*input_sizes, *output_sizes], timeout)
+            out = new_like(array, 0, lambda _: sum(output_sizes))
+        self._core.run_ragged(_ALL_TO_ALL_V, array, out, _NO_OP, 0, -1,
+                              (input_sizes, output_sizes), timeout)
         return out
 
     def exchange_sizes(self, own: int, *, timeout: Optional[float] = None) -> List[int]:

@@ -14,27 +14,34 @@ from typing import Any, List, Optional
 from cohort import _lifetime
 from cohort import _programs
 from cohort import values
-from cohort.group import Group, Op
+from cohort.group import Group
 from cohort.process_group import ProcessGroup
+from cohort.reduce_op import Op
 
 
 class _OwnCoordinator:
     """A coordinator of this process, which ends with it."""
 
     def __init__(self, host: str, port: int):
-        address = f'[{host}]:{port}' if ':' in host else f'{host}:{port}'
-        program = [_programs.find('cohort-coordinator'), '--listen', address, '--metrics-listen',
-                   '', '--log-level', 'error', '--insecure']
         # The pipe closes when this process ends, however it ends.
         self._process = subprocess.Popen(
-            ['sh', '-c', '"$@" & cat > /dev/null; kill $!', 'sh', *program],
-            stdin=subprocess.PIPE)
+            [_programs.find('cohort-coordinator'), '--listen', _address(host, port),
+             '--metrics-listen', '', '--log-level', 'error', '--insecure', '--drain-grace', '2s',
+             '--until-stdin-closes'], stdin=subprocess.PIPE)
         _lifetime.close_at_exit(self)
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends it, and waits for that: at most ten seconds."""
         self._process.stdin.close()
-        self._process.wait()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _address(host: str, port: int) -> str:
+    return f'[{host}]:{port}' if ':' in host else f'{host}:{port}'
 
 
 class StatelessProcessGroup:
@@ -65,23 +72,29 @@ class StatelessProcessGroup:
         """Joins the group and waits until all ranks are there, at most `store_timeout` seconds.
 
         Rank 0 starts a coordinator on host:port, unless one serves there already. It ends with that
-        process.
+        process. Like vLLM's store, it takes calls from every host that can reach the port.
 
         Args:
           address: a coordinator that runs elsewhere, as for ProcessGroup; host and port are then
             only a part of the group's name.
-          name: the group's name; None: made of the port.
+          name: the group's name; None: made of host and port.
           allow_pickle: objects of other types are pickled. A program that can reach the coordinator
             can then run code in this process: only for networks that you trust.
         """
         coordinator = None
         if address is None:
-            address = f'[{host}]:{port}' if ':' in host else f'{host}:{port}'
+            address = _address(host, port)
             if rank == 0:
                 coordinator = _OwnCoordinator(host, port)
-        group = ProcessGroup(name or f'stateless-{port}', rank=rank, world_size=world_size,
-                             address=address, timeout=store_timeout, join_timeout=store_timeout,
-                             data_expiration=data_expiration_seconds)
+        try:
+            group = ProcessGroup(name or f'stateless-{host.replace(":", "-")}-{port}', rank=rank,
+                                 world_size=world_size, address=address, timeout=store_timeout,
+                                 join_timeout=store_timeout,
+                                 data_expiration=data_expiration_seconds)
+        except BaseException:
+            if coordinator is not None:
+                coordinator.close()
+            raise
         return StatelessProcessGroup(group, address, data_expiration_seconds, allow_pickle,
                                      coordinator)
 
@@ -135,8 +148,12 @@ class StatelessProcessGroup:
         self.send_obj(tensor, dst)
 
     def recv(self, tensor: Any, src: int) -> Any:
-        """Receives a tensor into `tensor`, and returns it."""
-        tensor.copy_(self.recv_obj(src))
+        """Receives a tensor of the same shape into `tensor`, and returns it."""
+        received = self.recv_obj(src)
+        if received.shape != tensor.shape:
+            raise ValueError(f'rank {src} sent a tensor of shape {tuple(received.shape)}, expected '
+                             f'{tuple(tensor.shape)}')
+        tensor[...] = received
         return tensor
 
     def broadcast(self, tensor: Any, src: int) -> Any:

@@ -18,8 +18,8 @@ class Array {
   bool Read(PyObject* array, const char* name, Access access);
   // Valid while this lives.
   const Tensor& tensor() const { return tensor_; }
-  // Returns a tensor that keeps the array and its buffer, for calls that go on after this. Any thread
-  // may drop it.
+  // Returns a tensor that keeps the array and its buffer, for calls that go on after this. Any
+  // thread may drop it.
   Tensor Keep();
 
  private:

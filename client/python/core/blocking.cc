@@ -1,5 +1,6 @@
 #include "client/python/core/blocking.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -68,14 +69,22 @@ void OnSignal(int number, siginfo_t* info, void* context) {
   }
 }
 
-// Puts OnSignal before each handler that the program has set.
+// Whether the handler is one that Python has set: it lies in the interpreter's code. A handler of
+// another library may call the one before it, so this file leaves it alone.
+bool IsPythons(const struct sigaction& action) {
+  Dl_info interpreter, handler;
+  void* const function = reinterpret_cast<void*>(action.sa_handler);
+  return dladdr(reinterpret_cast<void*>(&PyErr_CheckSignals), &interpreter) != 0 &&
+         dladdr(function, &handler) != 0 && handler.dli_fbase == interpreter.dli_fbase;
+}
+
+// Puts OnSignal before each handler that the program has set in Python.
 void ChainHandlers() {
   for (const int number : kSignals) {
     struct sigaction current;
     if (sigaction(number, nullptr, &current) != 0) continue;
-    const bool has_info = (current.sa_flags & SA_SIGINFO) != 0;
-    if (has_info ? current.sa_sigaction == OnSignal
-                 : current.sa_handler == SIG_DFL || current.sa_handler == SIG_IGN) {
+    if (current.sa_handler == SIG_DFL || current.sa_handler == SIG_IGN ||
+        current.sa_sigaction == OnSignal || !IsPythons(current)) {
       continue;
     }
     state->before[number] = current;
@@ -123,6 +132,8 @@ absl::Status WatchSignals() {
   pthread_atfork(nullptr, nullptr, [] { state->forked = true; });
   return StartDetachedThread("cohort-signals", ReadSignals);
 }
+
+bool Forked() { return state->forked; }
 
 Blocking::Blocking(End end)
     : end_(end), on_main_thread_(pthread_equal(pthread_self(), state->main_thread) != 0) {

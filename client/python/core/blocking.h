@@ -17,6 +17,9 @@ namespace cohort::python {
 
 // Called once, on the main thread, when the module is imported. Errors: RESOURCE_EXHAUSTED.
 absl::Status WatchSignals();
+// Whether this process was forked from one that had imported the module. It has none of the threads
+// that the objects of its parent need, so it leaves them as they are.
+bool Forked();
 
 // A call of C++ that blocks, as Python sees it: while it lives, a signal ends the call, and other
 // threads of Python run. On other threads than the main one no signal ends a call.

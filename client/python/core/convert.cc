@@ -101,15 +101,28 @@ bool Read(PyObject* from, const char* name, std::vector<PyObject*>* to) {
 }
 
 bool Read(PyObject* from, const char* name, Reduction* to) {
-  int operation = 0;
   double scale = 1;
   if (PyTuple_Check(from)) {
     if (PyTuple_Size(from) != 2) return WrongType(from, name, "an operation and a scale");
     if (!Read(PyTuple_GetItem(from, 1), name, &scale)) return false;
     from = PyTuple_GetItem(from, 0);
   }
-  if (!Read(from, name, &operation)) return false;
-  *to = Reduction(static_cast<ReduceOp>(operation), scale);
+  std::optional<ReduceOp> op;
+  if (PyUnicode_Check(from)) {
+    std::string text;
+    if (!Read(from, name, &text)) return false;
+    op = FindReduceOp(text);
+  } else {
+    int number = 0;
+    if (!Read(from, name, &number)) return false;
+    if (IsReduceOp(number)) op = static_cast<ReduceOp>(number);
+  }
+  if (!op.has_value()) {
+    PyErr_Format(PyExc_ValueError, "%s: expected a reduction such as \"sum\" or \"max\", got %R",
+                 name, from);
+    return false;
+  }
+  *to = Reduction(*op, scale);
   return true;
 }
 

@@ -32,7 +32,7 @@ bool Read(PyObject* from, const char* name, std::string* to);     // str, or byt
 bool Read(PyObject* from, const char* name, absl::Duration* to);  // seconds; infinity is allowed
 bool Read(PyObject* from, const char* name, Bytes* to);
 bool Read(PyObject* from, const char* name, RankRange* to);  // a number
-// The number of an operation, or a tuple of it and a scale.
+// The name or the number of an operation, or a tuple of it and a scale.
 bool Read(PyObject* from, const char* name, Reduction* to);
 inline bool Read(PyObject* from, const char* /*name*/, PyObject** to) {
   *to = from;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "client/python/core/blocking.h"
 #include "client/python/core/errors.h"
 #include "client/python/core/python_api.h"
 
@@ -23,8 +24,11 @@ class Handle {
       Raise(absl::FailedPreconditionError("close() was called on this object"));
     return value_;
   }
-  // Closes it, and returns the object; null if it is closed already.
-  std::shared_ptr<T> Take() { return std::move(value_); }
+  // Closes it, and returns the object; null if it is closed already. See Forked.
+  std::shared_ptr<T> Take() {
+    if (Forked()) new std::shared_ptr<T>(std::move(value_));
+    return std::move(value_);
+  }
   // Closes it and drops the object, whose destructor runs without the interpreter's lock.
   void Close() {
     std::shared_ptr<T> last = Take();

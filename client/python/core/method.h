@@ -2,20 +2,24 @@
 //
 //   PyObject* Send(ProcessGroup& group, Bytes object, int destination);
 //
-//   PyMethodDef kMethods[] = {Method<&Send>("send"), {}};
+//   PyMethodDef kMethods[] = {Method<&Send>("send", {"obj", "dst"}), {}};
 //   PyObject* type = MakeType<ProcessGroup>("cohort._core.ProcessGroup", kMethods);
 //
 // Arguments are positional: the Python classes above the module have the keywords and the defaults.
 #ifndef COHORT_CLIENT_PYTHON_CORE_METHOD_H_
 #define COHORT_CLIENT_PYTHON_CORE_METHOD_H_
 
+#include <algorithm>
+#include <array>
 #include <exception>
+#include <initializer_list>
 #include <memory>
 #include <new>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "client/python/core/blocking.h"
 #include "client/python/core/convert.h"
 #include "client/python/core/python_api.h"
 
@@ -33,17 +37,6 @@ template <typename T>
 PyTypeObject*& TypeOf() {
   static PyTypeObject* type = nullptr;
   return type;
-}
-
-// The value of an instance, which the instance owns; null with a Python exception if `object` is
-// none.
-template <typename T>
-T* ValueOf(PyObject* object, const char* name) {
-  if (!PyObject_TypeCheck(object, TypeOf<T>())) {
-    PyErr_Format(PyExc_TypeError, "%s: expected %S, got %S", name, TypeOf<T>(), Py_TYPE(object));
-    return nullptr;
-  }
-  return reinterpret_cast<Instance<T>*>(object)->value;
 }
 
 // Returns a new instance, or null with a Python exception.
@@ -65,15 +58,21 @@ struct Signature<PyObject* (*)(Self&, Args...)> {
   using Arguments = std::tuple<std::decay_t<Args>...>;
 };
 
+// The names of a function's arguments, in errors. Objects that are not read need none.
+using Names = std::array<const char*, 8>;
+template <auto kFunction>
+Names& NamesOf() {
+  static Names names = {};
+  return names;
+}
+
 template <auto kFunction, size_t... kIndex>
 PyObject* CallWith(PyObject* self, PyObject* const* args, std::index_sequence<kIndex...>) {
   using Of = Signature<decltype(kFunction)>;
   using Class = typename Of::Class;
   typename Of::Arguments arguments;
-  static constexpr const char* kNames[] = {"argument 1", "argument 2", "argument 3", "argument 4",
-                                           "argument 5", "argument 6", "argument 7", "argument 8"};
-  static_assert(sizeof...(kIndex) <= std::size(kNames));
-  if (!(Read(args[kIndex], kNames[kIndex], &std::get<kIndex>(arguments)) && ...)) return nullptr;
+  const Names& names = NamesOf<kFunction>();
+  if (!(Read(args[kIndex], names[kIndex], &std::get<kIndex>(arguments)) && ...)) return nullptr;
   return kFunction(*reinterpret_cast<Instance<Class>*>(self)->value,
                    std::move(std::get<kIndex>(arguments))...);
 }
@@ -101,6 +100,7 @@ template <typename T>
 void Deallocate(PyObject* self) {
   PyTypeObject* const type = Py_TYPE(self);
   std::unique_ptr<T> value(reinterpret_cast<Instance<T>*>(self)->value);
+  if (Forked()) value.release();  // NOLINT: see Forked
   reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
   Py_DECREF(type);
   // Destructors may wait: a group leaves.
@@ -110,21 +110,20 @@ void Deallocate(PyObject* self) {
 
 }  // namespace internal
 
+// `names`: the names that the arguments have in Python.
 template <auto kFunction>
-PyMethodDef Method(const char* name) {
+PyMethodDef Method(const char* name, std::initializer_list<const char*> names = {}) {
+  std::copy(names.begin(), names.end(), internal::NamesOf<kFunction>().begin());
   return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&internal::Call<kFunction>)),
           METH_FASTCALL, nullptr};
 }
 
 // Creates the type of T, whose instances C++ alone makes. `name` and `methods` outlive the program.
-// `more` are further slots, up to three. Returns null with a Python exception.
+// Returns null with a Python exception.
 template <typename T>
-PyObject* MakeType(const char* name, PyMethodDef* methods, PyType_Slot first = {},
-                   PyType_Slot second = {}) {
+PyObject* MakeType(const char* name, PyMethodDef* methods) {
   PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(&internal::Deallocate<T>)},
                          {Py_tp_methods, methods},
-                         first,
-                         second,
                          {}};
   PyType_Spec spec = {name, sizeof(Instance<T>), 0,
                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/python/core/blocking.h"
 #include "client/python/core/convert.h"
+#include "client/python/core/coordinator_call.h"
 #include "client/python/core/errors.h"
 #include "client/python/core/handle.h"
 #include "client/python/core/method.h"
@@ -38,39 +39,6 @@ using client::ProcessGroup;
 using client::RoundOptions;
 using Group = Handle<ProcessGroup>;
 
-// Runs `call(group)` as a blocking call that a signal ends. Returns null, with an exception, if the
-// group is closed or a signal came before; else what `write(blocking, result)` makes of its result.
-template <typename Call, typename Write>
-PyObject* Run(const Group& handle, const Call& call, const Write& write) {
-  const std::shared_ptr<ProcessGroup> group = handle.Use();
-  if (group == nullptr) return nullptr;
-  client::Cancellation cancellation;
-  const auto end = [&](const absl::Status& reason) { cancellation.Cancel(reason); };
-  const Blocking blocking(end);
-  if (blocking.raised()) return nullptr;
-  const auto result = blocking.Run([&] {
-    const client::CancellationScope scope(cancellation);
-    return call(*group);
-  });
-  return write(blocking, result);
-}
-
-// For calls without a result.
-template <typename Call>
-PyObject* RunStatus(const Group& handle, const Call& call) {
-  return Run(handle, call, [](const Blocking& blocking, const absl::Status& status) {
-    return status.ok() ? WriteNone() : blocking.Raise(status);
-  });
-}
-
-// For calls with one.
-template <typename Call, typename Write>
-PyObject* RunResult(const Group& handle, const Call& call, const Write& write) {
-  return Run(handle, call, [&](const Blocking& blocking, const auto& result) {
-    return result.ok() ? write(*result) : blocking.Raise(result.status());
-  });
-}
-
 RoundOptions Round(std::string name, std::vector<RankRange> participants, absl::Duration timeout) {
   RoundOptions options;
   options.name = std::move(name);
@@ -95,18 +63,18 @@ PyObject* Join(PyObject* /*module*/, PyObject* dict) {
 
 PyObject* Send(Group& group, Bytes object, int destination, std::string tag,
                absl::Duration timeout) {
-  return RunStatus(
+  return CallForStatus(
       group, [&](ProcessGroup& g) { return g.Send(object.view(), destination, tag, timeout); });
 }
 
 PyObject* Receive(Group& group, int source, std::string tag, absl::Duration timeout) {
-  return RunResult(
+  return CallForResult(
       group, [&](ProcessGroup& g) { return g.Receive(source, tag, timeout); },
       [](const std::string& object) { return WriteBytes(object); });
 }
 
 PyObject* ReceiveAny(Group& group, std::string tag, absl::Duration timeout) {
-  return RunResult(
+  return CallForResult(
       group, [&](ProcessGroup& g) { return g.ReceiveAny(tag, timeout); },
       [](const client::ReceivedObject& object) {
         return Py_BuildValue("(y#i)", object.bytes.data(),
@@ -117,7 +85,7 @@ PyObject* ReceiveAny(Group& group, std::string tag, absl::Duration timeout) {
 PyObject* Broadcast(Group& group, Bytes object, int root, std::string name,
                     std::vector<RankRange> participants, absl::Duration timeout) {
   const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
-  return RunResult(
+  return CallForResult(
       group, [&](ProcessGroup& g) { return g.Broadcast(object.view(), root, round); },
       [](const std::string& received) { return WriteBytes(received); });
 }
@@ -125,7 +93,7 @@ PyObject* Broadcast(Group& group, Bytes object, int root, std::string name,
 PyObject* AllGather(Group& group, Bytes object, std::string name,
                     std::vector<RankRange> participants, absl::Duration timeout) {
   const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
-  return RunResult(
+  return CallForResult(
       group, [&](ProcessGroup& g) { return g.AllGather(object.view(), round); },
       [](const client::ObjectList& objects) { return WriteList(objects, WriteBytes); });
 }
@@ -133,7 +101,7 @@ PyObject* AllGather(Group& group, Bytes object, std::string name,
 PyObject* Gather(Group& group, Bytes object, int root, std::string name,
                  std::vector<RankRange> participants, absl::Duration timeout) {
   const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
-  return RunResult(
+  return CallForResult(
       group, [&](ProcessGroup& g) { return g.Gather(object.view(), root, round); },
       [](const client::ObjectList& objects) { return WriteList(objects, WriteBytes); });
 }
@@ -141,7 +109,7 @@ PyObject* Gather(Group& group, Bytes object, int root, std::string name,
 PyObject* Scatter(Group& group, std::vector<std::string> objects, int root, std::string name,
                   std::vector<RankRange> participants, absl::Duration timeout) {
   const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
-  return RunResult(
+  return CallForResult(
       group, [&](ProcessGroup& g) { return g.Scatter(objects, root, round); },
       [](const std::string& received) { return WriteBytes(received); });
 }
@@ -150,7 +118,7 @@ PyObject* Barrier(Group& group, std::string name, std::vector<RankRange> partici
                   absl::Duration timeout) {
   const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
   client::RoundReport report;
-  return Run(
+  return CallCoordinator(
       group, [&](ProcessGroup& g) { return g.Barrier(round, &report); },
       [&](const Blocking& blocking, const absl::Status& status) {
         return status.ok() ? WriteNone() : blocking.Raise(status, &report.missing);
@@ -160,7 +128,7 @@ PyObject* Barrier(Group& group, std::string name, std::vector<RankRange> partici
 PyObject* Vote(Group& group, int64_t value, int op, std::string name,
                std::vector<RankRange> participants, absl::Duration timeout) {
   const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
-  return RunResult(
+  return CallForResult(
       group, [&](ProcessGroup& g) { return g.Vote(value, static_cast<client::VoteOp>(op), round); },
       [](const client::VoteResult& result) {
         return Py_BuildValue("(LN)", static_cast<long long>(result.value),  // NOLINT: Python's type
@@ -169,19 +137,19 @@ PyObject* Vote(Group& group, int64_t value, int op, std::string name,
 }
 
 PyObject* AgreeAlive(Group& group, absl::Duration timeout) {
-  return RunResult(
+  return CallForResult(
       group, [&](ProcessGroup& g) { return g.AgreeAlive(timeout); },
       [](const std::vector<RankRange>& alive) { return WriteRanks(alive); });
 }
 
 PyObject* ExpireData(Group& group, std::optional<absl::Duration> older_than) {
-  return RunResult(
+  return CallForResult(
       group, [&](ProcessGroup& g) { return g.ExpireData(older_than); },
       [](int64_t freed) { return Write(freed); });
 }
 
 PyObject* CancelBarrier(Group& group, std::string name, std::string reason) {
-  return RunStatus(group, [&](ProcessGroup& g) { return g.CancelBarrier(name, reason); });
+  return CallForStatus(group, [&](ProcessGroup& g) { return g.CancelBarrier(name, reason); });
 }
 
 PyObject* ReportProgress(Group& group, int64_t counter, std::string operation) {
@@ -193,19 +161,20 @@ PyObject* ReportProgress(Group& group, int64_t counter, std::string operation) {
 
 PyObject* ReportError(Group& group, std::string detail, bool fatal,
                       std::vector<RankRange> suspected) {
-  return RunStatus(group, [&](ProcessGroup& g) { return g.ReportError(detail, fatal, suspected); });
+  return CallForStatus(group,
+                       [&](ProcessGroup& g) { return g.ReportError(detail, fatal, suspected); });
 }
 
 PyObject* Rejoin(Group& group, absl::Duration timeout) {
-  return RunStatus(group, [&](ProcessGroup& g) { return g.Rejoin(timeout); });
+  return CallForStatus(group, [&](ProcessGroup& g) { return g.Rejoin(timeout); });
 }
 
 PyObject* Leave(Group& group, std::string reason) {
-  return RunStatus(group, [&](ProcessGroup& g) { return g.Leave(reason); });
+  return CallForStatus(group, [&](ProcessGroup& g) { return g.Leave(reason); });
 }
 
 PyObject* CloseForAll(Group& group, std::string reason) {
-  return RunStatus(group, [&](ProcessGroup& g) { return g.Close(reason); });
+  return CallForStatus(group, [&](ProcessGroup& g) { return g.Close(reason); });
 }
 
 PyObject* Release(Group& group) {
@@ -222,26 +191,27 @@ PyObject* Facts(Group& group) {
                        static_cast<long long>(used->generation()));  // NOLINT: Python's type
 }
 
-PyMethodDef methods[] = {Method<&Send>("send"),
-                         Method<&Receive>("receive"),
-                         Method<&ReceiveAny>("receive_any"),
-                         Method<&Broadcast>("broadcast"),
-                         Method<&AllGather>("all_gather"),
-                         Method<&Gather>("gather"),
-                         Method<&Scatter>("scatter"),
-                         Method<&Barrier>("barrier"),
-                         Method<&Vote>("vote"),
-                         Method<&AgreeAlive>("agree_alive"),
-                         Method<&ExpireData>("expire_data"),
-                         Method<&CancelBarrier>("cancel_barrier"),
-                         Method<&ReportProgress>("report_progress"),
-                         Method<&ReportError>("report_error"),
-                         Method<&Rejoin>("rejoin"),
-                         Method<&Leave>("leave"),
-                         Method<&CloseForAll>("close_for_all"),
-                         Method<&Release>("release"),
-                         Method<&Facts>("facts"),
-                         {}};
+PyMethodDef methods[] = {
+    Method<&Send>("send", {"obj", "dst", "tag", "timeout"}),
+    Method<&Receive>("receive", {"src", "tag", "timeout"}),
+    Method<&ReceiveAny>("receive_any", {"tag", "timeout"}),
+    Method<&Broadcast>("broadcast", {"obj", "root", "name", "participants", "timeout"}),
+    Method<&AllGather>("all_gather", {"obj", "name", "participants", "timeout"}),
+    Method<&Gather>("gather", {"obj", "root", "name", "participants", "timeout"}),
+    Method<&Scatter>("scatter", {"objs", "root", "name", "participants", "timeout"}),
+    Method<&Barrier>("barrier", {"name", "participants", "timeout"}),
+    Method<&Vote>("vote", {"value", "op", "name", "participants", "timeout"}),
+    Method<&AgreeAlive>("agree_alive", {"timeout"}),
+    Method<&ExpireData>("expire_data", {"older_than"}),
+    Method<&CancelBarrier>("cancel_barrier", {"name", "reason"}),
+    Method<&ReportProgress>("report_progress", {"counter", "operation"}),
+    Method<&ReportError>("report_error", {"detail", "fatal", "suspected"}),
+    Method<&Rejoin>("rejoin", {"timeout"}),
+    Method<&Leave>("leave", {"reason"}),
+    Method<&CloseForAll>("close_for_all", {"reason"}),
+    Method<&Release>("release"),
+    Method<&Facts>("facts"),
+    {}};
 PyMethodDef functions[] = {{"join_process_group", Join, METH_O, nullptr}, {}};
 
 }  // namespace

@@ -4,13 +4,12 @@
 #include <utility>
 #include <vector>
 
-#include "client/python/core/blocking.h"
 #include "client/python/core/convert.h"
+#include "client/python/core/coordinator_call.h"
 #include "client/python/core/errors.h"
 #include "client/python/core/handle.h"
 #include "client/python/core/method.h"
 #include "client/python/core/rendezvous.h"
-#include "client/rendezvous/call/cancellation.h"
 #include "client/rendezvous/store_client.h"
 
 namespace cohort::python {
@@ -19,21 +18,6 @@ namespace {
 using client::KeyValue;
 using client::StoreClient;
 using Store = Handle<StoreClient>;
-
-template <typename Call, typename Write>
-PyObject* Run(const Store& handle, const Call& call, const Write& write) {
-  const std::shared_ptr<StoreClient> store = handle.Use();
-  if (store == nullptr) return nullptr;
-  client::Cancellation cancellation;
-  const auto end = [&](const absl::Status& reason) { cancellation.Cancel(reason); };
-  const Blocking blocking(end);
-  if (blocking.raised()) return nullptr;
-  const auto result = blocking.Run([&] {
-    const client::CancellationScope scope(cancellation);
-    return call(*store);
-  });
-  return result.ok() ? write(*result) : blocking.Raise(result.status());
-}
 
 PyObject* WriteKeyValue(const KeyValue& value) {
   const Object expires(value.expires_in.has_value() ? Write(*value.expires_in) : WriteNone());
@@ -72,7 +56,7 @@ PyObject* Put(Store& store, std::string key, Bytes value, std::optional<absl::Du
   options.expiration = expiration;
   options.expected_revision = expected_revision;
   options.expected_value = std::move(expected_value);
-  return Run(
+  return CallForResult(
       store, [&](StoreClient& s) { return s.Put(key, value.view(), options, timeout); }, WritePut);
 }
 
@@ -83,7 +67,7 @@ PyObject* MultiPut(Store& store, std::vector<std::string> keys, std::vector<std:
     entries[i].key = std::move(keys[i]);
     entries[i].value = std::move(values[i]);
   }
-  return Run(
+  return CallForResult(
       store, [&](StoreClient& s) { return s.MultiPut(entries, expiration, timeout); }, WritePut);
 }
 
@@ -93,7 +77,7 @@ PyObject* Get(Store& store, std::vector<std::string> keys, absl::Duration wait, 
   options.wait = wait;
   options.newer_than = newer_than;
   options.queues = std::move(queues);
-  return Run(
+  return CallForResult(
       store, [&](StoreClient& s) { return s.Get(keys, options, timeout); },
       [](const client::GetResult& result) -> PyObject* {
         return Py_BuildValue("(NNLN)", WriteList(result.values, WriteKeyValue),
@@ -107,7 +91,7 @@ PyObject* Get(Store& store, std::vector<std::string> keys, absl::Duration wait, 
 
 PyObject* Range(Store& store, std::string prefix, std::string after, int page_size, bool keys_only,
                 absl::Duration timeout) {
-  return Run(
+  return CallForResult(
       store,
       [&](StoreClient& s) { return s.Range(prefix, after, page_size, keys_only, false, timeout); },
       [](const client::RangeResult& result) {
@@ -121,29 +105,29 @@ PyObject* Range(Store& store, std::string prefix, std::string after, int page_si
 PyObject* WriteNumber(int64_t value) { return Write(value); }
 
 PyObject* Delete(Store& store, std::string key, bool prefix, absl::Duration timeout) {
-  return Run(
+  return CallForResult(
       store, [&](StoreClient& s) { return s.Delete(key, prefix, timeout); }, WriteNumber);
 }
 
 PyObject* Add(Store& store, std::string key, int64_t delta, absl::Duration timeout) {
-  return Run(
+  return CallForResult(
       store, [&](StoreClient& s) { return s.Add(key, delta, timeout); }, WriteNumber);
 }
 
 PyObject* Append(Store& store, std::string key, Bytes value, absl::Duration timeout) {
-  return Run(
+  return CallForResult(
       store, [&](StoreClient& s) { return s.Append(key, value.view(), timeout); }, WriteNumber);
 }
 
 PyObject* QueuePush(Store& store, std::string queue, Bytes value,
                     std::optional<absl::Duration> expiration, absl::Duration timeout) {
-  return Run(
+  return CallForResult(
       store, [&](StoreClient& s) { return s.QueuePush(queue, value.view(), expiration, timeout); },
       WriteNumber);
 }
 
 PyObject* QueuePop(Store& store, std::string queue, absl::Duration wait, absl::Duration timeout) {
-  return Run(
+  return CallForResult(
       store, [&](StoreClient& s) { return s.QueuePop(queue, wait, timeout); },
       [](const std::optional<client::QueueItem>& item) {
         return item.has_value() ? WriteBytes(item->value) : WriteNone();
@@ -155,17 +139,19 @@ PyObject* Release(Store& store) {
   return WriteNone();
 }
 
-PyMethodDef methods[] = {Method<&Put>("put"),
-                         Method<&MultiPut>("multi_put"),
-                         Method<&Get>("get"),
-                         Method<&Range>("range"),
-                         Method<&Delete>("delete"),
-                         Method<&Add>("add"),
-                         Method<&Append>("append"),
-                         Method<&QueuePush>("queue_push"),
-                         Method<&QueuePop>("queue_pop"),
-                         Method<&Release>("release"),
-                         {}};
+PyMethodDef methods[] = {
+    Method<&Put>("put",
+                 {"key", "value", "expiration", "expected_revision", "expected_value", "timeout"}),
+    Method<&MultiPut>("multi_put", {"keys", "values", "expiration", "timeout"}),
+    Method<&Get>("get", {"key", "wait", "newer_than", "queues", "timeout"}),
+    Method<&Range>("range", {"prefix", "after", "page_size", "keys_only", "timeout"}),
+    Method<&Delete>("delete", {"key", "prefix", "timeout"}),
+    Method<&Add>("add", {"key", "delta", "timeout"}),
+    Method<&Append>("append", {"key", "value", "timeout"}),
+    Method<&QueuePush>("queue_push", {"queue", "value", "expiration", "timeout"}),
+    Method<&QueuePop>("queue_pop", {"queue", "wait", "timeout"}),
+    Method<&Release>("release"),
+    {}};
 PyMethodDef functions[] = {{"connect_store", Connect, METH_O, nullptr}, {}};
 
 }  // namespace

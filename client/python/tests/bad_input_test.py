@@ -30,7 +30,18 @@ def read_only():
 # A call of rank 0 while rank 1 calls all_reduce of three f64, and a part of the text of both errors.
 WRONG = {
     'no array': (lambda g: g.all_reduce('text', out=np.ones(3)), 'expected an array'),
+    'no array, no out': (lambda g: g.all_reduce('text'), 'expected an array'),
     'None': (lambda g: g.all_reduce(None, out=np.ones(3)), 'rank 0'),
+    'operation': (lambda g: g.all_reduce(np.ones(3), op='median'), "got 'median'"),
+    'number of an operation': (lambda g: g.all_reduce(np.ones(3), op=99), 'op: expected'),
+    'timeout': (lambda g: g.all_reduce(np.ones(3), timeout='soon'), 'timeout: expected a number'),
+    'negative timeout': (lambda g: g.barrier(timeout=-1), 'timeout: expected seconds'),
+    'sizes': (lambda g: g.all_gather_v(np.ones(3), ['a', 'b']), 'sizes: expected an int'),
+    'number of sizes': (lambda g: g.all_gather_v(np.ones(3), [1, 2, 3]), 'rank 0'),
+    'size': (lambda g: g.exchange_sizes('one'), 'own: expected an int'),
+    'arrays': (lambda g: g.all_reduce_coalesced([np.ones(3), 'x']), 'inputs: expected an array'),
+    'root is no number': (lambda g: g.broadcast(np.ones(3), 'zero'), 'root: expected an int'),
+    'dimension without out': (lambda g: g.all_gather(np.ones(3), dim=7), 'dim'),
     'byte order': (lambda g: g.all_reduce(np.ones(3, '>f8'), out=np.ones(3)), 'format >d'),
     'objects': (lambda g: g.all_reduce(np.array([1, None, 2]), out=np.ones(3)), 'format O'),
     'long double': (lambda g: g.all_reduce(np.ones(3, 'g'), out=np.ones(3)), 'format g'),
@@ -61,9 +72,6 @@ def test_all_ranks_get_the_error_and_the_group_works_afterwards(groups, name):
 
 # Calls that fail before the other ranks could notice.
 LOCAL = {
-    'operation': lambda g: g.all_reduce(np.ones(3), op='median'),
-    'timeout': lambda g: g.all_reduce(np.ones(3), timeout='soon'),
-    'negative timeout': lambda g: g.barrier(timeout=-1),
     'type of memory': lambda g: g.empty(3, 'U5'),
     'extent of memory': lambda g: g.empty((-1, 2)),
     'huge memory': lambda g: g.empty((1 << 40, 1 << 20)),
@@ -72,7 +80,6 @@ LOCAL = {
     'own rank': lambda g: g.send(np.ones(3), g.rank),
     'rank is no number': lambda g: g.send(np.ones(3), 'one'),
     'message is no array': lambda g: g.send(object(), 1),
-    'sizes': lambda g: g.all_gather_v(np.ones(3), ['a', 'b'], np.ones(3)),
     'no such method': lambda g: g._core.run(1, 2),
 }
 
@@ -122,6 +129,11 @@ def test_wrong_options():
         cohort._core.join_process_group({'grup': 'g'})
     with pytest.raises(cohort.InvalidArgument):
         cohort.ProcessGroup('g', rank=5, world_size=2)
+
+
+def test_errors_name_the_argument(groups):
+    with pytest.raises(TypeError, match="destination: expected an int"):
+        groups[0].send_object(b'', 'one')
 
 
 def test_types_are_made_by_functions_alone():

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 import cohort
-from cohort.process_group import VoteOp
+from cohort import VoteOp
 from testing.coordinator import LONG, coordinator, run_ranks
 
 

@@ -134,6 +134,55 @@ def test_keyboard_interrupt_in_a_collective_names_the_rank_to_the_others(address
         assert other.wait(LONG) == 0
 
 
+REJOINING = '''
+import signal, sys
+import cohort
+signal.signal(signal.SIGINT, signal.default_int_handler)
+group = cohort.Group("rejoin", rank=0, world_size=2, address=sys.argv[1])
+group.abort("again")
+try:
+    print("ready", flush=True)
+    group.rejoin(1000)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+'''
+
+PEER = '''
+import sys
+import cohort
+group = cohort.Group("rejoin", rank=1, world_size=2, address=sys.argv[1])
+sys.stdin.readline()
+'''
+
+
+def test_keyboard_interrupt_ends_a_rejoin(address):
+    with rank_process(PEER, address), rank_process(REJOINING, address) as process:
+        assert process.stdout.readline() == 'ready\n'
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == 'interrupted\n'
+        assert process.wait(LONG) == 0
+
+
+FOREIGN = '''
+import ctypes, signal, sys
+import cohort
+handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda _: None)
+libc = ctypes.CDLL(None)
+libc.signal.restype = ctypes.pythonapi.PyOS_getsig.restype = ctypes.c_void_p
+libc.signal(signal.SIGTERM, handler)
+before = ctypes.pythonapi.PyOS_getsig(signal.SIGTERM)
+store = cohort.Store(sys.argv[1])
+store.put("here", b"")
+print(ctypes.pythonapi.PyOS_getsig(signal.SIGTERM) == before, flush=True)
+'''
+
+
+def test_handlers_of_other_libraries_stay(address):
+    with rank_process(FOREIGN, address) as process:
+        assert process.stdout.readline() == 'True\n'
+        assert process.wait(LONG) == 0
+
+
 JOINING = '''
 import signal, sys
 import cohort
@@ -169,6 +218,10 @@ if child == 0:
         os._exit(3 if "forked" in str(error) else 4)
     os._exit(5)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+child = os.fork()
+if child == 0:
+    sys.exit(6)  # ends the interpreter, which closes what is open
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 group.barrier()
 '''
 
@@ -176,6 +229,7 @@ group.barrier()
 def test_forked_child_gets_an_error(address):
     with rank_process(FORKED, address) as process:
         assert process.stdout.readline() == '3\n'
+        assert process.stdout.readline() == '6\n'
         assert process.wait(LONG) == 0
 
 

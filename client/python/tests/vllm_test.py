@@ -55,6 +55,13 @@ def test_tensors(groups):
     def body(group, rank):
         assert group.all_reduce(np.full(3, rank)).tolist() == [3, 3, 3]
         assert group.broadcast(np.full(2, rank), 2).tolist() == [2, 2]
+        if rank == 1:
+            group.send(np.arange(3), 0)
+            group.send(np.arange(4), 0)
+        if rank == 0:
+            assert group.recv(np.empty(3), 1).tolist() == [0, 1, 2]
+            with pytest.raises(ValueError, match='rank 1 sent a tensor of shape'):
+                group.recv(np.empty(3), 1)
         gathered = group.gather(np.full(2, rank), 0)
         assert rank != 0 or [array.tolist() for array in gathered] == [[0, 0], [1, 1], [2, 2]]
         assert rank == 0 or gathered is None

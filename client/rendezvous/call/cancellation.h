@@ -44,8 +44,8 @@ class Cancellation {
   std::set<const Listener*> listeners_ ABSL_GUARDED_BY(mutex_);
 };
 
-// While it lives, `cancellation` ends each call to the coordinator that this thread makes, unless
-// the call has a cancellation of its own. It must be destroyed on the same thread.
+// While it lives, `cancellation` ends each call to the coordinator that this thread makes, as the
+// call's own cancellation does. It must be destroyed on the same thread.
 //
 //   Cancellation cancellation;  // another thread cancels it
 //   const CancellationScope scope(cancellation);

@@ -202,9 +202,17 @@ struct CallMonitor::Answer {
   absl::Status status ABSL_GUARDED_BY(mutex);
 };
 
+absl::Status CallMonitor::CancelReason() const {
+  for (const Cancellation* const cancellation : cancellations_) {
+    if (cancellation != nullptr) COHORT_RETURN_IF_ERROR(cancellation->reason());
+  }
+  return absl::OkStatus();
+}
+
 bool CallMonitor::IsNeeded() const {
   // On its own thread the connection cannot run the tasks that this call would wait for.
-  return (connection_.options().on_away || ask_ || cancellation_ != nullptr) &&
+  return (connection_.options().on_away || ask_ || cancellations_[0] != nullptr ||
+          cancellations_[1] != nullptr) &&
          !connection_.timers().OnThread();
 }
 
@@ -232,9 +240,10 @@ void CallMonitor::Notify(Answer& answer, absl::Status status) {
 
 absl::Status CallMonitor::Run(UnaryCall& call, bool* answered) {
   call.Start();
-  std::optional<Cancellation::Listener> cancel;
-  if (cancellation_ != nullptr) {
-    cancel.emplace(*cancellation_, [&call](const absl::Status&) { call.Cancel(); });
+  std::optional<Cancellation::Listener> listeners[2];
+  for (size_t i = 0; i < cancellations_.size(); ++i) {
+    if (cancellations_[i] == nullptr) continue;
+    listeners[i].emplace(*cancellations_[i], [&call](const absl::Status&) { call.Cancel(); });
   }
   while (true) {
     absl::Status status;
@@ -244,9 +253,7 @@ absl::Status CallMonitor::Run(UnaryCall& call, bool* answered) {
       if (*answered) status = answer_->status;
     }
     if (*answered) {
-      if (cancellation_ != nullptr && absl::IsCancelled(status)) {
-        COHORT_RETURN_IF_ERROR(cancellation_->reason());
-      }
+      if (absl::IsCancelled(status)) COHORT_RETURN_IF_ERROR(CancelReason());
       return status;
     }
     if (!answer_->health.Served()) {

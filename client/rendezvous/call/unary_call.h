@@ -7,6 +7,7 @@
 #ifndef COHORT_CLIENT_RENDEZVOUS_CALL_UNARY_CALL_H_
 #define COHORT_CLIENT_RENDEZVOUS_CALL_UNARY_CALL_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -116,14 +117,16 @@ class AsyncCall final : public UnaryCall {
 class CallMonitor {
  public:
   // `ask` asks the coordinator what the call waits for, and returns its own status; it may be
-  // empty. `cancellation` may be null.
+  // empty. `cancellation` may be null; that of the thread's CancellationScope counts as well.
   CallMonitor(ConnectionImpl& connection, Interruption& interruption,
               const std::function<absl::Status()>& ask, Cancellation* cancellation)
       : connection_(connection),
         interruption_(interruption),
         ask_(ask),
-        cancellation_(cancellation) {}
+        cancellations_{cancellation, CancellationScope::current()} {}
 
+  // OK: no cancellation has ended the call.
+  absl::Status CancelReason() const;
   // Whether there is something to report or to listen to. Otherwise CallBlocking is enough.
   bool IsNeeded() const;
   // Adds to `limits` what the call needs for reports. Returns the connection for the call.
@@ -143,22 +146,21 @@ class CallMonitor {
   ConnectionImpl& connection_;
   Interruption& interruption_;
   const std::function<absl::Status()>& ask_;
-  Cancellation* const cancellation_;
+  const std::array<Cancellation*, 2> cancellations_;
   std::shared_ptr<Answer> answer_;
 };
 
 // Like CallBlocking. About each second it calls a function on this thread. While the coordinator
-// does not serve the call, that is the connection's `on_away`. Otherwise it is `ask`. Without
-// `cancellation` it takes that of the thread's CancellationScope. See CallMonitor.
+// does not serve the call, that is the connection's `on_away`. Otherwise it is `ask`. See
+// CallMonitor.
 template <typename M>
 absl::Status CallMonitored(ConnectionImpl& connection, const M& method, CallLimits limits,
                            Interruption& interruption, typename M::Request& request,
                            typename M::Response* response,
                            const std::function<absl::Status()>& ask = nullptr,
                            Cancellation* cancellation = nullptr) {
-  if (cancellation == nullptr) cancellation = CancellationScope::current();
-  if (cancellation != nullptr) COHORT_RETURN_IF_ERROR(cancellation->reason());
   CallMonitor monitor(connection, interruption, ask, cancellation);
+  COHORT_RETURN_IF_ERROR(monitor.CancelReason());
   if (!monitor.IsNeeded()) {
     return CallBlocking(connection, method, std::move(limits), interruption, request, response);
   }

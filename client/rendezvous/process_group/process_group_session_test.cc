@@ -127,6 +127,21 @@ TEST_F(ProcessGroupSessionTest, AScopeCancelsEachCallOfItsThread) {
   EXPECT_TRUE(group->Send("y", 1).ok());
 }
 
+TEST_F(ProcessGroupSessionTest, AScopeCancelsCallsThatHaveACancellation) {
+  auto group = Join();
+  fake_.Hold("Barrier", true);
+  Cancellation cancellation;
+  const CancellationScope scope(cancellation);
+  RoundOptions round;
+  round.cancellation = std::make_shared<Cancellation>();
+  auto canceller = std::async(std::launch::async, [&] {
+    EXPECT_TRUE(fake_.AwaitSeen("Barrier", 1));
+    cancellation.Cancel(absl::AbortedError("enough"));
+  });
+  EXPECT_EQ(group->Barrier(round), absl::AbortedError("enough"));
+  canceller.get();
+}
+
 TEST_F(ProcessGroupSessionTest, RoundsAndRejoinsAreCancelledToo) {
   ProcessGroupOptions options = Options();
   options.cancellation = std::make_shared<Cancellation>();

@@ -1,0 +1,40 @@
+// A group that moves tensors, as the module holds it.
+#ifndef COHORT_CLIENT_PYTHON_CORE_RUNNING_GROUP_H_
+#define COHORT_CLIENT_PYTHON_CORE_RUNNING_GROUP_H_
+
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "client/collective/async_calls.h"
+#include "client/collective/group.h"
+#include "client/python/core/blocking.h"
+#include "client/python/core/convert.h"
+#include "client/python/core/handle.h"
+
+namespace cohort::python {
+
+// With the thread of its asynchronous calls, which starts with the first of them.
+struct RunningGroup {
+  explicit RunningGroup(std::unique_ptr<client::Group> made)
+      : group(std::move(made)), async_calls(std::make_unique<client::AsyncCalls>(*group)) {}
+
+  const std::unique_ptr<client::Group> group;
+  std::unique_ptr<client::AsyncCalls> async_calls;  // with the interpreter's lock; null: closed
+};
+using GroupHandle = Handle<RunningGroup>;
+
+// Runs `call(group)`, which returns a Status, as a blocking call. Returns None, or null with an
+// exception. A signal aborts the group on all ranks, because the other ranks wait for this one.
+template <typename Call>
+PyObject* RunOnAllRanks(RunningGroup& running, const Call& call) {
+  const auto end = [&](const absl::Status& reason) { running.group->Abort(reason); };
+  const Blocking blocking(end);
+  if (blocking.raised()) return nullptr;
+  const absl::Status status = blocking.Run([&] { return call(*running.group); });
+  return status.ok() ? WriteNone() : blocking.Raise(status);
+}
+
+}  // namespace cohort::python
+
+#endif  // COHORT_CLIENT_PYTHON_CORE_RUNNING_GROUP_H_
