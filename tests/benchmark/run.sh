@@ -10,11 +10,15 @@
 #   tests/benchmark/run.sh collective [--json]   collectives on host memory: Cohort, Open MPI, Gloo
 #   tests/benchmark/run.sh collective --members 4 --operation all_reduce --sizes 64K 1M
 #   tests/benchmark/run.sh collective --background   call by call, with a background load and with another group
+#   tests/benchmark/run.sh python [--json]       numpy and PyTorch: Cohort, torch.distributed over Gloo, and Cohort from C++
+#   tests/benchmark/run.sh python --members 4 --sizes 8 1M
+#   tests/benchmark/run.sh stateless [--json]    cohort.vllm.StatelessProcessGroup and the same over TCPStore
 #   tests/benchmark/run.sh patterns [--json]     tensor maps, queues, experts, pipelines against hand-written code
 #   tests/benchmark/run.sh gpu [--json]          what we add to NCCL's calls; exits 3 without a GPU
 #   tests/benchmark/run.sh gpu --bundle FOLDER   the same from deploy/bundle.sh --gpu-tests FOLDER
 #
 # Nothing else should run meanwhile. All servers listen on 127.0.0.1 and end with the run.
+# PYTHON (default "python3"): an interpreter with numpy and PyTorch, for python and stateless.
 # BAZEL (default "bazel") may carry start-up options. BENCHMARK_BUILD_OPTIONS is passed to `build`.
 set -euo pipefail
 
@@ -114,6 +118,19 @@ find_torch() {
   fi
 }
 
+# The Python package in a folder of its own, which is left in $package.
+build_python_package() {
+  python=$(command -v "${PYTHON:-python3}") || fail "no ${PYTHON:-python3}"
+  "$python" -c 'import numpy, torch.distributed as d, sys; sys.exit(not d.is_gloo_available())' 2> /dev/null ||
+    fail "$python has no numpy or no torch.distributed with Gloo"
+  local options=(--define system_libraries=shared)
+  build "${options[@]}" //client/python/cohort:_core.so
+  bin=$(${BAZEL:-bazel} info --config=opt "${options[@]}" bazel-bin 2> /dev/null)
+  package=$scratch/package
+  mkdir -p "$package/cohort"
+  cp client/python/cohort/*.py "$bin/client/python/cohort/_core.so" "$package/cohort/"
+}
+
 case $section in
   rendezvous)
     check_peer_systems
@@ -151,6 +168,24 @@ case $section in
       --mpirun "$(command -v mpirun)" --coordinator "$bin/coordinator/cohort-coordinator" \
       --worker "$bin/worker/daemon/cohort-worker" "$@"
     ;;
+  python)
+    build_python_package
+    build //tests/benchmark/collective:collective_benchmark //tests/benchmark/collective/members:cohort_member \
+      //coordinator:cohort-coordinator
+    run_driver "$bin/tests/benchmark/collective/collective_benchmark" --scratch "$scratch" \
+      --programs "$bin/tests/benchmark/collective" --coordinator "$bin/coordinator/cohort-coordinator" \
+      --mpirun "" --worker "" --python "$python" --python-package "$package" \
+      --python-member tests/benchmark/collective/members/python/member.py \
+      --implementation cohort cohort-numpy cohort-torch torch-gloo "$@"
+    ;;
+  stateless)
+    build_python_package
+    # The group starts a coordinator of its own.
+    build //coordinator:cohort-coordinator
+    mkdir -p "$package/cohort/bin"
+    cp "$bin/coordinator/cohort-coordinator" "$package/cohort/bin/"
+    run_driver "$python" tests/benchmark/rendezvous/stateless_groups.py --package "$package" "$@"
+    ;;
   patterns)
     build //tests/benchmark/patterns:patterns_benchmark //coordinator:cohort-coordinator
     [[ ! -w /dev/shm ]] || memory_scratch=$(mktemp -d /dev/shm/cohort-benchmark.XXXXXX)
@@ -183,6 +218,6 @@ case $section in
     ;;
   *)
     usage >&2
-    fail "which benchmark? rendezvous, peer-systems, guarantees, collective, patterns or gpu"
+    fail "which benchmark? rendezvous, peer-systems, guarantees, collective, python, stateless, patterns or gpu"
     ;;
 esac

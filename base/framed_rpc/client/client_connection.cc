@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,10 +34,12 @@ ClientConnection::ClientConnection(std::vector<SocketAddress> addresses,
       connect_until_(Clock::Steady().Now() + options.connect_timeout),
       on_ready_(std::move(on_ready)),
       on_end_(std::move(on_end)),
+      wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       input_(options.max_message_bytes) {}
 
 ClientConnection::~ClientConnection() {
   if (fd_ >= 0) close(fd_);
+  if (wake_fd_ >= 0) close(wake_fd_);
 }
 
 int ClientConnection::Number(absl::string_view path) const {
@@ -150,41 +154,52 @@ bool ClientConnection::Start(uint16_t method, std::string frame, absl::Duration 
   return true;
 }
 
-bool ClientConnection::Call(uint16_t method, std::string frame, absl::Duration timeout,
-                            Waiter& waiter) {
-  Blocked self;
-  self.waiter = &waiter;
-  const Instant deadline = Clock::Steady().Now() + timeout;
+bool ClientConnection::Begin(uint16_t method, std::string frame, absl::Duration timeout,
+                             BlockingCall& call) {
+  call.deadline_ = Clock::Steady().Now() + timeout;
   Pending pending;
-  pending.blocked = &self;
-  pending.deadline = deadline;
+  pending.blocked = &call;
+  pending.deadline = call.deadline_;
+  MutexLock lock(&mutex_);
+  if (state_ != State::kReady) return false;
+  call.id_ = Add(method, std::move(pending), timeout, frame);
+  Write(frame);
+  return true;
+}
+
+void ClientConnection::Await(BlockingCall& call) {
   {
     MutexLock lock(&mutex_);
-    if (state_ != State::kReady) return false;
-    const uint32_t id = Add(method, std::move(pending), timeout, frame);
-    Write(frame);
-    // `calls_` borrows `self`; so does a thread that took it from there, until it is answered.
-    while (!self.answered) {
-      const absl::Duration left = deadline - Clock::Steady().Now();
+    // `calls_` borrows `call`; so does a thread that took it from there, until it is answered.
+    while (!call.answered_) {
+      const absl::Duration left = call.deadline_ - Clock::Steady().Now();
       if (left <= absl::ZeroDuration()) {
-        if (calls_.erase(id) > 0) {
-          SendCancel(id);
+        if (calls_.erase(call.id_) > 0) {
+          SendCancel(call.id_);
           break;
         }
-        self.changed.Wait(&mutex_);
+        call.changed_.Wait(&mutex_);
       } else if (reading_ || state_ != State::kReady) {
-        queue_.push_back(&self);
-        self.changed.WaitWithTimeout(&mutex_, left);
-        queue_.erase(std::find(queue_.begin(), queue_.end(), &self));
+        queue_.push_back(&call);
+        call.changed_.WaitWithTimeout(&mutex_, left);
+        queue_.erase(std::find(queue_.begin(), queue_.end(), &call));
       } else {
         ReadForAll(left);
       }
     }
     PassOn();
   }
-  if (!self.answered) {
-    waiter.OnReply(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"), "");
+  if (!call.answered_) {
+    call.waiter_.OnReply(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"),
+                         "");
   }
+}
+
+bool ClientConnection::Call(uint16_t method, std::string frame, absl::Duration timeout,
+                            Waiter& waiter) {
+  BlockingCall call(waiter);
+  if (!Begin(method, std::move(frame), timeout, call)) return false;
+  Await(call);
   return true;
 }
 
@@ -192,10 +207,15 @@ void ClientConnection::ReadForAll(absl::Duration longest) {
   reading_ = true;
   if (want_input_) UpdateEvents(false);
   mutex_.Unlock();
-  pollfd ready = {fd_, POLLIN, 0};
+  pollfd ready[] = {{fd_, POLLIN, 0}, {wake_fd_, POLLIN, 0}};
   const absl::Duration timeout = std::min(longest + absl::Milliseconds(1), absl::Hours(1));
-  const int count = poll(&ready, 1, static_cast<int>(absl::ToInt64Milliseconds(timeout)));
-  const bool open = count <= 0 || ReadOnce();
+  const int count =
+      poll(ready, std::size(ready), static_cast<int>(absl::ToInt64Milliseconds(timeout)));
+  if (count > 0 && ready[1].revents != 0) {
+    eventfd_t wakes;
+    eventfd_read(wake_fd_, &wakes);
+  }
+  const bool open = count <= 0 || ready[0].revents == 0 || ReadOnce();
   if (!open) Finish(End::kBroken, "the connection broke");
   mutex_.Lock();
   reading_ = false;
@@ -205,7 +225,7 @@ void ClientConnection::ReadForAll(absl::Duration longest) {
 void ClientConnection::PassOn() {
   if (reading_ || state_ != State::kReady) return;
   if (!queue_.empty()) {
-    queue_.front()->changed.Signal();
+    queue_.front()->changed_.Signal();
   } else if (started_ > 0 && !want_input_) {
     UpdateEvents(true);
   }
@@ -272,10 +292,10 @@ void ClientConnection::Deliver(Pending pending, const grpc::Status& status,
     pending.waiter->OnReply(status, body);
     return;
   }
-  pending.blocked->waiter->OnReply(status, body);
+  pending.blocked->waiter_.OnReply(status, body);
   MutexLock lock(&mutex_);
-  pending.blocked->answered = true;
-  pending.blocked->changed.Signal();
+  pending.blocked->answered_ = true;
+  pending.blocked->changed_.Signal();
 }
 
 void ClientConnection::SendCancel(uint32_t id) {
@@ -292,15 +312,20 @@ void ClientConnection::Cancel(uint32_t id) {
   {
     MutexLock lock(&mutex_);
     auto it = calls_.find(id);
-    if (it == calls_.end() || it->second.waiter == nullptr) return;
+    if (it == calls_.end()) return;
     pending = std::move(it->second);
     calls_.erase(it);
-    --started_;
+    if (pending.waiter != nullptr) --started_;
     SendCancel(id);
   }
-  ClientEventLoop().Post([waiter = std::move(pending.waiter)] {
-    waiter->OnReply(grpc::Status(grpc::StatusCode::CANCELLED, "cancelled by the caller"), "");
-  });
+  const grpc::Status cancelled(grpc::StatusCode::CANCELLED, "cancelled by the caller");
+  if (pending.blocked != nullptr) {
+    Deliver(std::move(pending), cancelled, "");
+    eventfd_write(wake_fd_, 1);
+    return;
+  }
+  ClientEventLoop().Post(
+      [waiter = std::move(pending.waiter), cancelled] { waiter->OnReply(cancelled, ""); });
 }
 
 bool ClientConnection::Expire(Instant now) {

@@ -49,6 +49,21 @@ class ClientConnection final : public EventLoop::Handler,
     // has not sent. On a thread that reads for others: nothing of the user's may run in here.
     virtual void OnReply(const grpc::Status& status, absl::string_view body) = 0;
   };
+  // A call that blocks its thread; lives on that thread's stack. `waiter` is borrowed.
+  class BlockingCall {
+   public:
+    explicit BlockingCall(Waiter& waiter) : waiter_(waiter) {}
+    // For Cancel, once it has begun.
+    uint32_t id() const { return id_; }
+
+   private:
+    friend class ClientConnection;
+    Waiter& waiter_;
+    uint32_t id_ = 0;
+    Instant deadline_;
+    bool answered_ = false;
+    CondVar changed_;
+  };
   enum class End {
     kNotOurs,  // the process that listens there does not speak this protocol
     kBroken,   // no process listens, or the connection broke
@@ -70,9 +85,13 @@ class ClientConnection final : public EventLoop::Handler,
   // when the connection is not ready.
   bool Start(uint16_t method, std::string frame, absl::Duration timeout,
              std::shared_ptr<Waiter> waiter, uint32_t* id);
-  // Asks for an early end: `waiter` gets CANCELLED, unless its answer is on its way.
+  // Asks for an early end: the waiter gets CANCELLED, unless its answer is on its way.
   void Cancel(uint32_t id);
-  // In this thread. False as in Start; else `waiter`, which is borrowed, has been called.
+  // Blocks this thread: Begin sends the call, and returns false as Start does; then Await returns
+  // once the waiter has been called.
+  bool Begin(uint16_t method, std::string frame, absl::Duration timeout, BlockingCall& call);
+  void Await(BlockingCall& call);
+  // Begin and Await.
   bool Call(uint16_t method, std::string frame, absl::Duration timeout, Waiter& waiter);
 
   void Close();
@@ -84,14 +103,9 @@ class ClientConnection final : public EventLoop::Handler,
 
  private:
   enum class State { kConnecting, kGreeting, kReady, kEnded };
-  struct Blocked {
-    Waiter* waiter = nullptr;
-    bool answered = false;
-    CondVar changed;
-  };
   struct Pending {
-    std::shared_ptr<Waiter> waiter;  // of Start
-    Blocked* blocked = nullptr;      // of Call
+    std::shared_ptr<Waiter> waiter;   // of Start
+    BlockingCall* blocked = nullptr;  // of Begin
     Instant deadline;
   };
 
@@ -126,6 +140,8 @@ class ClientConnection final : public EventLoop::Handler,
   std::function<void(End)> on_end_;
   size_t next_address_ = 0;
 
+  // Wakes the caller that reads, for Cancel. Without it, the server's answer to the cancellation does.
+  const int wake_fd_;
   // Only for the thread that reads.
   FrameReader input_;
   // Written before the connection is ready.
@@ -140,7 +156,7 @@ class ClientConnection final : public EventLoop::Handler,
   uint32_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t started_ ABSL_GUARDED_BY(mutex_) = 0;  // calls of Start in flight
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;
-  std::deque<Blocked*> queue_ ABSL_GUARDED_BY(mutex_);  // the callers that read next
+  std::deque<BlockingCall*> queue_ ABSL_GUARDED_BY(mutex_);  // the callers that read next
   bool blocked_ ABSL_GUARDED_BY(mutex_) = false;        // the socket takes no more now
   bool want_input_ ABSL_GUARDED_BY(mutex_) = false;
   uint32_t events_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -261,6 +261,35 @@ TEST_F(ClientConnectionTest, CancelEndsACall) {
   EXPECT_EQ(peer->Next()->kind, Kind::kCancel);
 }
 
+TEST_F(ClientConnectionTest, CancelEndsCallsThatBlock) {
+  const auto peer = Ready();
+  // One reads for both, and the server answers neither. Most of the time both sleep by then.
+  for (int i = 0; i < 100; ++i) {
+    Answer answers[2];
+    ClientConnection::BlockingCall first(answers[0]);
+    ClientConnection::BlockingCall second(answers[1]);
+    ASSERT_TRUE(connection_->Begin(0, Frame16("a"), kLong, first));
+    ASSERT_TRUE(connection_->Begin(0, Frame16("b"), kLong, second));
+    std::thread one([&] { connection_->Await(first); });
+    std::thread two([&] { connection_->Await(second); });
+    for (int frame = 0; frame < 2; ++frame) EXPECT_EQ(peer->Next()->kind, Kind::kCall);
+    connection_->Cancel(i % 2 == 0 ? first.id() : second.id());
+    connection_->Cancel(i % 2 == 0 ? second.id() : first.id());
+    one.join();
+    two.join();
+    for (Answer& answer : answers) {
+      EXPECT_EQ(answer.status().error_code(), grpc::StatusCode::CANCELLED);
+    }
+    for (int frame = 0; frame < 2; ++frame) EXPECT_EQ(peer->Next()->kind, Kind::kCancel);
+  }
+  // The wakes that were left over end no later call.
+  Answer next;
+  std::thread caller = CallAside(next, "x");
+  peer->Reply(peer->Next()->call, "in time");
+  caller.join();
+  EXPECT_EQ(next.body(), "in time");
+}
+
 TEST_F(ClientConnectionTest, ABrokenConnectionEndsAllCalls) {
   auto peer = Ready();
   constexpr int kCallers = 4;

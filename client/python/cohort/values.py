@@ -8,7 +8,7 @@ tensors of PyTorch. A tensor arrives on the CPU.
 
 The bytes are a header in JSON, of which the first four bytes are the length, and then the contents
 of all bytes and arrays, in the order of the header. In the header, an object with one key stands for
-a value that JSON does not have.
+a value that JSON does not have. Without a header, the rest is one bytes object.
 """
 
 import json
@@ -19,6 +19,9 @@ import sys
 from typing import Any, List
 
 _LENGTH_BYTES = 4
+_NO_HEADER = bytes(_LENGTH_BYTES)
+_TO_JSON = json.JSONEncoder(allow_nan=False, separators=(',', ':')).encode
+_FROM_JSON = json.JSONDecoder().decode
 _NUMPY_TYPE = re.compile(r'[<>|][biufc][0-9]{1,2}')
 _TORCH_TYPES = frozenset((
     'bool', 'uint8', 'int8', 'int16', 'int32', 'int64', 'uint16', 'uint32', 'uint64', 'float16',
@@ -28,10 +31,11 @@ _TORCH_TYPES = frozenset((
 def encode(value: Any, *, allow_pickle: bool = False) -> bytes:
     """Returns the value as bytes. Raises TypeError for a value of another type, unless
     `allow_pickle` says that it may be pickled."""
+    if type(value) is bytes:
+        return _NO_HEADER + value
     parts: List[bytes] = []
     try:
-        header = json.dumps(_encode(value, parts, allow_pickle), allow_nan=False,
-                            separators=(',', ':')).encode()
+        header = _TO_JSON(_encode(value, parts, allow_pickle)).encode()
     except RecursionError:
         raise ValueError('the value is nested too deeply') from None
     return b''.join([len(header).to_bytes(_LENGTH_BYTES, 'little'), header, *parts])
@@ -40,10 +44,12 @@ def encode(value: Any, *, allow_pickle: bool = False) -> bytes:
 def decode(data: bytes, *, allow_pickle: bool = False) -> Any:
     """Returns the value of the bytes. Raises ValueError if they are no value, or hold a pickle and
     `allow_pickle` is false."""
+    if data.startswith(_NO_HEADER):
+        return data[_LENGTH_BYTES:]
     view = memoryview(data)
     begin = _LENGTH_BYTES + int.from_bytes(view[:_LENGTH_BYTES], 'little')
     try:
-        header = json.loads(bytes(view[_LENGTH_BYTES:begin]))
+        header = _FROM_JSON(data[_LENGTH_BYTES:begin].decode())
         reader = _Reader(view[begin:], allow_pickle)
         value = reader.read(header)
     except (KeyError, IndexError, TypeError, RecursionError, UnicodeDecodeError) as error:

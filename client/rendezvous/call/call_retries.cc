@@ -93,15 +93,24 @@ absl::Status CallRetries::GaveUp(const grpc::Status& last) const {
       "; the last: ", last.error_message().substr(0, 512)));
 }
 
-absl::Status Interruption::Sleep(absl::Duration pause) {
+absl::Status Interruption::Sleep(absl::Duration pause, const CallCancellations& cancellations) {
   const Instant until = Clock::Steady().Now() + pause;
-  MutexLock lock(&mutex_);
-  while (reason_.ok()) {
-    const absl::Duration left = until - Clock::Steady().Now();
-    if (left <= absl::ZeroDuration()) return absl::OkStatus();
-    raised_.WaitWithTimeout(&mutex_, left);
+  bool cancelled = false;  // with the mutex
+  const CallCancellations::Listener listener(cancellations, [&] {
+    MutexLock lock(&mutex_);
+    cancelled = true;
+    raised_.SignalAll();
+  });
+  {
+    MutexLock lock(&mutex_);
+    while (reason_.ok() && !cancelled) {
+      const absl::Duration left = until - Clock::Steady().Now();
+      if (left <= absl::ZeroDuration()) return absl::OkStatus();
+      raised_.WaitWithTimeout(&mutex_, left);
+    }
+    if (!reason_.ok()) return reason_;
   }
-  return reason_;
+  return cancellations.reason();
 }
 
 absl::Status Interruption::reason() const {

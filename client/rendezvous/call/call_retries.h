@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/threads/mutex.h"
+#include "client/rendezvous/call/cancellation.h"
 #include "client/rendezvous/call/connection.h"
 #include "grpcpp/support/status.h"
 
@@ -86,8 +87,9 @@ class CallRetries {
 // Lets threads pause, and ends all pauses, now and later, for one reason. Thread-safe.
 class Interruption {
  public:
-  // OK when `pause` passed; the reason when interrupted before.
-  absl::Status Sleep(absl::Duration pause);
+  // OK when `pause` passed; the reason when interrupted or cancelled before.
+  absl::Status Sleep(absl::Duration pause,
+                     const CallCancellations& cancellations = CallCancellations(nullptr));
   void Raise(absl::Status reason);
   // OK until raised.
   absl::Status reason() const;

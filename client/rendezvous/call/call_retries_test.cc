@@ -1,5 +1,6 @@
 #include "client/rendezvous/call/call_retries.h"
 
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -58,24 +59,39 @@ TEST(CallRetriesTest, ACallThatIsNotRepeatedGivesUpAtItsFirstFailure) {
   EXPECT_EQ(result.code(), absl::StatusCode::kUnavailable) << result;
 }
 
-TEST(InterruptionTest, EndsAPauseAtOnce) {
+// `end` ends the pause of the interruption with the cancellation.
+void ExpectEndOfPause(
+    const std::function<void(Interruption&, Cancellation&, const absl::Status&)>& end) {
   // The pause has begun in most of the rounds, not in all.
   for (int round = 0; round < 50; ++round) {
     Interruption interruption;
+    Cancellation cancellation;
     absl::Notification about_to_sleep;
     absl::Status slept;
     std::thread sleeper([&] {
       about_to_sleep.Notify();
-      slept = interruption.Sleep(absl::Seconds(60));
+      slept = interruption.Sleep(absl::Seconds(60), CallCancellations(&cancellation));
     });
     about_to_sleep.WaitForNotification();
     std::this_thread::yield();
     const Instant raised = Clock::Steady().Now();
-    interruption.Raise(absl::CancelledError("left"));
+    end(interruption, cancellation, absl::AbortedError("left"));
     sleeper.join();
-    EXPECT_EQ(slept, absl::CancelledError("left"));
+    EXPECT_EQ(slept, absl::AbortedError("left"));
     ASSERT_LT(Clock::Steady().Now() - raised, absl::Seconds(30)) << "the pause went on";
   }
+}
+
+TEST(InterruptionTest, EndsAPauseAtOnce) {
+  ExpectEndOfPause([](Interruption& interruption, Cancellation&, const absl::Status& reason) {
+    interruption.Raise(reason);
+  });
+}
+
+TEST(InterruptionTest, ACancellationEndsAPauseAtOnce) {
+  ExpectEndOfPause([](Interruption&, Cancellation& cancellation, const absl::Status& reason) {
+    cancellation.Cancel(reason);
+  });
 }
 
 }  // namespace

@@ -46,4 +46,20 @@ CancellationScope::~CancellationScope() { current_cancellation = outer_; }
 
 Cancellation* CancellationScope::current() { return current_cancellation; }
 
+absl::Status CallCancellations::reason() const {
+  for (const Cancellation* const each : all_) {
+    if (each == nullptr) continue;
+    if (absl::Status reason = each->reason(); !reason.ok()) return reason;
+  }
+  return absl::OkStatus();
+}
+
+CallCancellations::Listener::Listener(const CallCancellations& cancellations,
+                                      const std::function<void()>& on_cancel) {
+  for (size_t i = 0; i < cancellations.all_.size(); ++i) {
+    if (cancellations.all_[i] == nullptr) continue;
+    listeners_[i].emplace(*cancellations.all_[i], [on_cancel](const absl::Status&) { on_cancel(); });
+  }
+}
+
 }  // namespace cohort::client

@@ -2,7 +2,9 @@
 #ifndef COHORT_CLIENT_RENDEZVOUS_CALL_CANCELLATION_H_
 #define COHORT_CLIENT_RENDEZVOUS_CALL_CANCELLATION_H_
 
+#include <array>
 #include <functional>
+#include <optional>
 #include <set>
 
 #include "absl/base/thread_annotations.h"
@@ -62,6 +64,27 @@ class CancellationScope {
 
  private:
   Cancellation* const outer_;
+};
+
+// What can end one call: a cancellation of its own, which may be null, and that of the thread's scope.
+class CallCancellations {
+ public:
+  explicit CallCancellations(Cancellation* own) : all_{own, CancellationScope::current()} {}
+
+  // OK: none has ended the call.
+  absl::Status reason() const;
+
+  // Runs `on_cancel` as Cancellation::Listener does, once for each that is cancelled.
+  class Listener {
+   public:
+    Listener(const CallCancellations& cancellations, const std::function<void()>& on_cancel);
+
+   private:
+    std::optional<Cancellation::Listener> listeners_[2];
+  };
+
+ private:
+  const std::array<Cancellation*, 2> all_;
 };
 
 }  // namespace cohort::client

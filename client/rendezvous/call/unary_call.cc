@@ -45,10 +45,16 @@ class BlockingWaiter final : public framed_rpc::ClientConnection::Waiter {
 
 // Returns false, and has done nothing, if there is no framed RPC connection.
 bool CallByFramedRpc(const framed_rpc::Route& route, const MessageLite& request,
-                     absl::Duration timeout, MessageLite* response, grpc::Status* status) {
+                     absl::Duration timeout, const CallCancellations& cancellations,
+                     MessageLite* response, grpc::Status* status) {
   if (route.connection == nullptr) return false;
   BlockingWaiter waiter(response, status);
-  return route.connection->Call(route.method, MakeFrame(request), timeout, waiter);
+  framed_rpc::ClientConnection::BlockingCall call(waiter);
+  if (!route.connection->Begin(route.method, MakeFrame(request), timeout, call)) return false;
+  const CallCancellations::Listener listener(cancellations,
+                                             [&] { route.connection->Cancel(call.id()); });
+  route.connection->Await(call);
+  return true;
 }
 
 // Begins an attempt, and returns how long it may take.
@@ -63,24 +69,28 @@ absl::Duration BeginAttempt(const MethodInfo& method, CallRetries& retries, Mess
 }  // namespace
 
 absl::Status CallBlocking(ConnectionImpl& connection, const MethodInfo& method, CallLimits limits,
-                          Interruption& interruption, MessageLite& request, MessageLite* response) {
+                          Interruption& interruption, const CallCancellations& cancellations,
+                          MessageLite& request, MessageLite* response) {
   CallRetries retries(connection.options(), std::move(limits));
   while (true) {
+    COHORT_RETURN_IF_ERROR(cancellations.reason());
     const absl::Duration timeout = BeginAttempt(method, retries, request);
     grpc::Status status;
     // A callback that blocks, as it should not, must not wait for the thread it runs on.
     if (!retries.use_framed_rpc() || framed_rpc::ClientEventLoop().InLoop() ||
         !CallByFramedRpc(connection.framed_channel().RouteOf(method.path), request, timeout,
-                         response, &status)) {
+                         cancellations, response, &status)) {
       grpc::ClientContext context;
       context.set_deadline(GrpcDeadline(timeout));
+      const CallCancellations::Listener listener(cancellations, [&] { context.TryCancel(); });
       status = method.call(connection.stubs(), &context, request, response);
     }
     if (status.ok()) return absl::OkStatus();
+    COHORT_RETURN_IF_ERROR(cancellations.reason());
     absl::Status result;
     const std::optional<absl::Duration> pause = retries.Judge(status, &result);
     if (!pause.has_value()) return result;
-    if (absl::Status slept = interruption.Sleep(*pause); !slept.ok()) return slept;
+    COHORT_RETURN_IF_ERROR(interruption.Sleep(*pause, cancellations));
     response->Clear();
   }
 }
@@ -202,18 +212,9 @@ struct CallMonitor::Answer {
   absl::Status status ABSL_GUARDED_BY(mutex);
 };
 
-absl::Status CallMonitor::CancelReason() const {
-  for (const Cancellation* const cancellation : cancellations_) {
-    if (cancellation != nullptr) COHORT_RETURN_IF_ERROR(cancellation->reason());
-  }
-  return absl::OkStatus();
-}
-
 bool CallMonitor::IsNeeded() const {
   // On its own thread the connection cannot run the tasks that this call would wait for.
-  return (connection_.options().on_away || ask_ || cancellations_[0] != nullptr ||
-          cancellations_[1] != nullptr) &&
-         !connection_.timers().OnThread();
+  return (connection_.options().on_away || ask_) && !connection_.timers().OnThread();
 }
 
 std::shared_ptr<ConnectionImpl> CallMonitor::Prepare(const MethodInfo& method, CallLimits* limits) {
@@ -240,11 +241,7 @@ void CallMonitor::Notify(Answer& answer, absl::Status status) {
 
 absl::Status CallMonitor::Run(UnaryCall& call, bool* answered) {
   call.Start();
-  std::optional<Cancellation::Listener> listeners[2];
-  for (size_t i = 0; i < cancellations_.size(); ++i) {
-    if (cancellations_[i] == nullptr) continue;
-    listeners[i].emplace(*cancellations_[i], [&call](const absl::Status&) { call.Cancel(); });
-  }
+  const CallCancellations::Listener listener(cancellations_, [&call] { call.Cancel(); });
   while (true) {
     absl::Status status;
     {
@@ -253,7 +250,7 @@ absl::Status CallMonitor::Run(UnaryCall& call, bool* answered) {
       if (*answered) status = answer_->status;
     }
     if (*answered) {
-      if (absl::IsCancelled(status)) COHORT_RETURN_IF_ERROR(CancelReason());
+      if (absl::IsCancelled(status)) COHORT_RETURN_IF_ERROR(cancellations_.reason());
       return status;
     }
     if (!answer_->health.Served()) {

@@ -7,7 +7,6 @@
 #ifndef COHORT_CLIENT_RENDEZVOUS_CALL_UNARY_CALL_H_
 #define COHORT_CLIENT_RENDEZVOUS_CALL_UNARY_CALL_H_
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -31,10 +30,11 @@
 
 namespace cohort::client {
 
-// No other thread has to wake this one. `interruption` ends the pauses between retries. The
-// messages are of the types of the method.
+// No other thread has to wake this one. `interruption` ends the pauses between retries;
+// `cancellations` end the call. The messages are of the types of the method.
 absl::Status CallBlocking(ConnectionImpl& connection, const MethodInfo& method, CallLimits limits,
-                          Interruption& interruption, google::protobuf::MessageLite& request,
+                          Interruption& interruption, const CallCancellations& cancellations,
+                          google::protobuf::MessageLite& request,
                           google::protobuf::MessageLite* response);
 
 // A call without a thread: attempts end on gRPC's threads, pauses on the connection's. AsyncCall
@@ -117,17 +117,15 @@ class AsyncCall final : public UnaryCall {
 class CallMonitor {
  public:
   // `ask` asks the coordinator what the call waits for, and returns its own status; it may be
-  // empty. `cancellation` may be null; that of the thread's CancellationScope counts as well.
+  // empty.
   CallMonitor(ConnectionImpl& connection, Interruption& interruption,
-              const std::function<absl::Status()>& ask, Cancellation* cancellation)
+              const std::function<absl::Status()>& ask, const CallCancellations& cancellations)
       : connection_(connection),
         interruption_(interruption),
         ask_(ask),
-        cancellations_{cancellation, CancellationScope::current()} {}
+        cancellations_(cancellations) {}
 
-  // OK: no cancellation has ended the call.
-  absl::Status CancelReason() const;
-  // Whether there is something to report or to listen to. Otherwise CallBlocking is enough.
+  // Whether there is something to report. Otherwise CallBlocking is enough.
   bool IsNeeded() const;
   // Adds to `limits` what the call needs for reports. Returns the connection for the call.
   std::shared_ptr<ConnectionImpl> Prepare(const MethodInfo& method, CallLimits* limits);
@@ -146,24 +144,26 @@ class CallMonitor {
   ConnectionImpl& connection_;
   Interruption& interruption_;
   const std::function<absl::Status()>& ask_;
-  const std::array<Cancellation*, 2> cancellations_;
+  const CallCancellations& cancellations_;
   std::shared_ptr<Answer> answer_;
 };
 
 // Like CallBlocking. About each second it calls a function on this thread. While the coordinator
 // does not serve the call, that is the connection's `on_away`. Otherwise it is `ask`. See
-// CallMonitor.
+// CallMonitor. `cancellation` may be null; that of the thread's CancellationScope counts as well.
 template <typename M>
 absl::Status CallMonitored(ConnectionImpl& connection, const M& method, CallLimits limits,
                            Interruption& interruption, typename M::Request& request,
                            typename M::Response* response,
                            const std::function<absl::Status()>& ask = nullptr,
                            Cancellation* cancellation = nullptr) {
-  CallMonitor monitor(connection, interruption, ask, cancellation);
-  COHORT_RETURN_IF_ERROR(monitor.CancelReason());
+  const CallCancellations cancellations(cancellation);
+  CallMonitor monitor(connection, interruption, ask, cancellations);
   if (!monitor.IsNeeded()) {
-    return CallBlocking(connection, method, std::move(limits), interruption, request, response);
+    return CallBlocking(connection, method, std::move(limits), interruption, cancellations, request,
+                        response);
   }
+  COHORT_RETURN_IF_ERROR(cancellations.reason());
   std::shared_ptr<ConnectionImpl> lent = monitor.Prepare(method, &limits);
   auto call = std::make_shared<AsyncCall<M>>(
       std::move(lent), method, std::move(limits), request,

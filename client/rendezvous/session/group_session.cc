@@ -85,7 +85,8 @@ absl::Status GroupSession::ReportWaiting(const CallSpec& spec) {
   CallLimits limits{"WhoIsMissing", Clock::Steady().Now() + kReportInterval};
   limits.repeat = false;
   const absl::Status status = CallBlocking(*connection_, method::kWhoIsMissing, std::move(limits),
-                                           interruption_, request, &response);
+                                           interruption_, CallCancellations(spec.cancellation.get()),
+                                           request, &response);
   if (!status.ok()) return status;  // the report is missing; the call itself goes on
   if (const v1::OpenWait* wait = FindWait(response, spec.what); wait != nullptr) {
     (*spec.on_waiting)(FromProto(wait->missing()));

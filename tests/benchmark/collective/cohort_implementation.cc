@@ -7,9 +7,7 @@
 #include "tests/benchmark/collective/implementations.h"
 
 namespace cohort::benchmark {
-namespace {
 
-// The folder that all members of one start share.
 std::string FolderOf(const Command& arguments) {
   for (size_t i = 0; i + 1 < arguments.size(); ++i) {
     if (arguments[i] == "--folder") return arguments[i + 1];
@@ -17,7 +15,11 @@ std::string FolderOf(const Command& arguments) {
   return "";
 }
 
-}  // namespace
+Command CoordinatorCommand(const ImplementationOptions& options, const Command& arguments) {
+  return {options.coordinator, "--listen",
+          absl::StrCat("unix:", FolderOf(arguments), "/coordinator"),
+          "--metrics-listen", "", "--journal", "memory"};
+}
 
 void AddCohort(const ImplementationOptions& options, Implementations& implementations) {
   const auto add = [&](const std::string& name, const std::string& program, bool workers) {
@@ -27,13 +29,12 @@ void AddCohort(const ImplementationOptions& options, Implementations& implementa
         options, name,
         [options, program, workers](const Command& arguments) {
           const std::string folder = FolderOf(arguments);
-          const std::string coordinator = absl::StrCat("unix:", folder, "/coordinator");
           std::vector<Command> commands = OneForEachRank(
               absl::StrCat(options.programs, "/members/", program), options.members, arguments);
-          commands.push_back({options.coordinator, "--listen", coordinator, "--metrics-listen", "",
-                              "--journal", "memory"});
+          commands.push_back(CoordinatorCommand(options, arguments));
           for (int rank = 0; workers && rank < options.members; ++rank) {
-            commands.push_back({options.worker, "--coordinator", coordinator, "--listen",
+            commands.push_back({options.worker, "--coordinator",
+                                absl::StrCat("unix:", folder, "/coordinator"), "--listen",
                                 absl::StrCat("unix:", folder, "/worker-", rank), "--metrics-listen",
                                 ""});
           }

@@ -77,7 +77,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "sendrecv");
   app.add_option("--implementation", flags.implementations.names,
                  "only these: cohort, cohort-attached, cohort-daemon, cohort-tcp, grpc, openmpi, "
-                 "openmpi-best, gloo-best, limit");
+                 "openmpi-best, gloo-best, limit, and with --python: cohort-numpy, cohort-torch, "
+                 "torch-gloo");
   app.add_option("--deadline", flags.deadline_s, "seconds that a burst may take")
       ->check(CLI::Range(1, 3600));
   app.add_option("--programs", flags.implementations.programs,
@@ -88,6 +89,12 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "the path of cohort-coordinator")
       ->required();
   app.add_option("--worker", flags.implementations.worker, "the path of cohort-worker")->required();
+  app.add_option("--python", flags.implementations.python,
+                 "an interpreter with numpy and PyTorch, for the implementations in Python");
+  app.add_option("--python-member", flags.implementations.python_member,
+                 "the path of members/python/member.py");
+  app.add_option("--python-package", flags.implementations.python_package,
+                 "the folder that holds the package cohort");
   app.add_option("--scratch", flags.implementations.scratch, "a folder for logs and sockets")
       ->required();
   app.add_option("--memory-scratch", flags.implementations.memory_scratch,

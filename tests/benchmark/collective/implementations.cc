@@ -48,6 +48,7 @@ Implementations MakeImplementations(const ImplementationOptions& options) {
   AddOpenMpi(options, implementations);
   AddGloo(options, implementations);
   AddLimit(options, implementations);
+  AddPython(options, implementations);
   if (!options.names.empty()) KeepOnly(options.names, implementations);
   return implementations;
 }

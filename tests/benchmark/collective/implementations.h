@@ -48,6 +48,10 @@ struct ImplementationOptions {
   std::string mpirun;
   std::string coordinator;  // the program
   std::string worker;       // the program
+  // For the implementations in Python; the first is empty: without them.
+  std::string python;          // the interpreter
+  std::string python_member;   // the member's program
+  std::string python_package;  // the folder that holds the package `cohort`
   absl::Duration deadline = absl::Seconds(20);
   std::vector<std::string> names;  // only these; empty: all
   // Where each rank is on a host of its own; null: all on this one.
@@ -68,6 +72,12 @@ void AddCohort(const ImplementationOptions& options, Implementations& implementa
 void AddOpenMpi(const ImplementationOptions& options, Implementations& implementations);
 void AddGloo(const ImplementationOptions& options, Implementations& implementations);
 void AddLimit(const ImplementationOptions& options, Implementations& implementations);
+void AddPython(const ImplementationOptions& options, Implementations& implementations);
+
+// The coordinator of Cohort's members, which listens on the socket `coordinator` of their folder.
+Command CoordinatorCommand(const ImplementationOptions& options, const Command& arguments);
+// The folder that all members of one start share, from their arguments.
+std::string FolderOf(const Command& arguments);
 
 }  // namespace cohort::benchmark
 

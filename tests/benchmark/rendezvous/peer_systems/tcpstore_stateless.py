@@ -15,7 +15,7 @@ imported, so 256 members need little more memory than one. All members of a roun
 at one moment of the monotonic clock; a round's time is from the first start to the last end.
 
 Reads commands on standard input and writes one line for each: `ok`, or the time in microseconds.
-    setup MEMBERS | barrier | all_gather BYTES | handoff BYTES | teardown
+    setup MEMBERS | barrier | barriers | all_gather BYTES | handoff BYTES | ping_pong BYTES | teardown
 
   printf 'setup 8\nbarrier\nbarrier\nteardown\n' | /usr/bin/python3 tcpstore_stateless.py
 """
@@ -37,7 +37,12 @@ TIMEOUT = timedelta(seconds=300)
 COMMAND = struct.Struct("<iqd")
 # Got back: when it began and ended.
 TIMES = struct.Struct("<dd")
-BARRIER, ALL_GATHER, HANDOFF = range(3)
+BARRIER, ALL_GATHER, HANDOFF, BARRIERS, PING_PONG = range(5)
+# How many follow each other without a pause. The time is that of one barrier, and half of a round trip.
+BARRIERS_IN_A_ROW = 20
+ROUND_TRIPS = 100
+OPERATIONS = {"barrier": BARRIER, "barriers": BARRIERS, "all_gather": ALL_GATHER, "handoff": HANDOFF,
+              "ping_pong": PING_PONG}
 PR_SET_PDEATHSIG = 1
 
 
@@ -110,8 +115,18 @@ def run(group, operation, size):
     begin = time.monotonic()
     if operation == BARRIER:
         group.barrier()
+    elif operation == BARRIERS:
+        for _ in range(BARRIERS_IN_A_ROW):
+            group.barrier()
     elif operation == ALL_GATHER:
         assert len(group.all_gather(value)) == group.world_size
+    elif operation == PING_PONG and group.rank < 2:
+        for _ in range(ROUND_TRIPS):
+            if group.rank == 0:
+                group.send(value, 1)
+            assert len(group.receive(1 - group.rank)) == size
+            if group.rank == 1:
+                group.send(value, 0)
     elif group.rank == 0:
         time.sleep(0.005)  # the receiver is blocked by then
         begin = time.monotonic()
@@ -121,16 +136,20 @@ def run(group, operation, size):
     return begin, time.monotonic()
 
 
-def member_main(rank, world_size, port, control):
-    # A member that is blocked in the store must not outlive the benchmark.
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def make_group(rank, world_size, port, announce):
     if rank == 0:
         store = TCPStore("127.0.0.1", 0, None, True, TIMEOUT, wait_for_workers=False)
         port = store.port
     else:
         store = TCPStore("127.0.0.1", port, None, False, TIMEOUT, wait_for_workers=False)
-    control.sendall(struct.pack("<i", port))
-    group = StatelessGroup(rank, world_size, store)
+    announce(port)
+    return StatelessGroup(rank, world_size, store)
+
+
+def member_main(make, rank, world_size, port, control):
+    # A member that is blocked in the store must not outlive the benchmark.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    group = make(rank, world_size, port, lambda port: control.sendall(struct.pack("<i", port)))
     while True:
         try:
             operation, size, start = COMMAND.unpack(read_exactly(control, COMMAND.size))
@@ -141,9 +160,16 @@ def member_main(rank, world_size, port, control):
 
 
 class Members:
-    """The processes of one group, seen from their parent."""
+    """The processes of one group, seen from their parent.
 
-    def __init__(self, world_size):
+    Each calls make(rank, world_size, port, announce) for its group. Rank 0 gets port 0, and announces
+    the port that the others get; they announce it, too, before they wait for each other.
+    """
+
+    # The parent's ends of all groups. A member must not hold them open: it ends when its own is closed.
+    all_controls = set()
+
+    def __init__(self, world_size, make=make_group):
         self.controls = []
         self.pids = []
         port = 0
@@ -151,17 +177,17 @@ class Members:
             mine, theirs = socket.socketpair()
             pid = os.fork()
             if pid == 0:
-                mine.close()
-                for control in self.controls:
+                for control in [mine, *self.all_controls]:
                     control.close()
                 status = 1
                 try:
-                    member_main(rank, world_size, port, theirs)
+                    member_main(make, rank, world_size, port, theirs)
                     status = 0
                 finally:
                     os._exit(status)
             theirs.close()
             self.controls.append(mine)
+            self.all_controls.add(mine)
             self.pids.append(pid)
             (port,) = struct.unpack("<i", read_exactly(mine, 4))
 
@@ -174,17 +200,20 @@ class Members:
         times = [TIMES.unpack(read_exactly(control, TIMES.size)) for control in self.controls]
         if operation == HANDOFF:
             return (times[1][1] - times[0][0]) * 1e6
-        return (max(end for _, end in times) - min(begin for begin, _ in times)) * 1e6
+        if operation == PING_PONG:
+            return (times[0][1] - times[0][0]) / (2 * ROUND_TRIPS) * 1e6
+        time_us = (max(end for _, end in times) - min(begin for begin, _ in times)) * 1e6
+        return time_us / BARRIERS_IN_A_ROW if operation == BARRIERS else time_us
 
     def stop(self):
         # Rank 0, which hosts the store, goes last.
         for control, pid in reversed(list(zip(self.controls, self.pids))):
             control.close()
+            self.all_controls.discard(control)
             os.waitpid(pid, 0)
 
 
 def main():
-    operations = {"barrier": BARRIER, "all_gather": ALL_GATHER, "handoff": HANDOFF}
     members = None
     for line in sys.stdin:
         command, *arguments = line.split()
@@ -197,7 +226,7 @@ def main():
             answer = "ok"
         else:
             size = int(arguments[0]) if arguments else 0
-            answer = f"{members.measure(operations[command], size):.1f}"
+            answer = f"{members.measure(OPERATIONS[command], size):.1f}"
         print(answer, flush=True)
     if members is not None:
         members.stop()
