@@ -6,14 +6,21 @@
 The methods are vLLM's. The differences are that senders do not overwrite each other's objects, that a
 barrier leaves no keys behind, that errors name the missing ranks, and that nothing is unpickled:
 objects are the values of `cohort.values`.
+
+Objects go through the coordinator. Barriers and tensors go through a `cohort.Group`, which the first of
+them forms: through shared memory, or between hosts over sockets.
 """
 
+import copy
+import socket
 import subprocess
-from typing import Any, List, Optional
+import time
+from typing import Any, Callable, List, Optional
 
 from cohort import _lifetime
 from cohort import _programs
 from cohort import values
+from cohort.errors import Error, InvalidArgument
 from cohort.group import Group
 from cohort.process_group import ProcessGroup
 from cohort.reduce_op import Op
@@ -63,10 +70,12 @@ class StatelessProcessGroup:
         self._allow_pickle = allow_pickle
         self._coordinator = coordinator
         self._tensors: Optional[Group] = None
+        self._tensor_error: Optional[Error] = None  # why there is no group for tensors any more
 
     @staticmethod
     def create(host: str, port: int, rank: int, world_size: int,
-               data_expiration_seconds: int = 3600, store_timeout: int = 300, *,
+               data_expiration_seconds: int = 3600, store_timeout: int = 300,
+               listen_socket: Optional[socket.socket] = None, *,
                address: Optional[str] = None, name: Optional[str] = None,
                allow_pickle: bool = False) -> 'StatelessProcessGroup':
         """Joins the group and waits until all ranks are there, at most `store_timeout` seconds.
@@ -75,6 +84,8 @@ class StatelessProcessGroup:
         process. Like vLLM's store, it takes calls from every host that can reach the port.
 
         Args:
+          listen_socket: keeps rank 0's port for it until then; it is closed, and the coordinator
+            listens on host:port.
           address: a coordinator that runs elsewhere, as for ProcessGroup; host and port are then
             only a part of the group's name.
           name: the group's name; None: made of host and port.
@@ -85,6 +96,8 @@ class StatelessProcessGroup:
         if address is None:
             address = _address(host, port)
             if rank == 0:
+                if listen_socket is not None:
+                    listen_socket.close()
                 coordinator = _OwnCoordinator(host, port)
         try:
             group = ProcessGroup(name or f'stateless-{host.replace(":", "-")}-{port}', rank=rank,
@@ -125,9 +138,15 @@ class StatelessProcessGroup:
         return [obj if rank == self.rank else self._decode(data) for rank, data in enumerate(objs)]
 
     def barrier(self, timeout: float = 30.0) -> None:
-        """Waits for all ranks. Raises DeadlineExceeded, a RuntimeError, whose `missing` has the
-        ranks that did not come."""
-        self._group.barrier(timeout=timeout)
+        """Waits for all ranks. Raises DeadlineExceeded, a RuntimeError, whose `missing` has the ranks
+        that did not come, and Aborted on ranks that waited with such a rank. Later barriers go through
+        the coordinator and may succeed."""
+        if self._tensor_error is None:
+            end = time.monotonic() + timeout
+            self._with_tensors(
+                lambda group: group.barrier(timeout=max(0.0, end - time.monotonic())), timeout)
+        else:
+            self._group.barrier(timeout=timeout)
 
     def expire_data(self) -> None:
         """Frees objects older than data_expiration_seconds. The coordinator also does that by
@@ -136,12 +155,23 @@ class StatelessProcessGroup:
 
     # --- Tensors on the CPU.
 
-    def _tensor_group(self) -> Group:
-        # All ranks call the first collective on tensors.
+    def _with_tensors(self, call: Callable[[Group], Any], join_timeout: float = 300) -> Any:
+        """Returns call(the group for tensors). After an error that ended that group, raises it."""
+        if self._tensor_error is not None:
+            raise copy.copy(self._tensor_error)
         if self._tensors is None:
+            # All ranks call the first barrier or collective. After an error here they can repeat it.
             self._tensors = Group(f'{self._group.group}-tensors', rank=self.rank,
-                                  world_size=self.world_size, address=self._address)
-        return self._tensors
+                                  world_size=self.world_size, address=self._address,
+                                  join_timeout=join_timeout)
+        try:
+            return call(self._tensors)
+        except InvalidArgument:
+            raise
+        except Error as error:
+            self._tensor_error = error
+            self._tensors.close()
+            raise
 
     def send(self, tensor: Any, dst: int) -> None:
         """Sends a tensor to a rank; does not wait for it."""
@@ -158,15 +188,15 @@ class StatelessProcessGroup:
 
     def broadcast(self, tensor: Any, src: int) -> Any:
         """Every rank's tensor gets the elements of rank `src`'s. Returns the tensor."""
-        return self._tensor_group().broadcast(tensor, src)
+        return self._with_tensors(lambda group: group.broadcast(tensor, src))
 
     def all_reduce(self, tensor: Any, op: Op = 'sum') -> Any:
         """Returns the reduction of all tensors, in a new tensor."""
-        return self._tensor_group().all_reduce(tensor, op=op)
+        return self._with_tensors(lambda group: group.all_reduce(tensor, op=op))
 
     def gather(self, tensor: Any, dst: int) -> Optional[List[Any]]:
         """Returns all tensors at rank `dst`, by rank, and None elsewhere."""
-        gathered = self._tensor_group().gather(tensor[None], dst)
+        gathered = self._with_tensors(lambda group: group.gather(tensor[None], dst))
         return None if gathered is None else list(gathered)
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -26,7 +27,6 @@ using End = absl::FunctionRef<void(const absl::Status& reason)>;
 constexpr int kSignals[] = {SIGINT, SIGTERM};
 
 struct State {
-  pthread_t main_thread;
   int read_end = -1;
   int write_end = -1;
   std::atomic<bool> forked{false};
@@ -50,7 +50,9 @@ struct Notice {
   int64_t signal;
 };
 
-State* state = nullptr;  // lives until the process ends
+// Made by the first call, so that a process may be forked after the import. Lives until the process
+// ends. Changes with the interpreter's lock.
+State* state = nullptr;
 
 // Runs in place of Python's handler, and before it. Python's handler only takes note of the signal.
 void OnSignal(int number, siginfo_t* info, void* context) {
@@ -103,24 +105,22 @@ void ChainHandlersOncePerTick() {
   ChainHandlers();
 }
 
-void ReadSignals() {
+void ReadSignals(State& state) {
   Notice notice;
   while (true) {
-    const ssize_t size = read(state->read_end, &notice, sizeof(notice));
+    const ssize_t size = read(state.read_end, &notice, sizeof(notice));
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) return;
-    MutexLock lock(&state->mutex);
-    if (notice.call != state->call) continue;
-    (*state->end)(absl::CancelledError(
+    MutexLock lock(&state.mutex);
+    if (notice.call != state.call) continue;
+    (*state.end)(absl::CancelledError(
         absl::StrCat("this process got ", notice.signal == SIGINT ? "SIGINT" : "SIGTERM")));
   }
 }
 
-}  // namespace
-
+// Errors: RESOURCE_EXHAUSTED.
 absl::Status WatchSignals() {
   auto made = std::make_unique<State>();
-  made->main_thread = pthread_self();
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat("no pipe for signals: ", strerror(errno)));
@@ -128,19 +128,41 @@ absl::Status WatchSignals() {
   made->read_end = ends[0];
   made->write_end = ends[1];
   fcntl(made->write_end, F_SETFL, O_NONBLOCK);
+  absl::Status started =
+      StartDetachedThread("cohort-signals", [made = made.get()] { ReadSignals(*made); });
+  if (!started.ok()) {
+    close(ends[0]);
+    close(ends[1]);
+    return started;
+  }
   state = made.release();
   pthread_atfork(nullptr, nullptr, [] { state->forked = true; });
-  return StartDetachedThread("cohort-signals", ReadSignals);
+  return absl::OkStatus();
 }
 
-bool Forked() { return state->forked; }
+// Whether this is the first thread of the process. Python handles signals on that one.
+bool OnMainThread() {
+  static const thread_local bool is_main = syscall(SYS_gettid) == getpid();
+  return is_main;
+}
+
+}  // namespace
+
+bool Forked() { return state != nullptr && state->forked; }
 
 Blocking::Blocking(End end)
-    : end_(end), on_main_thread_(pthread_equal(pthread_self(), state->main_thread) != 0) {
+    : end_(end), on_main_thread_(OnMainThread()) {
+  if (state == nullptr) {
+    if (const absl::Status watched = WatchSignals(); !watched.ok()) {
+      python::Raise(watched);
+      raised_ = true;
+      return;
+    }
+  }
   if (state->forked) {
     python::Raise(absl::FailedPreconditionError(
-        "this process was forked after cohort was imported: the threads and connections of cohort "
-        "stayed with its parent. Use the start method \"spawn\", or import cohort after the fork"));
+        "this process was forked after its parent had used cohort: the threads and connections of "
+        "cohort stayed with the parent. Fork before that, or use the start method \"spawn\""));
     raised_ = true;
     return;
   }
@@ -158,15 +180,15 @@ Blocking::Blocking(End end)
 }
 
 Blocking::~Blocking() {
-  if (!on_main_thread_ || state->forked) return;
+  if (!on_main_thread_ || state == nullptr || state->forked) return;
   MutexLock lock(&state->mutex);
   state->end = outer_end_;
   state->call = outer_call_;
 }
 
-PyObject* Blocking::Raise(const absl::Status& status, const client::MissingReport* missing) const {
+PyObject* Blocking::Raise(const absl::Status& status) const {
   if (PyErr_CheckSignals() != 0) return nullptr;
-  return python::Raise(status, missing);
+  return python::Raise(status);
 }
 
 }  // namespace cohort::python

@@ -11,14 +11,11 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "client/python/core/python_api.h"
-#include "client/rendezvous/report/report.h"
 
 namespace cohort::python {
 
-// Called once, on the main thread, when the module is imported. Errors: RESOURCE_EXHAUSTED.
-absl::Status WatchSignals();
-// Whether this process was forked from one that had imported the module. It has none of the threads
-// that the objects of its parent need, so it leaves them as they are.
+// Whether this process was forked from one that had made a call. It has none of the threads that
+// the objects of its parent need, so it leaves them as they are.
 bool Forked();
 
 // A call of C++ that blocks, as Python sees it: while it lives, a signal ends the call, and other
@@ -37,7 +34,8 @@ class Blocking {
   Blocking(const Blocking&) = delete;
   Blocking& operator=(const Blocking&) = delete;
 
-  // Whether a handler of a signal, or a fork, has left an exception before the call began.
+  // Whether there is an exception instead of a call: of a signal's handler, or because this process
+  // was forked (FailedPrecondition), or has no descriptor or thread left (ResourceExhausted).
   bool raised() const { return raised_; }
   // Runs `call` without the interpreter's lock.
   template <typename Call>
@@ -46,7 +44,7 @@ class Blocking {
     return call();
   }
   // Sets the exception of a signal's handler, or else that of `status`, and returns null.
-  PyObject* Raise(const absl::Status& status, const client::MissingReport* missing = nullptr) const;
+  PyObject* Raise(const absl::Status& status) const;
 
  private:
   const absl::FunctionRef<void(const absl::Status& reason)> end_;

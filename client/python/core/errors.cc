@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "client/python/core/convert.h"
+#include "client/rendezvous/report/report.h"
 
 namespace cohort::python {
 namespace {
@@ -22,7 +23,7 @@ void SetErrorFactory(Object made) {
   factory = made.release();
 }
 
-PyObject* MakeError(const absl::Status& status, const client::MissingReport* missing) {
+PyObject* MakeError(const absl::Status& status) {
   const client::ErrorInfo info = client::GetErrorInfo(status);
   const Object details(PyDict_New());
   if (!details) return nullptr;
@@ -39,8 +40,8 @@ PyObject* MakeError(const absl::Status& status, const client::MissingReport* mis
       set = set && Set(dict, "culprit_member", WriteText(info.cause.member));
     }
   }
-  if (missing != nullptr && !missing->missing.empty()) {
-    set = set && Set(dict, "missing", WriteRanks(missing->missing));
+  if (!info.missing.empty()) {
+    set = set && Set(dict, "missing", WriteRanks(info.missing));
   }
   const Object code(Write(static_cast<int>(status.code())));
   const Object message(WriteText(status.message()));
@@ -48,8 +49,8 @@ PyObject* MakeError(const absl::Status& status, const client::MissingReport* mis
   return PyObject_CallFunctionObjArgs(factory, code.get(), message.get(), dict, nullptr);
 }
 
-PyObject* Raise(const absl::Status& status, const client::MissingReport* missing) {
-  const Object error(MakeError(status, missing));
+PyObject* Raise(const absl::Status& status) {
+  const Object error(MakeError(status));
   if (error) PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
   return nullptr;
 }

@@ -4,7 +4,6 @@
 
 #include "absl/status/status.h"
 #include "client/python/core/python_api.h"
-#include "client/rendezvous/report/report.h"
 
 namespace cohort::python {
 
@@ -12,11 +11,10 @@ namespace cohort::python {
 // the number of the status code and `details` a dict. Set once, when the package is imported.
 void SetErrorFactory(Object factory);
 
-// Sets the exception of `status`, which is an error, and returns null. `missing` (may be null): the
-// members that a wait has missed.
-PyObject* Raise(const absl::Status& status, const client::MissingReport* missing = nullptr);
+// Sets the exception of `status`, which is an error, and returns null.
+PyObject* Raise(const absl::Status& status);
 // Returns the exception itself, which a caller raises later; null with another exception.
-PyObject* MakeError(const absl::Status& status, const client::MissingReport* missing = nullptr);
+PyObject* MakeError(const absl::Status& status);
 
 }  // namespace cohort::python
 

@@ -1,8 +1,6 @@
 // The extension module cohort._core: the C++ library for the Python classes above it.
-#include "absl/status/status.h"
 #include "base/version.h"
 #include "client/python/core/array.h"
-#include "client/python/core/blocking.h"
 #include "client/python/core/errors.h"
 #include "client/python/core/group.h"
 #include "client/python/core/python_api.h"
@@ -26,11 +24,6 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT, "cohort._core", nullptr, -1, fu
 
 PyMODINIT_FUNC PyInit__core() {
   using namespace cohort::python;  // NOLINT: the function is in no namespace
-  const absl::Status watched = WatchSignals();
-  if (!watched.ok()) {
-    PyErr_SetString(PyExc_ImportError, std::string(watched.message()).c_str());
-    return nullptr;
-  }
   Object module(PyModule_Create(&definition));
   if (!module || PyModule_AddStringConstant(module.get(), "version", cohort::kVersion) != 0 ||
       !AddMemory(module.get()) || !AddProcessGroup(module.get()) || !AddStore(module.get()) ||

@@ -117,12 +117,7 @@ PyObject* Scatter(Group& group, std::vector<std::string> objects, int root, std:
 PyObject* Barrier(Group& group, std::string name, std::vector<RankRange> participants,
                   absl::Duration timeout) {
   const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
-  client::RoundReport report;
-  return CallCoordinator(
-      group, [&](ProcessGroup& g) { return g.Barrier(round, &report); },
-      [&](const Blocking& blocking, const absl::Status& status) {
-        return status.ok() ? WriteNone() : blocking.Raise(status, &report.missing);
-      });
+  return CallForStatus(group, [&](ProcessGroup& g) { return g.Barrier(round); });
 }
 
 PyObject* Vote(Group& group, int64_t value, int op, std::string name,

@@ -237,3 +237,13 @@ def test_statistics(address):
             group.barrier()
             return peer
     assert run_ranks(2, body) == [(32, 1, 32, 1)] * 2
+
+
+def test_late_ranks_are_named(address):
+    groups = run_ranks(3, lambda rank: cohort.Group(
+        'late', rank=rank, world_size=3, address=address, timeout=LONG))
+    with pytest.raises(cohort.DeadlineExceeded, match='rank 1-2 did not come') as caught:
+        groups[0].all_reduce(np.ones(2), timeout=0.2)
+    assert caught.value.missing == (1, 2)
+    for group in groups:
+        group.close()

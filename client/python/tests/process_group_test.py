@@ -74,8 +74,9 @@ def test_barrier_names_the_missing_ranks(address):
 
 
 def test_join_names_the_missing_ranks(address):
-    with pytest.raises(cohort.DeadlineExceeded, match='rank 1'):
+    with pytest.raises(cohort.DeadlineExceeded, match='rank 1') as caught:
         join('alone', 0, address, join_timeout=0.3)
+    assert caught.value.missing == (1,)
 
 
 def test_disagreement_names_both_sides(address):

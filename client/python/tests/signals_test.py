@@ -233,6 +233,24 @@ def test_forked_child_gets_an_error(address):
         assert process.wait(LONG) == 0
 
 
+FORKED_BEFORE_USE = '''
+import os, sys
+import cohort
+child = os.fork()
+with cohort.ProcessGroup(sys.argv[2], rank=int(child == 0), world_size=2,
+                         address=sys.argv[1], timeout=60, join_timeout=60) as group:
+    group.barrier()
+if child == 0:
+    sys.exit(6)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+'''
+
+
+def test_process_may_be_forked_after_the_import(address):
+    with rank_process(FORKED_BEFORE_USE, address, 'forked') as process:
+        assert process.wait(LONG) == 6
+
+
 LEFT_OPEN = '''
 import sys
 import numpy

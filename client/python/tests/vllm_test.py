@@ -68,14 +68,42 @@ def test_tensors(groups):
     run(groups, body)
 
 
-def test_barrier_names_the_missing_ranks(groups):
-    with pytest.raises(RuntimeError, match='rank') as caught:
-        groups[0].barrier(timeout=0.3)
-    assert caught.value.missing == (1, 2)
+def test_barrier_names_the_missing_ranks():
+    port = open_port()
+    groups = run_ranks(3, lambda rank: create(port, rank, 3))
+
+    def rank_0_waits_in_vain():
+        with pytest.raises(RuntimeError, match='rank') as caught:
+            groups[0].barrier(timeout=0.3)
+        assert caught.value.missing == (1, 2)
+
+    rank_0_waits_in_vain()
+    for _ in range(3):
+        run(groups, lambda group, _: group.barrier())
+    rank_0_waits_in_vain()
     for group in groups[1:]:
-        with pytest.raises(cohort.DeadlineExceeded):
+        with pytest.raises(cohort.Aborted, match='rank 0 gave up'):
             group.barrier()
+    # Without shared memory.
     run(groups, lambda group, _: group.barrier())
+    rank_0_waits_in_vain()
+    for group in reversed(groups):
+        with pytest.raises(cohort.Error, match='rank 0 gave up|rank 1-2 did not come'):
+            group.all_reduce(np.ones(1))
+        group.close()
+
+
+def test_listen_socket_keeps_the_port():
+    with socket.socket() as listening:
+        listening.bind(('127.0.0.1', 0))
+        listening.listen()
+        port = listening.getsockname()[1]
+        def body(rank):
+            return create(port, rank, 2, **({} if rank else {'listen_socket': listening}))
+        groups = run_ranks(2, body)
+    assert run(groups, lambda group, rank: group.all_gather_obj(rank)) == [[0, 1]] * 2
+    for group in reversed(groups):
+        group.close()
 
 
 def test_pickle_is_off(groups):

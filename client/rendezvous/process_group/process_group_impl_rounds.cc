@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/missing_ranks.h"
 #include "client/rendezvous/process_group/process_group_impl.h"
 
 namespace cohort::client {
@@ -75,10 +76,12 @@ absl::Status OutcomeOf(const v1::RoundResult& result, absl::string_view group,
 
 absl::Status TimedOut(absl::string_view group, int64_t generation, const std::string& operation,
                       const v1::MissingReport& missing) {
-  return StatusWithDetails(
-      absl::StatusCode::kDeadlineExceeded,
-      absl::StrCat(operation, " of group ", group, ": ", ToString(FromProto(missing))),
-      MakeErrorDetails(group, generation, operation));
+  const MissingReport report = FromProto(missing);
+  return WithMissingRanks(
+      StatusWithDetails(absl::StatusCode::kDeadlineExceeded,
+                        absl::StrCat(operation, " of group ", group, ": ", ToString(report)),
+                        MakeErrorDetails(group, generation, operation)),
+      report.missing);
 }
 
 absl::Status EndRound(GroupSession& session, const absl::Status& called,

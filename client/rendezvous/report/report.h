@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/group_report.h"
+#include "base/rank_set.h"
 
 namespace cohort::client {
 
@@ -47,8 +48,9 @@ struct Cause {
   absl::Duration age;
 };
 
-// Details of an error besides its code and text. Empty if the coordinator sent none.
+// Details of an error besides its code and text. Empty if there are none.
 struct ErrorInfo {
+  std::vector<RankRange> missing;  // the ranks that a wait missed
   std::string group;
   int64_t current_generation = 0;
   std::string operation;

@@ -57,6 +57,7 @@ TEST(AwayReport, SaysWhatIsWrong) {
 
 TEST(ErrorInfo, IsEmptyWhenNothingWasSent) {
   const ErrorInfo info = GetErrorInfo(absl::AbortedError("x"));
+  EXPECT_TRUE(info.missing.empty());
   EXPECT_EQ(info.group, "");
   EXPECT_EQ(info.cause.kind, CauseKind::kNone);
 }

@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/missing_ranks.h"
+#include "base/rank_set.h"
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/host/reduce/reduce_kernel.h"
 
@@ -349,16 +351,19 @@ void HostMailbox::Drain(Instant deadline) const {
 
 absl::Status HostMailbox::GiveUp(absl::Span<const Transfer> transfers) {
   std::vector<std::string> waiting;
+  RankSet missing;
   bool begun = false;
   for (size_t i = 0; i < transfers.size(); ++i) {
     const Progress& progress = progress_[i];
     begun = begun || (progress.begun && !progress.done);
-    if (!progress.done) waiting.push_back(Describe(transfers[i]));
+    if (progress.done) continue;
+    waiting.push_back(Describe(transfers[i]));
+    missing.Add(transfers[i].peer);
   }
   const std::string text = absl::StrCat(absl::StrJoin(waiting, ", "), ": it did not come");
   // If no message has begun, the communicator stays usable.
   if (begun) waiter_.SetPoison(absl::StrCat("rank ", rank_, " gave up ", text));
-  return absl::DeadlineExceededError(text);
+  return MissingRanksError(text, missing.ToRanges());
 }
 
 void HostMailbox::Poison(int culprit, absl::string_view what) {

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/cpu_pause.h"
+#include "base/missing_ranks.h"
 #include "base/status_macros.h"
 #include "base/text/printable.h"
 #include "worker/communicator/socket/mesh/poll_until.h"
@@ -141,8 +142,9 @@ absl::Status SocketCommunicator::DriveUntil(absl::FunctionRef<bool()> finished, 
 }
 
 absl::Status SocketCommunicator::GiveUp(const std::string& text) {
+  const std::vector<RankRange> missing = Awaited().ToRanges();
   if (!Poison(absl::StrCat("rank ", Name(rank_), " gave up ", text))) return Poisoned();
-  return absl::DeadlineExceededError(text);
+  return MissingRanksError(text, missing);
 }
 
 void SocketCommunicator::Sleep(Instant deadline) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/missing_ranks.h"
 #include "base/status_macros.h"
 #include "worker/communicator/mismatch.h"
 
@@ -155,7 +156,7 @@ absl::Status ArrivalBarrier::GiveUp(const RankSet& missing, const FlatCall& call
   const std::string text =
       absl::StrCat(Describe(call), ": rank ", missing.ToString(), " did not come");
   waiter_.SetPoison(absl::StrCat("rank ", names_[static_cast<size_t>(rank_)], " gave up ", text));
-  return absl::DeadlineExceededError(text);
+  return MissingRanksError(text, missing.ToRanges());
 }
 
 }  // namespace cohort::worker
