@@ -179,19 +179,21 @@ class Kernel {
       : operands_(operands), op_(op), first_(first), last_(last) {}
 
   void Run() const {
-    int64_t at = 0;
+    const bool streams = kFast && operands_.stores == Stores::kStreaming;
+    const int64_t aligned = streams || IsLarge() ? AlignedFrom() : -1;
+    const bool aligns = aligned >= 0 && aligned < operands_.count;
+    int64_t at = aligns ? aligned : 0;
+    Piece(0, at);
     if constexpr (kFast) {
-      const int64_t begin = operands_.stores == Stores::kStreaming ? AlignedFrom() : -1;
-      if (begin >= 0 && begin < operands_.count) {
-        Piece(0, begin);
-        at = Vectors<true>(begin);
+      if (streams && aligns) {
+        at = Vectors<true>(at);
         // Streamed stores are in no order with others until here.
         hwy::FlushStream();
       } else {
-        at = Vectors<false>(0);
+        at = Vectors<false>(at);
       }
     } else {
-      at = VectorsOf<false, 0, 0>(0);
+      at = VectorsOf<false, 0, 0>(at);
     }
     Piece(at, operands_.count - at);
   }
@@ -207,8 +209,14 @@ class Kernel {
     return static_cast<Element*>(operands_.outputs[k]) + at;
   }
 
-  // The first element from which on all outputs are aligned for streaming; negative: there is no
-  // such element.
+  // Whether aligned stores save more time than the elements before them take.
+  bool IsLarge() const {
+    constexpr int64_t kLargeBytes = 16 << 10;
+    return operands_.count >= kLargeBytes / static_cast<int64_t>(sizeof(Element));
+  }
+
+  // The first element from which on stores to all outputs fill cache lines, as streaming requires;
+  // negative: there is no such element.
   int64_t AlignedFrom() const {
     constexpr uintptr_t kAlignment = 64;
     const auto past = [&](size_t k) {
