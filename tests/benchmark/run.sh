@@ -171,12 +171,12 @@ case $section in
   python)
     build_python_package
     build //tests/benchmark/collective:collective_benchmark //tests/benchmark/collective/members:cohort_member \
-      //coordinator:cohort-coordinator
+      //tests/benchmark/collective/members/memory_limit:limit_member //coordinator:cohort-coordinator
     run_driver "$bin/tests/benchmark/collective/collective_benchmark" --scratch "$scratch" \
       --programs "$bin/tests/benchmark/collective" --coordinator "$bin/coordinator/cohort-coordinator" \
       --mpirun "" --worker "" --python "$python" --python-package "$package" \
       --python-member tests/benchmark/collective/members/python/member.py \
-      --implementation cohort cohort-numpy cohort-torch torch-gloo "$@"
+      --implementation cohort cohort-numpy cohort-torch torch-gloo limit "$@"
     ;;
   stateless)
     build_python_package

@@ -48,7 +48,7 @@ struct Cause {
   absl::Duration age;
 };
 
-// Details of an error besides its code and text. Empty if there are none.
+// Details of an error besides its code and text. A default value: the error has none.
 struct ErrorInfo {
   std::vector<RankRange> missing;  // the ranks that a wait missed
   std::string group;
