@@ -35,10 +35,10 @@ PyObject* MakeError(const absl::Status& status) {
   if (!info.operation.empty()) set = set && Set(dict, "operation", WriteText(info.operation));
   if (info.cause.kind != client::CauseKind::kNone) {
     set = set && Set(dict, "cause", WriteText(client::CauseKindName(info.cause.kind)));
-    if (info.cause.rank.has_value()) set = set && Set(dict, "culprit", Write(*info.cause.rank));
-    if (!info.cause.member.empty()) {
-      set = set && Set(dict, "culprit_member", WriteText(info.cause.member));
-    }
+  }
+  if (info.cause.rank.has_value()) set = set && Set(dict, "culprit", Write(*info.cause.rank));
+  if (!info.cause.member.empty()) {
+    set = set && Set(dict, "culprit_member", WriteText(info.cause.member));
   }
   if (!info.missing.empty()) {
     set = set && Set(dict, "missing", WriteRanks(info.missing));

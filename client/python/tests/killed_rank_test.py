@@ -51,7 +51,7 @@ def test_others_name_the_killed_rank_within_a_second_and_go_on():
             return caught.value, time.monotonic()
 
         for error, end in run_ranks(2, body):
-            assert 'rank 2' in str(error)
+            assert 'rank 2' in str(error) and error.culprit == 2
             assert end - killed_at[0] < LONG / 2  # figures are in tests/benchmark
         with rank_process(REPLACEMENT, address) as replacement:
             def go_on(rank):

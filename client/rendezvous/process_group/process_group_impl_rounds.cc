@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/missing_ranks.h"
+#include "base/error_ranks.h"
 #include "client/rendezvous/process_group/process_group_impl.h"
 
 namespace cohort::client {

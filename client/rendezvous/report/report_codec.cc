@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "base/missing_ranks.h"
+#include "base/error_ranks.h"
 #include "base/rpc/status_conversion.h"
 
 namespace cohort::client {
@@ -303,6 +303,7 @@ absl::Status StatusWithDetails(absl::StatusCode code, absl::string_view text,
 ErrorInfo GetErrorInfo(const absl::Status& status) {
   ErrorInfo info;
   info.missing = MissingRanksOf(status);
+  info.cause.rank = CulpritOf(status);
   const absl::optional<absl::Cord> bytes = status.GetPayload(kErrorDetailsUrl);
   v1::ErrorDetails details;
   if (!bytes.has_value() || !details.ParseFromString(std::string(*bytes))) return info;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "worker/communicator/abort_error.h"
 #include "worker/communicator/hierarchical/hierarchical_communicator.h"
 #include "worker/communicator/single/single_communicator.h"
 #include "worker/communicator/socket/testing/socket_group.h"
@@ -31,7 +32,7 @@ TEST(HierarchicalAbortTest, ReachesARankThatWaitsForOtherHosts) {
   std::thread waits([&] { status = across_of_1->Barrier(Soon()); });
   ranks[0]->Abort("rank 0 aborted: enough");
   waits.join();
-  EXPECT_EQ(status, absl::AbortedError("rank 0 aborted: enough"));
+  EXPECT_EQ(status, AbortError("rank 0 aborted: enough"));
 }
 
 }  // namespace

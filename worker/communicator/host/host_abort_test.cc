@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "gtest/gtest.h"
+#include "worker/communicator/abort_error.h"
 #include "worker/communicator/host/host_communicator.h"
 #include "worker/communicator/host/shared/host_shared_memory.h"
 
@@ -56,7 +57,7 @@ bool AbortWakesBoth() {
   for (std::thread& thread : threads) thread.join();
   EXPECT_LT(Clock::Steady().Now() - aborted, kPrompt) << "they slept on until their deadline";
   for (const absl::Status& status : statuses) {
-    EXPECT_EQ(status, absl::AbortedError("rank 2 aborted: enough"));
+    EXPECT_EQ(status, AbortError("rank 2 aborted: enough"));
   }
   return space->sleep_words(0).event.load() != events[0] &&
          space->sleep_words(1).event.load() != events[1];

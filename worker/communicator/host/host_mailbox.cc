@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/missing_ranks.h"
+#include "base/error_ranks.h"
 #include "base/rank_set.h"
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/host/reduce/reduce_kernel.h"

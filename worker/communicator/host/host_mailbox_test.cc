@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "worker/communicator/abort_error.h"
 
 namespace cohort::worker {
 namespace {
@@ -85,7 +86,7 @@ TEST_F(HostMailboxTest, AControlMessageFitsInItsLine) {
     char message[16];
     const Transfer receive = Transfer::Receive(1, message, sizeof(message), DataType::kU8);
     const absl::Status status = mailbox.Exchange(absl::MakeConstSpan(&receive, 1), Soon());
-    EXPECT_EQ(status, absl::AbortedError("rank 1 sends a fragment that does not fit its message"));
+    EXPECT_EQ(status, AbortError("rank 1 sends a fragment that does not fit its message"));
   }
 }
 
@@ -102,7 +103,7 @@ TEST_F(HostMailboxTest, AnAwaitedMessageOfImpossibleSizeEndsTheCommunicator) {
     const int peer = 1;
     const absl::Status status =
         mailbox.AwaitMessage(absl::MakeConstSpan(&peer, 1), Soon()).status();
-    EXPECT_EQ(status, absl::AbortedError(absl::StrCat("rank 1 announces a message of ", line.count,
+    EXPECT_EQ(status, AbortError(absl::StrCat("rank 1 announces a message of ", line.count,
                                                       " elements of type ", type)));
   }
 }
@@ -125,7 +126,7 @@ TEST_F(HostMailboxTest, AMessageThatStopsHalfwayEndsTheCommunicator) {
                                              Clock::Steady().Now() + absl::Milliseconds(10));
   EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded) << late;
   const absl::Status next = mailbox.Exchange(absl::MakeConstSpan(&receive, 1), Soon());
-  EXPECT_EQ(next, absl::AbortedError("rank 0 gave up receive of 20000 u8 from rank 1: it did not "
+  EXPECT_EQ(next, AbortError("rank 0 gave up receive of 20000 u8 from rank 1: it did not "
                                      "come"));
 }
 

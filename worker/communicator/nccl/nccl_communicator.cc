@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/rank_set.h"
 #include "base/status_macros.h"
+#include "worker/communicator/abort_error.h"
 #include "worker/communicator/mismatch.h"
 #include "worker/communicator/nccl/api/nccl_error.h"
 #include "worker/communicator/nccl/clique/nccl_device_lock.h"
@@ -130,9 +131,9 @@ absl::Status NcclCommunicator::Stand() {
 void NcclCommunicator::Abort(absl::string_view cause) {
   {
     MutexLock lock(&mutex_);
-    if (broken_.ok()) broken_ = absl::AbortedError(cause);
+    if (broken_.ok()) broken_ = AbortError(cause);
   }
-  operation_log_->Fail(absl::AbortedError(cause));
+  operation_log_->Fail(AbortError(cause));
   // A thread that waits for the device notices, and ends the operation; so does the watchdog.
   host_->Abort(cause);
 }

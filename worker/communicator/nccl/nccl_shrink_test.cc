@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "worker/communicator/abort_error.h"
 #include "worker/communicator/nccl/testing/nccl_group_test.h"
 #include "worker/cuda/testing/stream_gate.h"
 
@@ -111,7 +112,7 @@ TEST_P(NcclShrinkTest, ARankDiesInTheMiddleOfAnOperationAndTheOthersGoOn) {
     ExpectWorks();
     for (int r = 0; r < size(); ++r) {
       if (r == dead) continue;
-      EXPECT_EQ(rank(r).Check(), absl::AbortedError(absl::StrCat("rank ", dead, " is gone")));
+      EXPECT_EQ(rank(r).Check(), AbortError(absl::StrCat("rank ", dead, " is gone")));
     }
     grave.Open();
   }

@@ -10,6 +10,7 @@
 #include "absl/synchronization/notification.h"
 #include "base/status_macros.h"
 #include "base/testing/no_new_threads.h"
+#include "worker/communicator/abort_error.h"
 #include "worker/communicator/nccl/testing/nccl_group_test.h"
 #include "worker/cuda/testing/stream_gate.h"
 
@@ -244,7 +245,7 @@ TEST_F(NcclWatchdogTest, ErrorsOfNcclWaitAMomentForTheName) {
     for (int r = operation_log ? 1 : 0; r < 2; ++r)
       rank(r).Abort("rank 2 is gone: its process 47 ended");
     const absl::Status status = rank(0).Await(Soon());
-    EXPECT_EQ(status, absl::AbortedError("rank 2 is gone: its process 47 ended"));
+    EXPECT_EQ(status, AbortError("rank 2 is gone: its process 47 ended"));
     for (int r = 0; r < 2; ++r) {
       EXPECT_TRUE(Eventually([&] { return IsIdle(r); })) << r;
     }

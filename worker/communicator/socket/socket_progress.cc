@@ -9,9 +9,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/cpu_pause.h"
-#include "base/missing_ranks.h"
+#include "base/error_ranks.h"
 #include "base/status_macros.h"
 #include "base/text/printable.h"
+#include "worker/communicator/abort_error.h"
 #include "worker/communicator/socket/mesh/poll_until.h"
 #include "worker/communicator/socket/socket_communicator.h"
 
@@ -236,7 +237,7 @@ bool SocketCommunicator::Poison(absl::string_view cause) {
   {
     MutexLock lock(&mutex_);
     if (!cause_.ok()) return false;
-    cause_ = absl::AbortedError(cause);
+    cause_ = AbortError(cause);
     poisoned_.store(true, std::memory_order_release);
   }
   const absl::string_view text = cause.substr(0, kMaxAbortBytes);

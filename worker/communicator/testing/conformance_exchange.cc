@@ -2,6 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "gmock/gmock.h"
+#include "worker/communicator/abort_error.h"
 #include "worker/communicator/testing/conformance.h"
 
 namespace cohort::worker {
@@ -275,7 +276,7 @@ TEST_P(ConformanceTest, AbortEndsAnAwaitedMessage) {
     const int other = 1;
     return group.AwaitMessage(absl::MakeConstSpan(&other, 1), Soon()).status();
   });
-  EXPECT_EQ(statuses[0], absl::AbortedError("rank 1 is tired"));
+  EXPECT_EQ(statuses[0], AbortError("rank 1 is tired"));
 }
 
 TEST_P(ConformanceTest, AbortEndsAnExchange) {

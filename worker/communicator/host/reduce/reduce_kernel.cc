@@ -475,12 +475,13 @@ HWY_EXPORT(CopyVectors);
 void Reduce(DataType type, const Reduction& reduction, absl::Span<const void* const> inputs,
             absl::Span<void* const> outputs, int64_t count, Stores stores) {
   const Operands operands = {inputs, outputs, count, stores};
-  if (count == 0 || HWY_DYNAMIC_DISPATCH(ReduceVectors)(type, reduction, operands)) return;
+  if (count == 0 || outputs.empty()) return;
+  if (HWY_DYNAMIC_DISPATCH(ReduceVectors)(type, reduction, operands)) return;
   ReduceScalars(type, reduction, operands);
 }
 
 void Copy(const void* input, absl::Span<void* const> outputs, int64_t bytes, Stores stores) {
-  if (bytes == 0) return;
+  if (bytes == 0 || outputs.empty()) return;
   constexpr int64_t kFew = 256;
   if (bytes > kFew) {
     return HWY_DYNAMIC_DISPATCH(CopyVectors)(

@@ -335,6 +335,17 @@ TEST_P(ReduceTest, NothingIsTouchedForNoElements) {
          absl::MakeConstSpan(&to, 1), 0);
 }
 
+// A root may have only its input.
+TEST_P(ReduceTest, NothingIsReadForNoOutput) {
+  for (const DataType type : {DataType::kF32, DataType::kI32, DataType::kF8E4M3}) {
+    for (const Stores stores : {Stores::kCached, Stores::kStreaming}) {
+      const void* const from = nullptr;
+      Reduce(type, {ReduceOp::kSum}, absl::MakeConstSpan(&from, 1), {}, 1 << 20, stores);
+      Copy(from, {}, 1 << 20, stores);
+    }
+  }
+}
+
 std::vector<uint32_t> Targets() {
   std::vector<uint32_t> targets;
   for (const auto target : hwy::SupportedAndGeneratedTargets()) {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "base/missing_ranks.h"
+#include "base/error_ranks.h"
 #include "base/status_macros.h"
 #include "worker/communicator/mismatch.h"
 

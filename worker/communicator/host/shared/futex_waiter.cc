@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/shm/futex.h"
 #include "base/text/printable.h"
+#include "worker/communicator/abort_error.h"
 
 namespace cohort::worker {
 namespace {
@@ -143,7 +144,7 @@ absl::Status FutexWaiter::CauseOfPoison() const {
   const size_t size = std::min<size_t>(poison.size, Poison::kMaxText);
   // Another process wrote the text. An empty one would leave an error without a message.
   if (size == 0) return absl::AbortedError("a rank ended the communicator and gave no cause");
-  return absl::AbortedError(Printable(absl::string_view(poison.text, size)));
+  return AbortError(Printable(absl::string_view(poison.text, size)));
 }
 
 }  // namespace cohort::worker

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "worker/communicator/abort_error.h"
 
 namespace cohort::worker {
 namespace {
@@ -173,10 +174,10 @@ void NcclOperationLog::Fail(const absl::Status& status) const {
 absl::Status NcclOperationLog::error() const {
   const Header& h = header();
   if (h.error.load(std::memory_order_acquire) != kWritten) return absl::OkStatus();
-  const auto code = static_cast<absl::StatusCode>(h.code);
-  return absl::Status(
-      code == absl::StatusCode::kInvalidArgument ? code : absl::StatusCode::kAborted,
-      absl::string_view(h.text, std::min<size_t>(h.size, kMaxText)));
+  const absl::string_view text(h.text, std::min<size_t>(h.size, kMaxText));
+  return static_cast<absl::StatusCode>(h.code) == absl::StatusCode::kInvalidArgument
+             ? absl::InvalidArgumentError(text)
+             : AbortError(text);
 }
 
 }  // namespace cohort::worker

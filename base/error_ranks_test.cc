@@ -1,4 +1,4 @@
-#include "base/missing_ranks.h"
+#include "base/error_ranks.h"
 
 #include <vector>
 
@@ -7,7 +7,7 @@
 namespace cohort {
 namespace {
 
-TEST(MissingRanksTest, AnErrorHasItsRanks) {
+TEST(ErrorRanksTest, AnErrorHasItsRanks) {
   const std::vector<RankRange> ranks = {{0, 0}, {3, 4}, {100, 100}};
   const absl::Status status = MissingRanksError("barrier: rank 0,3-4,100 did not come", ranks);
   EXPECT_TRUE(absl::IsDeadlineExceeded(status));
@@ -15,10 +15,17 @@ TEST(MissingRanksTest, AnErrorHasItsRanks) {
   EXPECT_EQ(MissingRanksOf(status), ranks);
 }
 
-TEST(MissingRanksTest, OtherErrorsHaveNone) {
+TEST(ErrorRanksTest, OtherErrorsHaveNone) {
   EXPECT_TRUE(MissingRanksOf(absl::OkStatus()).empty());
   EXPECT_TRUE(MissingRanksOf(absl::DeadlineExceededError("late")).empty());
   EXPECT_TRUE(MissingRanksOf(MissingRanksError("late", {})).empty());
+}
+
+TEST(ErrorRanksTest, AnErrorHasItsCulprit) {
+  const absl::Status status = WithCulprit(absl::AbortedError("rank 12 is gone"), 12);
+  EXPECT_EQ(CulpritOf(status), 12);
+  EXPECT_TRUE(MissingRanksOf(status).empty());
+  EXPECT_EQ(CulpritOf(absl::AbortedError("rank 12 is gone")), std::nullopt);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "base/missing_ranks.h"
+#include "base/error_ranks.h"
 
 #include <string>
 #include <utility>
@@ -12,7 +12,8 @@
 namespace cohort {
 namespace {
 
-constexpr absl::string_view kUrl = "cohort/missing-ranks";
+constexpr absl::string_view kMissingUrl = "cohort/missing-ranks";
+constexpr absl::string_view kCulpritUrl = "cohort/culprit-rank";
 
 }  // namespace
 
@@ -20,7 +21,7 @@ absl::Status WithMissingRanks(absl::Status error, const std::vector<RankRange>& 
   const auto add = [](std::string* out, const RankRange& range) {
     absl::StrAppend(out, range.first, "-", range.last);
   };
-  error.SetPayload(kUrl, absl::Cord(absl::StrJoin(missing, ",", add)));
+  error.SetPayload(kMissingUrl, absl::Cord(absl::StrJoin(missing, ",", add)));
   return error;
 }
 
@@ -29,7 +30,7 @@ absl::Status MissingRanksError(absl::string_view text, const std::vector<RankRan
 }
 
 std::vector<RankRange> MissingRanksOf(const absl::Status& error) {
-  const absl::optional<absl::Cord> payload = error.GetPayload(kUrl);
+  const absl::optional<absl::Cord> payload = error.GetPayload(kMissingUrl);
   if (!payload.has_value()) return {};
   const std::string text(*payload);
   std::vector<RankRange> ranges;
@@ -42,6 +43,18 @@ std::vector<RankRange> MissingRanksOf(const absl::Status& error) {
     }
   }
   return ranges;
+}
+
+absl::Status WithCulprit(absl::Status error, int rank) {
+  error.SetPayload(kCulpritUrl, absl::Cord(absl::StrCat(rank)));
+  return error;
+}
+
+std::optional<int> CulpritOf(const absl::Status& error) {
+  const absl::optional<absl::Cord> payload = error.GetPayload(kCulpritUrl);
+  int rank = 0;
+  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &rank)) return std::nullopt;
+  return rank;
 }
 
 }  // namespace cohort

@@ -1,0 +1,16 @@
+// The error of a communicator that has been aborted.
+#ifndef COHORT_WORKER_COMMUNICATOR_ABORT_ERROR_H_
+#define COHORT_WORKER_COMMUNICATOR_ABORT_ERROR_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace cohort::worker {
+
+// ABORTED with `cause`, which begins with a rank, such as "rank 3 is gone: its process ended". That
+// rank is the error's culprit (base/error_ranks.h), unless it only "gave up" a wait for others.
+absl::Status AbortError(absl::string_view cause);
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_COMMUNICATOR_ABORT_ERROR_H_

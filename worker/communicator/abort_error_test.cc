@@ -1,0 +1,29 @@
+#include "worker/communicator/abort_error.h"
+
+#include "base/error_ranks.h"
+#include "gtest/gtest.h"
+
+namespace cohort::worker {
+namespace {
+
+TEST(AbortErrorTest, HasTheRankOfItsCause) {
+  const absl::Status error = AbortError("rank 12 is gone: its process 4711 ended");
+  EXPECT_TRUE(absl::IsAborted(error));
+  EXPECT_EQ(error.message(), "rank 12 is gone: its process 4711 ended");
+  EXPECT_EQ(CulpritOf(error), 12);
+}
+
+TEST(AbortErrorTest, ARankThatGaveUpIsNoCulprit) {
+  EXPECT_EQ(CulpritOf(AbortError("rank 0 gave up barrier: rank 1-2 did not come")), std::nullopt);
+}
+
+TEST(AbortErrorTest, OtherCausesHaveNoCulprit) {
+  for (const absl::string_view cause :
+       {"", "rank", "rank ", "rank x is gone", "rank -1 is gone", "rank 1-2 did not come",
+        "rank 99999999999 is gone", "the group ended"}) {
+    EXPECT_EQ(CulpritOf(AbortError(cause)), std::nullopt) << cause;
+  }
+}
+
+}  // namespace
+}  // namespace cohort::worker
