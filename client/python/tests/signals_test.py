@@ -220,7 +220,7 @@ if child == 0:
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 child = os.fork()
 if child == 0:
-    sys.exit(6)  # ends the interpreter, which closes what is open
+    sys.exit(6)  # ends the interpreter, which closes open objects
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 group.barrier()
 '''

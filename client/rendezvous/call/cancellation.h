@@ -66,7 +66,7 @@ class CancellationScope {
   Cancellation* const outer_;
 };
 
-// What can end one call: a cancellation of its own, which may be null, and that of the thread's scope.
+// The cancellations of one call: its own, which may be null, and that of the thread's scope.
 class CallCancellations {
  public:
   explicit CallCancellations(Cancellation* own) : all_{own, CancellationScope::current()} {}

@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), 'pee
 import tcpstore_stateless as members  # pylint: disable=wrong-import-position
 
 BYTES = 1024
-# Of a measurement before its first round.
+# Rounds before the measured ones.
 WARM_UP = 3
 
 
