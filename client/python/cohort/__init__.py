@@ -19,6 +19,7 @@ from cohort.errors import (Aborted, AlreadyExists, Cancelled, DataLoss, Deadline
                            PermissionDenied, ResourceExhausted, Unauthenticated, Unavailable,
                            Unimplemented, Unknown)
 from cohort.group import Group, PeerStats
+from cohort.group_info import GroupInfo, Member, View, ViewProposal
 from cohort.pending_call import PendingCall
 from cohort.process_group import ProcessGroup, VoteOp, VoteResult
 from cohort.reduce_op import ReduceOp
@@ -28,8 +29,8 @@ __version__ = _core.version
 
 __all__ = [
     'Aborted', 'AlreadyExists', 'Cancelled', 'DataLoss', 'DeadlineExceeded', 'Error',
-    'FailedPrecondition', 'Group', 'Internal', 'InvalidArgument', 'KeyValue', 'NotFound',
-    'OutOfRange', 'PeerStats', 'PendingCall', 'PermissionDenied', 'ProcessGroup', 'PutResult',
-    'ReduceOp', 'ResourceExhausted', 'Store', 'Unauthenticated', 'Unavailable', 'Unimplemented',
-    'Unknown', 'VoteOp', 'VoteResult',
+    'FailedPrecondition', 'Group', 'GroupInfo', 'Internal', 'InvalidArgument', 'KeyValue', 'Member',
+    'NotFound', 'OutOfRange', 'PeerStats', 'PendingCall', 'PermissionDenied', 'ProcessGroup',
+    'PutResult', 'ReduceOp', 'ResourceExhausted', 'Store', 'Unauthenticated', 'Unavailable',
+    'Unimplemented', 'Unknown', 'View', 'ViewProposal', 'VoteOp', 'VoteResult',
 ]

@@ -5,6 +5,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from cohort import _core
 from cohort import _lifetime
+from cohort.group_info import GroupInfo, View, read_group_info
 
 BytesLike = Union[bytes, bytearray, memoryview]
 
@@ -186,7 +187,38 @@ class ProcessGroup:
         loss."""
         return self._core.agree_alive(timeout)
 
+    # --- Unique ids of communicators, one set for each name and generation.
+
+    def publish_unique_ids(self, name: str, ids: Sequence[BytesLike]) -> None:
+        """Publishes ids, such as NCCL's. They are freed when all other members have fetched them."""
+        self._core.publish_unique_ids(name, ids)
+
+    def fetch_unique_ids(self, name: str, timeout: float = 0) -> List[bytes]:
+        """Returns the ids that another member has published, or publishes within `timeout`."""
+        return self._core.fetch_unique_ids(name, timeout)
+
     # --- Membership.
+
+    def describe(self) -> GroupInfo:
+        """Returns the group's members and state, fresh from the coordinator."""
+        return read_group_info(self._core.describe())
+
+    def propose_view(self, *, remove: Sequence[int] = (), add: Sequence[str] = (),
+                     timeout: float = 30, drop_silent: bool = False) -> View:
+        """Proposes the next view: without the ranks `remove`, and with the candidates `add`. Blocks
+        until all members that stay have called `ack_view`. Raises Aborted at once if another proposal
+        is in flight; the text names its proposer.
+
+        Args:
+          drop_silent: members that do not answer within `timeout` are removed as well.
+        """
+        return View(*self._core.propose_view(remove, add, timeout, drop_silent))
+
+    def ack_view(self, proposal: int, *, accept: bool = True, reason: str = '',
+                 timeout: float = 30) -> View:
+        """Accepts or refuses a proposal, whose id is in `describe().proposal`, and blocks until all
+        members have done so."""
+        return View(*self._core.ack_view(proposal, accept, reason, timeout))
 
     def report_progress(self, counter: int, operation: str = '') -> None:
         """Shows the working thread's progress; does not block."""

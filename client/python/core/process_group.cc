@@ -1,3 +1,4 @@
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "client/python/core/method.h"
 #include "client/python/core/rendezvous.h"
 #include "client/rendezvous/call/cancellation.h"
+#include "client/rendezvous/report/report.h"
 
 namespace cohort::python {
 
@@ -160,6 +162,69 @@ PyObject* ReportError(Group& group, std::string detail, bool fatal,
                        [&](ProcessGroup& g) { return g.ReportError(detail, fatal, suspected); });
 }
 
+PyObject* PublishUniqueIds(Group& group, std::string name, std::vector<std::string> ids) {
+  return CallForStatus(group, [&](ProcessGroup& g) { return g.PublishUniqueIds(name, ids); });
+}
+
+PyObject* FetchUniqueIds(Group& group, std::string name, absl::Duration timeout) {
+  return CallForResult(
+      group, [&](ProcessGroup& g) { return g.FetchUniqueIds(name, timeout); },
+      [](const std::vector<std::string>& ids) { return WriteList(ids, WriteBytes); });
+}
+
+PyObject* WriteTexts(const std::map<std::string, std::string>& texts) {
+  Object dict(PyDict_New());
+  if (!dict) return nullptr;
+  for (const auto& [key, text] : texts) {
+    const Object name(WriteText(key)), value(WriteText(text));
+    if (!name || !value || PyDict_SetItem(dict.get(), name.get(), value.get()) != 0) return nullptr;
+  }
+  return dict.release();
+}
+
+PyObject* WriteMember(const client::Member& member) {
+  return Py_BuildValue("(NisNNdN)", WriteText(member.name), member.rank,
+                       client::MemberStateName(member.state), WriteText(member.host),
+                       WriteTexts(member.labels), absl::ToDoubleSeconds(member.last_heard),
+                       WriteText(member.progress_operation));
+}
+
+PyObject* WriteProposal(const std::optional<client::ViewProposal>& proposal) {
+  if (!proposal.has_value()) return WriteNone();
+  return Py_BuildValue("(NNNNi)", Write(proposal->id), WriteText(proposal->proposer),
+                       WriteRanks(proposal->remove), WriteList(proposal->add, WriteText),
+                       proposal->world_size);
+}
+
+PyObject* Describe(Group& group) {
+  return CallForResult(
+      group, [](ProcessGroup& g) { return g.Describe(); },
+      [](const client::GroupInfo& info) {
+        return Py_BuildValue("(NNsiiiNN)", WriteText(info.name), Write(info.generation),
+                             client::GroupStateName(info.state), info.min_members,
+                             info.max_members, info.world_size,
+                             WriteList(info.members, WriteMember), WriteProposal(info.proposal));
+      });
+}
+
+PyObject* WriteView(const client::ViewResult& view) {
+  return Py_BuildValue("(Nii)", Write(view.generation), view.rank, view.world_size);
+}
+
+PyObject* ProposeView(Group& group, std::vector<RankRange> remove, std::vector<std::string> add,
+                      absl::Duration timeout, bool drop_silent) {
+  return CallForResult(
+      group,
+      [&](ProcessGroup& g) { return g.ProposeView(remove, add, timeout, drop_silent); }, WriteView);
+}
+
+PyObject* AckView(Group& group, int64_t proposal, bool accept, std::string reason,
+                  absl::Duration timeout) {
+  return CallForResult(
+      group, [&](ProcessGroup& g) { return g.AckView(proposal, accept, reason, timeout); },
+      WriteView);
+}
+
 PyObject* Rejoin(Group& group, absl::Duration timeout) {
   return CallForStatus(group, [&](ProcessGroup& g) { return g.Rejoin(timeout); });
 }
@@ -201,6 +266,11 @@ PyMethodDef methods[] = {
     Method<&CancelBarrier>("cancel_barrier", {"name", "reason"}),
     Method<&ReportProgress>("report_progress", {"counter", "operation"}),
     Method<&ReportError>("report_error", {"detail", "fatal", "suspected"}),
+    Method<&PublishUniqueIds>("publish_unique_ids", {"name", "ids"}),
+    Method<&FetchUniqueIds>("fetch_unique_ids", {"name", "timeout"}),
+    Method<&Describe>("describe"),
+    Method<&ProposeView>("propose_view", {"remove", "add", "timeout", "drop_silent"}),
+    Method<&AckView>("ack_view", {"proposal", "accept", "reason", "timeout"}),
     Method<&Rejoin>("rejoin", {"timeout"}),
     Method<&Leave>("leave", {"reason"}),
     Method<&CloseForAll>("close_for_all", {"reason"}),

@@ -1,0 +1,43 @@
+"""Three ranks train, and go on after one of them was killed and started again.
+
+    python recovery.py 0 ADDRESS & python recovery.py 1 ADDRESS & python recovery.py 2 ADDRESS
+    kill -9 %2; python recovery.py 1 ADDRESS    # as Kubernetes does with a pod
+"""
+
+import sys
+
+import cohort
+import numpy as np
+
+STEPS = 2000
+
+
+def agree(group: cohort.Group, step: int, weights: np.ndarray) -> int:
+    """Gives all ranks the weights of the rank that is farthest. Returns that rank's step."""
+    steps = group.exchange_sizes(step)
+    farthest = steps.index(max(steps))
+    group.broadcast(weights, root=farthest)
+    return steps[farthest]
+
+
+def main(rank: int, address: str) -> None:
+    with cohort.Group('training', rank=rank, world_size=3, address=address) as group:
+        weights, update = np.zeros(1000), np.empty(1000)
+        step = agree(group, 0, weights)
+        while step < STEPS:
+            try:
+                group.all_reduce(np.full(1000, 1.0), out=update, op='avg')  # here: gradients
+                weights += update
+                step += 1
+                if step % 100 == 0:
+                    print(f'step {step}', flush=True)
+            except cohort.Aborted as error:
+                print(f'rank {error.culprit} is lost: {error}', flush=True)
+                group.rejoin(timeout=300)  # waits for its successor
+                step = agree(group, step, weights)
+        print(f'weights {weights.min():g} to {weights.max():g}', flush=True)
+        group.all_gather_objects(b'done')
+
+
+if __name__ == '__main__':
+    main(int(sys.argv[1]), sys.argv[2])
