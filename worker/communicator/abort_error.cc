@@ -9,6 +9,12 @@
 #include "base/error_ranks.h"
 
 namespace cohort::worker {
+namespace {
+
+// A rank that did one of these met an error, or ended in order, and need not be its cause.
+constexpr absl::string_view kReports[] = {"gave up", "could not", "found", "goes on"};
+
+}  // namespace
 
 absl::Status AbortError(absl::string_view cause) {
   const absl::Status error = absl::AbortedError(cause);
@@ -17,7 +23,10 @@ absl::Status AbortError(absl::string_view cause) {
       absl::StrSplit(cause, absl::MaxSplits(' ', 1));
   int rank = 0;
   if (!absl::SimpleAtoi(parts.first, &rank) || rank < 0) return error;
-  return absl::StartsWith(parts.second, "gave up") ? error : WithCulprit(error, rank);
+  for (const absl::string_view report : kReports) {
+    if (absl::StartsWith(parts.second, report)) return error;
+  }
+  return WithCulprit(error, rank);
 }
 
 }  // namespace cohort::worker

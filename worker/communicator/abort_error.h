@@ -8,7 +8,8 @@
 namespace cohort::worker {
 
 // ABORTED with `cause`, which begins with a rank, such as "rank 3 is gone: its process ended". That
-// rank is the error's culprit (base/error_ranks.h), unless it only "gave up" a wait for others.
+// rank is the error's culprit (base/error_ranks.h), unless it only reports an error, such as "rank 0
+// gave up barrier: rank 3 did not come".
 absl::Status AbortError(absl::string_view cause);
 
 }  // namespace cohort::worker

@@ -13,8 +13,13 @@ TEST(AbortErrorTest, HasTheRankOfItsCause) {
   EXPECT_EQ(CulpritOf(error), 12);
 }
 
-TEST(AbortErrorTest, ARankThatGaveUpIsNoCulprit) {
-  EXPECT_EQ(CulpritOf(AbortError("rank 0 gave up barrier: rank 1-2 did not come")), std::nullopt);
+TEST(AbortErrorTest, ARankThatReportsAnErrorIsNoCulprit) {
+  for (const absl::string_view cause :
+       {"rank 0 gave up barrier: rank 1-2 did not come", "rank 0 gave up: no memory",
+        "rank 0 could not form NCCL's group: timeout", "rank 0 found shared memory damaged",
+        "rank 0 goes on in the next generation"}) {
+    EXPECT_EQ(CulpritOf(AbortError(cause)), std::nullopt) << cause;
+  }
 }
 
 TEST(AbortErrorTest, OtherCausesHaveNoCulprit) {

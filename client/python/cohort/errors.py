@@ -13,7 +13,7 @@ class Error(RuntimeError):
       missing: the ranks for which a wait ended in vain, in ascending order.
       culprit: the rank that caused the error, such as one that was lost; None if none is known.
       culprit_member: its member name; None if none is known.
-      cause: the kind of the cause, such as "CONNECTION_LOST"; None if none is known.
+      cause: the kind of the cause, such as "connection_lost"; None if none is known.
       group: the group's name; None if the error does not come from the coordinator.
       generation: the group's generation when the coordinator reported the error, or None.
       operation: the operation that failed, as the coordinator names it, or None.

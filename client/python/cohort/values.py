@@ -28,6 +28,10 @@ _TORCH_TYPES = frozenset((
     'bfloat16', 'float32', 'float64', 'complex64', 'complex128', 'float8_e4m3fn', 'float8_e5m2'))
 
 
+# By the key in the header.
+_SEQUENCES = {tuple: 't', set: 's', frozenset: 'z'}
+
+
 def encode(value: Any, *, allow_pickle: bool = False) -> bytes:
     """Returns the value as bytes. Raises TypeError for a value of another type, unless
     `allow_pickle` says that it may be pickled."""
@@ -44,6 +48,7 @@ def encode(value: Any, *, allow_pickle: bool = False) -> bytes:
 def decode(data: bytes, *, allow_pickle: bool = False) -> Any:
     """Returns the value of the bytes. Raises ValueError if they are no value, or hold a pickle and
     `allow_pickle` is false."""
+    data = bytes(data)  # no copy of bytes
     if data.startswith(_NO_HEADER):
         return data[_LENGTH_BYTES:]
     view = memoryview(data)
@@ -68,9 +73,8 @@ def _encode(value: Any, parts: List[bytes], allow_pickle: bool) -> Any:
         return value if math.isfinite(value) else {'f': repr(value)}
     if kind is list:
         return [_encode(item, parts, allow_pickle) for item in value]
-    if kind in (tuple, set, frozenset):
-        name = 't' if kind is tuple else 's'
-        return {name: [_encode(item, parts, allow_pickle) for item in value]}
+    if kind in _SEQUENCES:
+        return {_SEQUENCES[kind]: [_encode(item, parts, allow_pickle) for item in value]}
     if kind is dict:
         return {'d': [[_encode(key, parts, allow_pickle), _encode(item, parts, allow_pickle)]
                       for key, item in value.items()]}
@@ -86,6 +90,8 @@ def _encode(value: Any, parts: List[bytes], allow_pickle: bool) -> Any:
         array = numpy.asarray(value)
         if array.dtype.kind in 'biufc':
             parts.append(array.tobytes())
+            if isinstance(value, numpy.generic):
+                return {'n': array.dtype.str}
             return {'a': [array.dtype.str, list(array.shape)]}
     if allow_pickle:
         parts.append(pickle.dumps(value))
@@ -120,12 +126,16 @@ class _Reader:
             return tuple(self.read(content))
         if name == 's':
             return set(self.read(content))
+        if name == 'z':
+            return frozenset(self.read(content))
         if name == 'f':
             return float(content)
         if name == 'b':
             return bytes(self._take(content))
         if name == 'a':
             return self._array(*content)
+        if name == 'n':
+            return self._array(content, [])[()]
         if name == 'T':
             return self._tensor(*content)
         if name == 'p' and self._allow_pickle:

@@ -7,20 +7,23 @@ The methods are vLLM's. The differences are that senders do not overwrite each o
 barrier leaves no keys behind, that errors name the missing ranks, and that nothing is unpickled:
 objects are the values of `cohort.values`.
 
-Objects go through the coordinator. Barriers and tensors go through a `cohort.Group`, which the first of
-them forms: through shared memory, or between hosts over sockets.
+Objects, `send` and `recv` go through the coordinator. Barriers and the collectives on tensors go from
+rank to rank: through shared memory, or between hosts over sockets.
 """
 
+import contextlib
 import copy
+import os
 import socket
 import subprocess
+import tempfile
 import time
 from typing import Any, Callable, List, Optional
 
 from cohort import _lifetime
 from cohort import _programs
 from cohort import values
-from cohort.errors import Error, InvalidArgument
+from cohort.errors import Aborted, Error, InvalidArgument, Unavailable
 from cohort.group import Group
 from cohort.process_group import ProcessGroup
 from cohort.reduce_op import Op
@@ -30,12 +33,20 @@ class _OwnCoordinator:
     """A coordinator of this process, which ends with it."""
 
     def __init__(self, host: str, port: int):
-        # The pipe closes when this process ends, however it ends.
-        self._process = subprocess.Popen(
-            [_programs.find('cohort-coordinator'), '--listen', _address(host, port),
-             '--metrics-listen', '', '--log-level', 'error', '--insecure', '--drain-grace', '2s',
-             '--until-stdin-closes'], stdin=subprocess.PIPE)
-        _lifetime.close_at_exit(self)
+        """Waits until it serves. Raises Unavailable if it does not: the port is taken, for example."""
+        with tempfile.TemporaryDirectory(prefix='cohort') as folder:
+            ready = os.path.join(folder, 'port')
+            # The pipe closes when this process ends, however it ends.
+            self._process = subprocess.Popen(
+                [_programs.find('cohort-coordinator'), '--listen', _address(host, port),
+                 '--metrics-listen', '', '--log-level', 'error', '--insecure', '--drain-grace', '2s',
+                 '--until-stdin-closes', '--port-file', ready], stdin=subprocess.PIPE)
+            _lifetime.close_at_exit(self)
+            while not os.path.exists(ready):
+                if self._process.poll() is not None:
+                    raise Unavailable(f'the coordinator could not serve on {_address(host, port)}; '
+                                      'its output says why')
+                time.sleep(0.002)
 
     def close(self) -> None:
         """Ends it, and waits for that: at most ten seconds."""
@@ -60,17 +71,16 @@ class StatelessProcessGroup:
       data_expiration_seconds: when objects expire that were not read.
     """
 
-    def __init__(self, group: ProcessGroup, address: str, data_expiration_seconds: int,
-                 allow_pickle: bool, coordinator: Optional[_OwnCoordinator]):
+    def __init__(self, group: ProcessGroup, tensors: Group, data_expiration_seconds: int,
+                 allow_pickle: bool, closers: contextlib.ExitStack):
         self.rank = group.rank
         self.world_size = group.world_size
         self.data_expiration_seconds = data_expiration_seconds
         self._group = group
-        self._address = address
+        self._tensors = tensors
+        self._tensor_error: Optional[Error] = None  # why the group for tensors has ended
         self._allow_pickle = allow_pickle
-        self._coordinator = coordinator
-        self._tensors: Optional[Group] = None
-        self._tensor_error: Optional[Error] = None  # why there is no group for tensors any more
+        self._closers = closers
 
     @staticmethod
     def create(host: str, port: int, rank: int, world_size: int,
@@ -80,36 +90,40 @@ class StatelessProcessGroup:
                allow_pickle: bool = False) -> 'StatelessProcessGroup':
         """Joins the group and waits until all ranks are there, at most `store_timeout` seconds.
 
-        Rank 0 starts a coordinator on host:port, unless one serves there already. It ends with that
-        process. Like vLLM's store, it takes calls from every host that can reach the port.
+        Rank 0 starts a coordinator on host:port, which ends with that process. Like vLLM's store, it
+        takes calls from every host that can reach the port. Raises Unavailable if the port is taken, or
+        a rank could not be connected; DeadlineExceeded lists the ranks that did not come.
 
         Args:
           listen_socket: keeps rank 0's port for it until then; it is closed, and the coordinator
             listens on host:port.
           address: a coordinator that runs elsewhere, as for ProcessGroup; host and port are then
             only a part of the group's name.
-          name: the group's name; None: made of host and port.
+          name: the group's name; None: made of the port, and of the host if there is an address.
           allow_pickle: objects of other types are pickled. A program that can reach the coordinator
             can then run code in this process: only for networks that you trust.
         """
-        coordinator = None
-        if address is None:
-            address = _address(host, port)
-            if rank == 0:
-                if listen_socket is not None:
-                    listen_socket.close()
-                coordinator = _OwnCoordinator(host, port)
-        try:
-            group = ProcessGroup(name or f'stateless-{host.replace(":", "-")}-{port}', rank=rank,
-                                 world_size=world_size, address=address, timeout=store_timeout,
-                                 join_timeout=store_timeout,
+        end = time.monotonic() + store_timeout
+        name = name or (f'stateless-{port}' if address is None else
+                        f'stateless-{host.replace(":", "-")}-{port}')
+        closers = contextlib.ExitStack()
+        with closers:
+            if address is None:
+                address = _address(host, port)
+                if rank == 0:
+                    if listen_socket is not None:
+                        listen_socket.close()
+                    closers.callback(_OwnCoordinator(host, port).close)
+            group = ProcessGroup(name, rank=rank, world_size=world_size, address=address,
+                                 timeout=store_timeout, join_timeout=store_timeout,
                                  data_expiration=data_expiration_seconds)
-        except BaseException:
-            if coordinator is not None:
-                coordinator.close()
-            raise
-        return StatelessProcessGroup(group, address, data_expiration_seconds, allow_pickle,
-                                     coordinator)
+            closers.callback(group.close)
+            tensors = Group(f'{name}-tensors', rank=rank, world_size=world_size, address=address,
+                            timeout=store_timeout,
+                            join_timeout=max(0.001, end - time.monotonic()))
+            closers.callback(tensors.close)
+            return StatelessProcessGroup(group, tensors, data_expiration_seconds, allow_pickle,
+                                         closers.pop_all())
 
     def _encode(self, obj: Any) -> bytes:
         return values.encode(obj, allow_pickle=self._allow_pickle)
@@ -138,13 +152,12 @@ class StatelessProcessGroup:
         return [obj if rank == self.rank else self._decode(data) for rank, data in enumerate(objs)]
 
     def barrier(self, timeout: float = 30.0) -> None:
-        """Waits for all ranks. Raises DeadlineExceeded, a RuntimeError, whose `missing` has the ranks
-        that did not come, and Aborted on ranks that waited with such a rank. Later barriers go through
-        the coordinator and may succeed."""
+        """Waits for all ranks. If one does not come in time, a rank raises DeadlineExceeded, whose
+        `missing` has the ranks that did not come, and all others, late ones included, raise Aborted;
+        both are a RuntimeError. Later barriers go through the coordinator and may succeed; collectives
+        on tensors raise that error from then on."""
         if self._tensor_error is None:
-            end = time.monotonic() + timeout
-            self._with_tensors(
-                lambda group: group.barrier(timeout=max(0.0, end - time.monotonic())), timeout)
+            self._with_tensors(lambda group: group.barrier(timeout=timeout))
         else:
             self._group.barrier(timeout=timeout)
 
@@ -155,21 +168,18 @@ class StatelessProcessGroup:
 
     # --- Tensors on the CPU.
 
-    def _with_tensors(self, call: Callable[[Group], Any], join_timeout: float = 300) -> Any:
+    def _with_tensors(self, call: Callable[[Group], Any]) -> Any:
         """Returns call(the group for tensors). After an error that ended that group, raises it."""
         if self._tensor_error is not None:
             raise copy.copy(self._tensor_error)
-        if self._tensors is None:
-            # All ranks call the first barrier or collective. After an error here they can repeat it.
-            self._tensors = Group(f'{self._group.group}-tensors', rank=self.rank,
-                                  world_size=self.world_size, address=self._address,
-                                  join_timeout=join_timeout)
         try:
             return call(self._tensors)
         except InvalidArgument:
             raise
-        except Error as error:
-            self._tensor_error = error
+        except BaseException as error:
+            # Another exception is a signal's, which has aborted the call on all ranks.
+            self._tensor_error = (error if isinstance(error, Error) else
+                                  Aborted(f'rank {self.rank} was interrupted: {error!r}'))
             self._tensors.close()
             raise
 
@@ -201,8 +211,4 @@ class StatelessProcessGroup:
 
     def close(self) -> None:
         """Leaves the group, and ends this process's coordinator."""
-        if self._tensors is not None:
-            self._tensors.close()
-        self._group.close()
-        if self._coordinator is not None:
-            self._coordinator.close()
+        self._closers.close()

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/strings/ascii.h"
+
 namespace cohort::python {
 namespace {
 
@@ -100,6 +102,27 @@ bool Read(PyObject* from, const char* name, std::vector<PyObject*>* to) {
   return true;
 }
 
+// One of torch.distributed.ReduceOp: an enumerator, or an object with one. It has a number as well,
+// which means another operation there.
+std::optional<ReduceOp> FindTorchReduceOp(PyObject* from) {
+  Object enumerator(PyObject_GetAttrString(from, "op"));
+  if (!enumerator) {
+    PyErr_Clear();
+    enumerator = Object::Borrowed(from);
+  }
+  const Object member(PyObject_GetAttrString(enumerator.get(), "name"));
+  std::string text;
+  if (!member || !PyUnicode_Check(member.get()) || !Read(member.get(), "name", &text)) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  if (text == "PRODUCT") return ReduceOp::kProd;
+  if (text == "BAND") return ReduceOp::kBitAnd;
+  if (text == "BOR") return ReduceOp::kBitOr;
+  if (text == "BXOR") return ReduceOp::kBitXor;
+  return FindReduceOp(absl::AsciiStrToLower(text));
+}
+
 bool Read(PyObject* from, const char* name, Reduction* to) {
   double scale = 1;
   if (PyTuple_Check(from)) {
@@ -112,6 +135,8 @@ bool Read(PyObject* from, const char* name, Reduction* to) {
     std::string text;
     if (!Read(from, name, &text)) return false;
     op = FindReduceOp(text);
+  } else if (!PyLong_Check(from)) {
+    op = FindTorchReduceOp(from);
   } else {
     int number = 0;
     if (!Read(from, name, &number)) return false;

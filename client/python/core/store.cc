@@ -44,8 +44,12 @@ PyObject* Connect(PyObject* /*module*/, PyObject* dict) {
       !options.Get("group", &group) || !options.Finish()) {
     return nullptr;
   }
-  absl::StatusOr<std::shared_ptr<client::Connection>> made = client::Connection::Create(connection);
-  if (!made.ok()) return Raise(made.status());
+  const auto end = [](const absl::Status& /*reason*/) {};  // it does not wait
+  const Blocking blocking(end);
+  if (blocking.raised()) return nullptr;
+  absl::StatusOr<std::shared_ptr<client::Connection>> made =
+      blocking.Run([&] { return client::Connection::Create(connection); });
+  if (!made.ok()) return blocking.Raise(made.status());
   return WriteInstance(std::make_unique<Store>(StoreClient::Create(*std::move(made), group)));
 }
 

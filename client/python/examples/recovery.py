@@ -23,20 +23,25 @@ def agree(group: cohort.Group, step: int, weights: np.ndarray) -> int:
 def main(rank: int, address: str) -> None:
     with cohort.Group('training', rank=rank, world_size=3, address=address) as group:
         weights, update = np.zeros(1000), np.empty(1000)
-        step = agree(group, 0, weights)
-        while step < STEPS:
+        step, lost = 0, False
+        while True:
             try:
-                group.all_reduce(np.full(1000, 1.0), out=update, op='avg')  # here: gradients
-                weights += update
-                step += 1
-                if step % 100 == 0:
-                    print(f'step {step}', flush=True)
+                if lost:
+                    group.rejoin(timeout=300)  # waits for the successor of the lost rank
+                    lost = False
+                step = agree(group, step, weights)
+                while step < STEPS:
+                    group.all_reduce(np.full(1000, 1.0), out=update, op='avg')  # here: gradients
+                    weights += update
+                    step += 1
+                    if step % 100 == 0:
+                        print(f'step {step}', flush=True)
+                group.all_gather_objects(b'done')
+                print(f'weights {weights.min():g} to {weights.max():g}', flush=True)
+                return
             except cohort.Aborted as error:
                 print(f'rank {error.culprit} is lost: {error}', flush=True)
-                group.rejoin(timeout=300)  # waits for its successor
-                step = agree(group, step, weights)
-        print(f'weights {weights.min():g} to {weights.max():g}', flush=True)
-        group.all_gather_objects(b'done')
+                lost = True
 
 
 if __name__ == '__main__':

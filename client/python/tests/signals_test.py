@@ -233,6 +233,26 @@ def test_forked_child_gets_an_error(address):
         assert process.wait(LONG) == 0
 
 
+FORKED_WITH_A_STORE = '''
+import os, sys
+import cohort
+store = cohort.Store(sys.argv[1])
+child = os.fork()
+if child == 0:
+    try:
+        store.get("key")
+    except cohort.FailedPrecondition as error:
+        sys.exit(3)
+    sys.exit(5)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+'''
+
+
+def test_store_is_not_used_in_a_forked_child(address):
+    with rank_process(FORKED_WITH_A_STORE, address) as process:
+        assert process.wait(LONG) == 3
+
+
 FORKED_BEFORE_USE = '''
 import os, sys
 import cohort

@@ -61,3 +61,12 @@ def test_tensor_that_requires_grad(groups):
         assert group.all_reduce(weight.detach(), out=weight.detach()).tolist() == [1, 1]
         return weight.tolist()
     assert run(groups, body) == [[1, 1]] * RANKS
+
+
+def test_operations_of_torch(groups):
+    import torch.distributed as dist
+    for op, expected in ((dist.ReduceOp.SUM, 3), (dist.ReduceOp.PRODUCT, 2), (dist.ReduceOp.MAX, 2),
+                         (dist.ReduceOp.MIN, 1), (dist.ReduceOp.BAND, 0), (dist.ReduceOp.BXOR, 3)):
+        def body(group, rank):
+            return group.all_reduce(torch.tensor([rank + 1]), op=op).item()  # pylint: disable=cell-var-from-loop
+        assert run(groups, body) == [expected] * 2

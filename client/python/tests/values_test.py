@@ -12,11 +12,17 @@ from cohort import values
 @pytest.mark.parametrize('value', [
     None, True, 0, -1, 1 << 100, 1.5, math.inf, 'text \u00e4', '', b'', b'\0\xff', [], (), {}, set(),
     [1, (2, [3, {'a': b'x', 4: None, (5, 6): 'tuple'}])], {'s': {1, 2}}, {'d': [['a', 'b']]},
-    {'b': 5}, [{'t': []}],
+    {'b': 5}, [{'t': []}], {frozenset({1}), frozenset()}, {np.int64(1): 2}, np.float32(1.5),
 ])
 def test_round_trip(value):
     result = values.decode(values.encode(value))
     assert result == value and type(result) is type(value)
+
+
+def test_other_bytes_like_objects():
+    for value in (b'\0bytes', [1, b'x']):
+        data = values.encode(value)
+        assert values.decode(bytearray(data)) == values.decode(memoryview(data)) == value
 
 
 def test_not_a_number():

@@ -77,7 +77,6 @@ def test_barrier_names_the_missing_ranks():
             groups[0].barrier(timeout=0.3)
         assert caught.value.missing == (1, 2)
 
-    rank_0_waits_in_vain()
     for _ in range(3):
         run(groups, lambda group, _: group.barrier())
     rank_0_waits_in_vain()
@@ -91,6 +90,25 @@ def test_barrier_names_the_missing_ranks():
         with pytest.raises(cohort.Error, match='rank 0 gave up|rank 1-2 did not come'):
             group.all_reduce(np.ones(1))
         group.close()
+
+
+def test_killed_rank_ends_the_first_barrier():
+    port = open_port()
+    with rank_process(RANK_1, port) as victim:
+        group = create(port, 0, 2)
+        assert victim.stdout.readline() == 'ready\n'
+        victim.kill()
+        with pytest.raises(cohort.Aborted, match='rank 1 is gone'):
+            group.barrier(LONG)
+        group.close()
+
+
+def test_port_that_is_taken():
+    with socket.socket() as other:
+        other.bind(('127.0.0.1', 0))
+        other.listen()
+        with pytest.raises(cohort.Unavailable, match='could not serve'):
+            create(other.getsockname()[1], 0, 1)
 
 
 def test_listen_socket_keeps_the_port():
@@ -121,6 +139,14 @@ def test_coordinator_that_runs_elsewhere():
             return objs
         assert run_ranks(2, body) == [[complex(0, 1), complex(1, 1)]] * 2
 
+
+RANK_1 = '''
+import sys, time
+from cohort.vllm import StatelessProcessGroup
+group = StatelessProcessGroup.create('127.0.0.1', int(sys.argv[1]), 1, 2)
+print("ready", flush=True)
+sys.stdin.readline()
+'''
 
 RANK_0 = '''
 import sys

@@ -3,8 +3,9 @@
     tests/benchmark/run.sh stateless [--json] [--members 2 64] [--rounds N]
 
 peer_systems/tcpstore_stateless.py says how a round is measured. All groups exist for the whole run, in
-processes of their own, and sleep while another one is measured. Rounds go from one to the next. If vLLM is
-installed, its own class is measured, too.
+processes of their own, and sleep while another one is measured. The groups alternate in each round. If vLLM
+is installed, its own class is measured, too. `barrier` is one barrier after a pause; `barriers` is one of many
+in a row.
 """
 
 import argparse
