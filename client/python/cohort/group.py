@@ -38,7 +38,7 @@ class Group:
 
     All ranks call the same collectives in the same order, with the same type, shape, root and
     reduction. A call blocks until its arrays may be used again, at most `timeout` seconds (None: the
-    group's), and releases the interpreter's lock meanwhile. With `wait=False` it returns a
+    group's), and releases the GIL meanwhile. With `wait=False` it returns a
     PendingCall at once; asynchronous calls run in the order in which they were started, and until
     they are over the group is not called in other ways.
 

@@ -1,4 +1,4 @@
-"""What the coordinator says about a group."""
+"""Descriptions of groups, from the coordinator."""
 
 from typing import Dict, List, NamedTuple, Optional, Tuple
 

@@ -48,7 +48,7 @@ class ProcessGroup:
         group.barrier()
 
     All methods may be called from any thread. They block for at most their timeout, in seconds, and
-    release the interpreter's lock meanwhile. `timeout=0` stands for the group's timeout. On the main
+    release the GIL meanwhile. `timeout=0` stands for the group's timeout. On the main
     thread SIGINT and SIGTERM end a call at once if Python handles them.
 
     Errors of all methods: DeadlineExceeded (`missing` has the ranks that did not come), Aborted (the
