@@ -96,13 +96,13 @@ void ChainHandlers() {
   }
 }
 
-// A program sets its handlers seldom, and the calls of a loop follow each other within a tick.
-void ChainHandlersOncePerTick() {
+// The handlers were looked at in the same tick of the clock.
+bool HandlersAreFresh() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  if (now.tv_nsec == state->checked.tv_nsec && now.tv_sec == state->checked.tv_sec) return;
+  if (now.tv_nsec == state->checked.tv_nsec && now.tv_sec == state->checked.tv_sec) return true;
   state->checked = now;
-  ChainHandlers();
+  return false;
 }
 
 void ReadSignals(State& state) {
@@ -150,7 +150,7 @@ bool OnMainThread() {
 
 bool Forked() { return state != nullptr && state->forked; }
 
-Blocking::Blocking(End end)
+Blocking::Blocking(End end, bool is_frequent)
     : end_(end), on_main_thread_(OnMainThread()) {
   if (state == nullptr) {
     if (const absl::Status watched = WatchSignals(); !watched.ok()) {
@@ -174,7 +174,7 @@ Blocking::Blocking(End end)
     state->end = &end_;
     state->call = ++state->calls;
   }
-  ChainHandlersOncePerTick();
+  if (!is_frequent || !HandlersAreFresh()) ChainHandlers();
   // A signal that came before this line may have found no call to end.
   raised_ = PyErr_CheckSignals() != 0;
 }

@@ -28,7 +28,10 @@ bool Forked();
 class Blocking {
  public:
   // `end` ends the call soon. Another thread runs it, once for each signal. It outlives this.
-  explicit Blocking(absl::FunctionRef<void(const absl::Status& reason)> end);
+  // `is_frequent`: the call takes less than a microsecond, most of the time. Then a handler of a
+  // signal that the program sets takes effect at most some milliseconds later.
+  explicit Blocking(absl::FunctionRef<void(const absl::Status& reason)> end,
+                    bool is_frequent = false);
   // Does not run while `end` runs.
   ~Blocking();
   Blocking(const Blocking&) = delete;

@@ -29,7 +29,7 @@ using GroupHandle = Handle<RunningGroup>;
 template <typename Call>
 PyObject* RunOnAllRanks(RunningGroup& running, const Call& call) {
   const auto end = [&](const absl::Status& reason) { running.group->Abort(reason); };
-  const Blocking blocking(end);
+  const Blocking blocking(end, /*is_frequent=*/true);
   if (blocking.raised()) return nullptr;
   const absl::Status status = blocking.Run([&] { return call(*running.group); });
   return status.ok() ? WriteNone() : blocking.Raise(status);
