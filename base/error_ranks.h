@@ -1,6 +1,6 @@
 // The ranks that an error names in its text, for programs.
-#ifndef COHORT_BASE_MISSING_RANKS_H_
-#define COHORT_BASE_MISSING_RANKS_H_
+#ifndef COHORT_BASE_ERROR_RANKS_H_
+#define COHORT_BASE_ERROR_RANKS_H_
 
 #include <optional>
 #include <vector>
@@ -25,4 +25,4 @@ std::optional<int> CulpritOf(const absl::Status& error);
 
 }  // namespace cohort
 
-#endif  // COHORT_BASE_MISSING_RANKS_H_
+#endif  // COHORT_BASE_ERROR_RANKS_H_

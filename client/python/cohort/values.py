@@ -1,7 +1,7 @@
 """Plain values as bytes, without pickle: what another process sends can only become data.
 
-None, bool, int, float, str, bytes, list, tuple, set and dict, nested as one likes, numpy arrays and
-tensors of PyTorch. A tensor arrives on the CPU.
+None, bool, int, float, str, bytes, list, tuple, set, frozenset and dict, nested as one likes, arrays
+and scalars of numpy, and tensors of PyTorch. A tensor arrives on the CPU.
 
     data = values.encode({"step": 3, "weights": tensor})
     value = values.decode(data)
@@ -26,9 +26,7 @@ _NUMPY_TYPE = re.compile(r'[<>|][biufc][0-9]{1,2}')
 _TORCH_TYPES = frozenset((
     'bool', 'uint8', 'int8', 'int16', 'int32', 'int64', 'uint16', 'uint32', 'uint64', 'float16',
     'bfloat16', 'float32', 'float64', 'complex64', 'complex128', 'float8_e4m3fn', 'float8_e5m2'))
-
-
-# By the key in the header.
+# The keys in the header.
 _SEQUENCES = {tuple: 't', set: 's', frozenset: 'z'}
 
 

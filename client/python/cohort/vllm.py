@@ -23,7 +23,7 @@ from typing import Any, Callable, List, Optional
 from cohort import _lifetime
 from cohort import _programs
 from cohort import values
-from cohort.errors import Aborted, Error, InvalidArgument, Unavailable
+from cohort.errors import Aborted, DeadlineExceeded, Error, InvalidArgument, Unavailable
 from cohort.group import Group
 from cohort.process_group import ProcessGroup
 from cohort.reduce_op import Op
@@ -32,21 +32,35 @@ from cohort.reduce_op import Op
 class _OwnCoordinator:
     """A coordinator of this process, which ends with it."""
 
-    def __init__(self, host: str, port: int):
-        """Waits until it serves. Raises Unavailable if it does not: the port is taken, for example."""
+    def __init__(self, host: str, port: int, timeout: float):
+        """Waits until it serves. Raises Unavailable if it ends, because the port is taken for example,
+        and DeadlineExceeded."""
+        end = time.monotonic() + timeout
+        self._address = _address(host, port)
         with tempfile.TemporaryDirectory(prefix='cohort') as folder:
             ready = os.path.join(folder, 'port')
             # The pipe closes when this process ends, however it ends.
             self._process = subprocess.Popen(
-                [_programs.find('cohort-coordinator'), '--listen', _address(host, port),
+                [_programs.find('cohort-coordinator'), '--listen', self._address,
                  '--metrics-listen', '', '--log-level', 'error', '--insecure', '--drain-grace', '2s',
                  '--until-stdin-closes', '--port-file', ready], stdin=subprocess.PIPE)
             _lifetime.close_at_exit(self)
-            while not os.path.exists(ready):
-                if self._process.poll() is not None:
-                    raise Unavailable(f'the coordinator could not serve on {_address(host, port)}; '
-                                      'its output says why')
-                time.sleep(0.002)
+            try:
+                self._await(ready, end)
+            except BaseException:
+                self.close()
+                raise
+
+    def _await(self, ready: str, end: float) -> None:
+        while not os.path.exists(ready):
+            try:
+                self._process.wait(0.002)
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > end:
+                    raise DeadlineExceeded(
+                        f'the coordinator does not serve on {self._address} in time') from None
+                continue
+            raise Unavailable(f'the coordinator could not serve on {self._address}; its output says why')
 
     def close(self) -> None:
         """Ends it, and waits for that: at most ten seconds."""
@@ -113,7 +127,7 @@ class StatelessProcessGroup:
                 if rank == 0:
                     if listen_socket is not None:
                         listen_socket.close()
-                    closers.callback(_OwnCoordinator(host, port).close)
+                    closers.callback(_OwnCoordinator(host, port, store_timeout).close)
             group = ProcessGroup(name, rank=rank, world_size=world_size, address=address,
                                  timeout=store_timeout, join_timeout=store_timeout,
                                  data_expiration=data_expiration_seconds)

@@ -1,5 +1,6 @@
 """cohort.vllm.StatelessProcessGroup: vLLM's methods, with a coordinator that rank 0 starts."""
 
+import os
 import socket
 
 import numpy as np
@@ -109,6 +110,15 @@ def test_port_that_is_taken():
         other.listen()
         with pytest.raises(cohort.Unavailable, match='could not serve'):
             create(other.getsockname()[1], 0, 1)
+
+
+def test_coordinator_that_does_not_come_up(tmp_path, monkeypatch):
+    program = tmp_path / 'cohort-coordinator'
+    program.write_text('#!/bin/sh\nexec cat\n')  # until its standard input closes
+    program.chmod(0o755)
+    monkeypatch.setenv('PATH', f'{tmp_path}:{os.environ["PATH"]}')
+    with pytest.raises(cohort.DeadlineExceeded, match='does not serve on 127.0.0.1'):
+        StatelessProcessGroup.create('127.0.0.1', open_port(), 0, 1, store_timeout=0.2)
 
 
 def test_listen_socket_keeps_the_port():
