@@ -7,7 +7,9 @@
 
 #include <atomic>
 #include <cstring>
+#include <fstream>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -48,6 +50,16 @@ class Answer final : public ClientConnection::Waiter {
   grpc::Status status_;
   std::string body_;
 };
+
+// Waits until the thread, whose id is 0 at first, sleeps in the kernel.
+void AwaitSleep(const std::atomic<pid_t>& id) {
+  std::string state;
+  while (state != "S") {
+    std::ifstream file(absl::StrCat("/proc/self/task/", id.load(), "/stat"));
+    std::string number, name;
+    if (!(file >> number >> name >> state)) std::this_thread::yield();
+  }
+}
 
 std::string Frame16(const std::string& body) { return std::string(kHeaderBytes, '\0') + body; }
 
@@ -263,15 +275,21 @@ TEST_F(ClientConnectionTest, CancelEndsACall) {
 
 TEST_F(ClientConnectionTest, CancelEndsCallsThatBlock) {
   const auto peer = Ready();
-  // One reads for both, and the server answers neither. Most of the time both sleep by then.
-  for (int i = 0; i < 100; ++i) {
+  // One reads for both, and the server answers neither.
+  for (int i = 0; i < 20; ++i) {
     Answer answers[2];
     ClientConnection::BlockingCall first(answers[0]);
     ClientConnection::BlockingCall second(answers[1]);
     ASSERT_TRUE(connection_->Begin(0, Frame16("a"), kLong, first));
     ASSERT_TRUE(connection_->Begin(0, Frame16("b"), kLong, second));
-    std::thread one([&] { connection_->Await(first); });
-    std::thread two([&] { connection_->Await(second); });
+    std::atomic<pid_t> ids[2] = {0, 0};
+    const auto await = [&](ClientConnection::BlockingCall& call, std::atomic<pid_t>& id) {
+      id = gettid();
+      connection_->Await(call);
+    };
+    std::thread one([&] { await(first, ids[0]); });
+    std::thread two([&] { await(second, ids[1]); });
+    for (const std::atomic<pid_t>& id : ids) AwaitSleep(id);
     for (int frame = 0; frame < 2; ++frame) EXPECT_EQ(peer->Next()->kind, Kind::kCall);
     connection_->Cancel(i % 2 == 0 ? first.id() : second.id());
     connection_->Cancel(i % 2 == 0 ? second.id() : first.id());
