@@ -56,7 +56,7 @@ TEST_F(CallEndTest, AnAsynchronousCallEndsSoonAfterItsTimeout) {
     round.timeout = absl::Seconds(1);
     absl::Notification ended;
     absl::Status status;
-    (*group)->BarrierAsync(round, [&](const absl::Status& result, const RoundReport&) {
+    (*group)->async().Barrier(round, [&](const absl::Status& result, const RoundReport&) {
       status = result;
       ended.Notify();
     });

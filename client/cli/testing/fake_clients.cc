@@ -1,6 +1,7 @@
 #include "client/cli/testing/fake_clients.h"
 
 #include <cstddef>
+#include <cstdlib>
 #include <functional>
 #include <utility>
 
@@ -274,6 +275,8 @@ class FakeGroup : public client::ProcessGroup {
     return absl::OkStatus();
   }
 
+  // Not used by the tool.
+  client::AsyncProcessGroup& async() override { std::abort(); }
   absl::StatusOr<client::GroupInfo> Describe() override { return Unused(); }
   absl::StatusOr<std::string> Scatter(const std::vector<std::string>&, int,
                                       const client::RoundOptions&) override {
@@ -287,14 +290,6 @@ class FakeGroup : public client::ProcessGroup {
     return Unused();
   }
   absl::StatusOr<std::vector<RankRange>> AgreeAlive(absl::Duration) override { return Unused(); }
-  void BarrierAsync(const client::RoundOptions&,
-                    std::function<void(absl::Status, client::RoundReport)>) override {}
-  void AllGatherAsync(absl::string_view, const client::RoundOptions&,
-                      std::function<void(absl::StatusOr<client::ObjectList>)>) override {}
-  void SendAsync(absl::string_view, int, absl::string_view,
-                 std::function<void(absl::Status)>) override {}
-  void ReceiveAsync(std::optional<int>, absl::string_view, absl::Duration,
-                    std::function<void(absl::StatusOr<client::ReceivedObject>)>) override {}
   absl::Status PublishUniqueIds(absl::string_view, const std::vector<std::string>&) override {
     return Unused();
   }

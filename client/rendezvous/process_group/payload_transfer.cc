@@ -85,20 +85,35 @@ absl::Status PackPayload(const std::shared_ptr<GroupSession>& session, absl::str
   return absl::OkStatus();
 }
 
+void PackValuesAsync(const std::shared_ptr<GroupSession>& session,
+                     const std::vector<std::string>& objects, Instant deadline,
+                     std::function<void(absl::StatusOr<v1::Values>)> done) {
+  v1::Values values;
+  for (const std::string& object : objects) {
+    values.add_sizes_bytes(static_cast<int64_t>(object.size()));
+  }
+  std::string joined = absl::StrJoin(objects, "");
+  if (static_cast<int64_t>(joined.size()) <= kMaxInlineBytes) {
+    values.set_inline_(std::move(joined));
+    done(std::move(values));
+    return;
+  }
+  UploadBlob(session, std::make_shared<const std::string>(std::move(joined)), deadline,
+             [values, done = std::move(done)](absl::StatusOr<v1::BlobRef> blob) mutable {
+               if (!blob.ok()) {
+                 done(blob.status());
+                 return;
+               }
+               *values.mutable_blob() = *std::move(blob);
+               done(std::move(values));
+             });
+}
+
 absl::Status PackValues(const std::shared_ptr<GroupSession>& session,
                         const std::vector<std::string>& objects, Instant deadline,
                         v1::Values* values) {
-  std::string joined = absl::StrJoin(objects, "");
-  for (const std::string& object : objects) {
-    values->add_sizes_bytes(static_cast<int64_t>(object.size()));
-  }
-  if (static_cast<int64_t>(joined.size()) <= kMaxInlineBytes) {
-    values->set_inline_(std::move(joined));
-    return absl::OkStatus();
-  }
-  auto blob = std::make_shared<const std::string>(std::move(joined));
-  COHORT_ASSIGN_OR_RETURN(*values->mutable_blob(), Await<v1::BlobRef>([&](auto done) {
-    UploadBlob(session, blob, deadline, std::move(done));
+  COHORT_ASSIGN_OR_RETURN(*values, Await<v1::Values>([&](auto done) {
+    PackValuesAsync(session, objects, deadline, std::move(done));
   }));
   return absl::OkStatus();
 }

@@ -68,35 +68,78 @@ absl::StatusOr<std::unique_ptr<Joining>> Prepare(const ProcessGroupOptions& opti
   return joining;
 }
 
-// Called after a cancelled join. The coordinator gives up a membership whose join was cancelled,
-// but the group may have become complete meanwhile. Then this leaves the group at once; otherwise
-// the others would wait until its lease ends.
-void GiveUp(Joining& joining, absl::Status status, v1::JoinResponse& response) {
-  GroupSession& session = *joining.session;
-  if (!status.ok()) {
+// Ends a cancelled join with the reason, after this member has left. The coordinator gives up a
+// membership whose join was cancelled, but the group may have become complete meanwhile. Without
+// this the others would wait until the lease ends.
+class GivingUp : public std::enable_shared_from_this<GivingUp> {
+ public:
+  // `done` runs once, in a call of this or on a thread of the library.
+  GivingUp(std::shared_ptr<Joining> joining, std::function<void()> done)
+      : joining_(std::move(joining)), done_(std::move(done)) {}
+
+  // `status` and `response` are the answer to the join.
+  void Start(CallMode mode, const absl::Status& status, const v1::JoinResponse& response) {
+    if (status.ok()) return LeaveAfter(mode, status, response);
     CallSpec spec;
     spec.what = "get_group";
     spec.deadline = Clock::Steady().Now() + kGiveUp;
     spec.read = spec.any_generation = true;
-    v1::GetGroupRequest question;
-    v1::GetGroupResponse group;
-    if (!session.Call(method::kGetGroup, question, &group, spec).ok()) return;
-    const auto& members = group.group().members();
-    const bool has_joined =
-        std::any_of(members.begin(), members.end(), [&](const v1::Member& member) {
-          return member.name() == session.member() &&
-                 member.incarnation() == joining.options.incarnation;
+    joining_->session->Run(mode, method::kGetGroup, v1::GetGroupRequest(), spec,
+                           [self = shared_from_this(), mode](const absl::Status& asked,
+                                                             v1::GetGroupResponse& group) {
+                             if (asked.ok() && self->HasJoined(group.group())) {
+                               self->AskAgain(mode);
+                             } else {
+                               self->done_();
+                             }
+                           });
+  }
+
+ private:
+  bool HasJoined(const v1::Group& group) const {
+    if (group.state() != v1::GROUP_STATE_ACTIVE) return false;
+    return std::any_of(
+        group.members().begin(), group.members().end(), [this](const v1::Member& member) {
+          return member.name() == joining_->session->member() &&
+                 member.incarnation() == joining_->options.incarnation;
         });
-    if (group.group().state() != v1::GROUP_STATE_ACTIVE || !has_joined) return;
-    // Asks once more for the lost answer.
-    spec = JoinSpec(joining.options, kGiveUp);
+  }
+
+  // Asks for the lost answer.
+  void AskAgain(CallMode mode) {
+    CallSpec spec = JoinSpec(joining_->options, kGiveUp);
     spec.cancellation = nullptr;
     spec.on_waiting = nullptr;
-    status = session.Call(method::kJoin, joining.request, &response, spec);
+    joining_->session->Run(mode, method::kJoin, joining_->request, spec,
+                           [self = shared_from_this(), mode](const absl::Status& status,
+                                                             v1::JoinResponse& response) {
+                             self->LeaveAfter(mode, status, response);
+                           });
   }
-  if (ReadJoin(status, response, session).ok()) {
-    session.Destroy(joining.options.cancellation->reason().message());
+
+  void LeaveAfter(CallMode mode, const absl::Status& status, const v1::JoinResponse& response) {
+    GroupSession& session = *joining_->session;
+    if (!ReadJoin(status, response, session).ok()) return done_();
+    v1::LeaveRequest request;
+    request.set_reason(
+        std::string(joining_->options.cancellation->reason().message().substr(0, 512)));
+    CallSpec spec;
+    spec.what = "leave";
+    spec.deadline = Clock::Steady().Now() + kGiveUp;
+    spec.in_any_state = true;
+    session.Run(mode, method::kLeave, std::move(request), spec,
+                [self = shared_from_this()](const absl::Status&, v1::LeaveResponse&) {
+                  self->joining_->session->End(self->joining_->options.cancellation->reason());
+                  self->done_();
+                });
   }
+
+  const std::shared_ptr<Joining> joining_;
+  const std::function<void()> done_;
+};
+
+bool IsCancelled(const ProcessGroupOptions& options) {
+  return options.cancellation != nullptr && !options.cancellation->reason().ok();
 }
 
 }  // namespace
@@ -162,12 +205,12 @@ absl::Status ReadJoin(const absl::Status& status, const v1::JoinResponse& respon
 
 absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Create(
     const ProcessGroupOptions& options) {
-  COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<Joining> joining, Prepare(options));
+  COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Joining> joining, Prepare(options));
   v1::JoinResponse response;
   const absl::Status status =
       joining->session->Call(method::kJoin, joining->request, &response, joining->spec);
-  if (options.cancellation != nullptr && !options.cancellation->reason().ok()) {
-    GiveUp(*joining, status, response);
+  if (IsCancelled(options)) {
+    std::make_shared<GivingUp>(joining, [] {})->Start(CallMode::kBlocking, status, response);
     return options.cancellation->reason();
   }
   COHORT_RETURN_IF_ERROR(ReadJoin(status, response, *joining->session));
@@ -193,39 +236,62 @@ void ProcessGroup::CreateAsync(
   const std::shared_ptr<Joining> joining = *std::move(prepared);
   joining->spec.on_waiting = nullptr;
   joining->session->CallAsync(
-      method::kJoin, std::move(joining->request), joining->spec,
+      method::kJoin, joining->request, joining->spec,
       [joining, done = std::move(done)](const absl::Status& answer, v1::JoinResponse& response) {
-        const absl::Status status = ReadJoin(answer, response, *joining->session);
-        joining->session->connection()->timers().Post([joining, status, done] {
-          if (!status.ok()) {
-            done(status);
-          } else {
-            done(std::unique_ptr<ProcessGroup>(
-                std::make_unique<ProcessGroupImpl>(std::move(joining->options), joining->session)));
-          }
-        });
+        const auto end = [joining, done](const absl::Status& status) {
+          joining->session->connection()->timers().Post([joining, status, done] {
+            if (!status.ok()) {
+              done(status);
+            } else {
+              done(std::unique_ptr<ProcessGroup>(std::make_unique<ProcessGroupImpl>(
+                  std::move(joining->options), joining->session)));
+            }
+          });
+        };
+        if (IsCancelled(joining->options)) {
+          std::make_shared<GivingUp>(joining, [joining, end] {
+            end(joining->options.cancellation->reason());
+          })->Start(CallMode::kAsync, answer, response);
+        } else {
+          end(ReadJoin(answer, response, *joining->session));
+        }
+      });
+}
+
+void ProcessGroupImpl::RunRejoin(CallMode mode, const AsyncOptions& options, StatusDone done) {
+  CallSpec spec = JoinSpec(*options_, options.timeout);
+  if (options.cancellation != nullptr) spec.cancellation = options.cancellation;
+  if (mode == CallMode::kAsync) spec.on_waiting = nullptr;
+
+  // A surviving member keeps its membership by its session, even if its rank has changed.
+  v1::JoinRequest request = MakeJoinRequest(*options_, session_->member(), *incarnation_);
+  if (options_->rank != session_->position().rank) request.clear_rank();
+  session_->Run(
+      mode, method::kJoin, std::move(request), spec,
+      [mode, options = options_, session = session_, incarnation = incarnation_, spec,
+       done = std::move(done)](absl::Status status, v1::JoinResponse& response) mutable {
+        if (!absl::IsNotFound(status) && !absl::IsAborted(status)) {
+          return done(ReadJoin(status, response, *session));
+        }
+        // The session is gone: this member was lost, or the coordinator lost its state. It joins as
+        // a new incarnation.
+        *incarnation = NewIncarnation();
+        spec.new_life = true;
+        session->Run(mode, method::kJoin,
+                     MakeJoinRequest(*options, session->member(), *incarnation), spec,
+                     [session, done](const absl::Status& second, v1::JoinResponse& answer) {
+                       done(ReadJoin(second, answer, *session));
+                     });
       });
 }
 
 absl::Status ProcessGroupImpl::Rejoin(absl::Duration timeout) {
-  const Membership membership = session_->membership();
-  CallSpec spec = JoinSpec(options_, timeout);
+  return ResultOf<absl::Status>(
+      [&](auto done) { RunRejoin(CallMode::kBlocking, {timeout, nullptr}, done); });
+}
 
-  // A surviving member keeps its membership by its session, even if its rank has changed.
-  v1::JoinResponse response;
-  v1::JoinRequest request = MakeJoinRequest(options_, session_->member(), incarnation_);
-  if (options_.rank != membership.rank) request.clear_rank();
-  absl::Status status = session_->Call(method::kJoin, request, &response, spec);
-  if (absl::IsNotFound(status) || absl::IsAborted(status)) {
-    // The session is gone: this member was lost, or the coordinator lost its state. It joins as a
-    // new incarnation.
-    incarnation_ = NewIncarnation();
-    spec.new_life = true;
-    request = MakeJoinRequest(options_, session_->member(), incarnation_);
-    response.Clear();
-    status = session_->Call(method::kJoin, request, &response, spec);
-  }
-  return ReadJoin(status, response, *session_);
+void ProcessGroupImpl::Rejoin(const AsyncOptions& options, StatusDone done) {
+  RunRejoin(CallMode::kAsync, options, std::move(done));
 }
 
 }  // namespace cohort::client

@@ -1,4 +1,5 @@
 // Objects between ranks: mailboxes, and rounds that carry values.
+#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,16 +27,6 @@ v1::ReceiveRequest MakeReceive(std::optional<int> src, absl::string_view tag) {
   return request;
 }
 
-template <typename M>
-absl::Status CallWithPayload(const std::shared_ptr<GroupSession>& session, const M& method,
-                             typename M::Request& request, typename M::Response* response,
-                             const CallSpec& spec, absl::string_view object) {
-  return CallWithValue(
-      *session, method, request, response, spec,
-      [&] { return PackPayload(session, object, spec.deadline, request.mutable_payload()); },
-      [&] { return request.payload().has_blob(); });
-}
-
 std::string SendText(int dst, absl::string_view tag) {
   return absl::StrCat("send \"", tag, "\" to ", dst);
 }
@@ -56,6 +47,137 @@ absl::Status NotSent(const GroupSession& session, const CallSpec& spec) {
                    ": not sent; the sends before it had no answer in its time"));
 }
 
+// A send that waits for its turn: one thread starts it or gives it up.
+struct WaitingSend {
+  bool Decide() { return !decided.exchange(true); }
+
+  std::atomic<bool> decided{false};
+  std::optional<Cancellation::Listener> on_cancel;
+};
+
+// Reads the value of a round that has ended, if it has one for this rank, and acknowledges it.
+// `payload` is a Payload or Values.
+template <typename Wire, typename End>
+void ReadValue(CallMode mode, const std::shared_ptr<GroupSession>& session, const RoundPlan& plan,
+               int64_t receipt, Wire& payload, RoundReport report, End end) {
+  Unpack(mode, session, payload, plan.spec.deadline + kDeadlineMargin,
+         [session, generation = plan.ticket.generation, receipt, report = std::move(report),
+          end = std::move(end)](auto value) mutable {
+           if (value.ok()) session->AddReceipt(generation, receipt);
+           end(std::move(value), std::move(report));
+         });
+}
+
+// The attempts of each kind of round. They borrow their arguments for the call of the attempt.
+
+auto BroadcastAttempt(const std::shared_ptr<GroupSession>& session, absl::string_view object,
+                      int root, const RoundOptions& options) {
+  return [&session, object, root, &options](CallMode mode, const RoundPlan& plan, auto end) {
+    const bool is_root = root == session->position().rank;
+    v1::BroadcastRequest request;
+    FillRound(plan, options, request.mutable_round());
+    request.set_root(root);
+    auto then = [mode, session, plan, end = std::move(end), is_root,
+                 own = std::string(is_root ? object : "")](absl::Status called,
+                                                           v1::BroadcastResponse& response) {
+      RoundReport report;
+      called = EndRound(*session, called, response.result(), plan, &report);
+      if (!called.ok()) {
+        end(std::move(called), std::move(report));
+      } else if (is_root) {
+        // The root received no object, so it must not acknowledge for the ranks that did.
+        end(own, std::move(report));
+      } else {
+        ReadValue(mode, session, plan, response.result().receipt(), *response.mutable_payload(),
+                  std::move(report), end);
+      }
+    };
+    if (is_root) {
+      RunWithValue(mode, session, method::kBroadcast, std::move(request), plan.spec,
+                   ObjectValue{object}, std::move(then));
+    } else {
+      session->Run(mode, method::kBroadcast, std::move(request), plan.spec, std::move(then));
+    }
+  };
+}
+
+auto AllGatherAttempt(const std::shared_ptr<GroupSession>& session, absl::string_view object,
+                      const RoundOptions& options) {
+  return [&session, object, &options](CallMode mode, const RoundPlan& plan, auto end) {
+    v1::AllGatherRequest request;
+    FillRound(plan, options, request.mutable_round());
+    RunWithValue(mode, session, method::kAllGather, std::move(request), plan.spec,
+                 ObjectValue{object},
+                 [mode, session, plan, end = std::move(end)](absl::Status called,
+                                                             v1::AllGatherResponse& response) {
+                   RoundReport report;
+                   called = EndRound(*session, called, response.result(), plan, &report);
+                   if (!called.ok()) return end(std::move(called), std::move(report));
+                   ReadValue(mode, session, plan, response.result().receipt(),
+                             *response.mutable_values(), std::move(report), end);
+                 });
+  };
+}
+
+auto GatherAttempt(const std::shared_ptr<GroupSession>& session, absl::string_view object, int root,
+                   const RoundOptions& options) {
+  return [&session, object, root, &options](CallMode mode, const RoundPlan& plan, auto end) {
+    const bool is_root = root == session->position().rank;
+    v1::GatherRequest request;
+    FillRound(plan, options, request.mutable_round());
+    request.set_root(root);
+    RunWithValue(mode, session, method::kGather, std::move(request), plan.spec, ObjectValue{object},
+                 [mode, session, plan, end = std::move(end), is_root](
+                     absl::Status called, v1::GatherResponse& response) {
+                   RoundReport report;
+                   called = EndRound(*session, called, response.result(), plan, &report);
+                   if (!called.ok()) return end(std::move(called), std::move(report));
+                   if (!is_root) return end(ObjectList(), std::move(report));
+                   ReadValue(mode, session, plan, response.result().receipt(),
+                             *response.mutable_values(), std::move(report), end);
+                 });
+  };
+}
+
+// `own`: at the root, its own object; else null.
+auto ScatterAttempt(const std::shared_ptr<GroupSession>& session,
+                    const std::vector<std::string>& objects, int root, const std::string* own,
+                    const RoundOptions& options) {
+  return [&session, &objects, root, own, &options](CallMode mode, const RoundPlan& plan, auto end) {
+    v1::ScatterRequest request;
+    FillRound(plan, options, request.mutable_round());
+    request.set_root(root);
+    auto then = [mode, session, plan, end = std::move(end), is_root = own != nullptr,
+                 own = own != nullptr ? *own : std::string()](absl::Status called,
+                                                              v1::ScatterResponse& response) {
+      RoundReport report;
+      called = EndRound(*session, called, response.result(), plan, &report);
+      if (!called.ok()) {
+        end(std::move(called), std::move(report));
+      } else if (is_root) {
+        end(own, std::move(report));
+      } else {
+        ReadValue(mode, session, plan, response.result().receipt(), *response.mutable_payload(),
+                  std::move(report), end);
+      }
+    };
+    if (own != nullptr) {
+      RunWithValue(mode, session, method::kScatter, std::move(request), plan.spec,
+                   ListValue{objects}, std::move(then));
+    } else {
+      session->Run(mode, method::kScatter, std::move(request), plan.spec, std::move(then));
+    }
+  };
+}
+
+// Drops the report of a round.
+template <typename T>
+auto WithoutReport(Done<T> done) {
+  return [done = std::move(done)](absl::StatusOr<T> value, RoundReport /*report*/) {
+    done(std::move(value));
+  };
+}
+
 }  // namespace
 
 absl::Status ProcessGroupImpl::CheckDestination(int dst) const {
@@ -69,251 +191,197 @@ absl::Status ProcessGroupImpl::Send(absl::string_view object, int dst, absl::str
   COHORT_RETURN_IF_ERROR(CheckDestination(dst));
   const CallSpec spec = Spec(SendText(dst, tag), timeout);
   const SendFifoKey key(dst, tag);
-  const int64_t generation = session_->position().generation;
-  if (!session_->send_fifo().Await(key, spec.deadline)) return NotSent(*session_, spec);
-  v1::SendRequest request;
+  v1::SendRequest request = MakeSend(key, session_->position().generation);
+  const CallCancellations cancellations(nullptr);
+  if (!session_->send_fifo().Await(key, spec.deadline, cancellations)) {
+    COHORT_RETURN_IF_ERROR(cancellations.reason());
+    return NotSent(*session_, spec);
+  }
   v1::SendResponse response;
-  absl::Status status = CallWithValue(
-      *session_, method::kSend, request, &response, spec,
-      [&] {
-        request = MakeSend(key, generation);
-        return PackPayload(session_, object, spec.deadline, request.mutable_payload());
-      },
-      [&] { return request.payload().has_blob(); });
+  absl::Status status =
+      CallWithValue(session_, method::kSend, request, &response, spec, ObjectValue{object});
   session_->send_fifo().End(key);
   return status;
 }
 
-void ProcessGroupImpl::SendAsync(absl::string_view object, int dst, absl::string_view tag,
-                                 std::function<void(absl::Status)> done) {
-  if (absl::Status valid = CheckDestination(dst); !valid.ok()) {
-    session_->connection()->timers().Post([done = std::move(done), valid] { done(valid); });
-    return;
-  }
-  const CallSpec spec = Spec(SendText(dst, tag));
+void ProcessGroupImpl::Send(absl::string_view object, int dst, absl::string_view tag,
+                            const AsyncOptions& options, StatusDone done) {
+  if (absl::Status valid = CheckDestination(dst); !valid.ok()) return Refuse(valid, done);
+  const CallSpec spec = Spec(SendText(dst, tag), options);
   const SendFifoKey key(dst, tag);
-  auto end = [session = session_, key, done = std::move(done)](const absl::Status& status) {
+  auto end = [session = session_, key, done](const absl::Status& status) {
     // In this order, so that the callbacks run in the order of the calls.
     done(status);
     session->send_fifo().End(key);
   };
-  auto call = std::make_shared<AsyncValueCall<decltype(method::kSend)>>(
-      session_, method::kSend, MakeSend(key, session_->position().generation), spec, object,
-      [end](const absl::Status& status, v1::SendResponse&) { end(status); });
-  session_->send_fifo().Take(key, [session = session_, spec, call, end] {
+  auto call = std::make_shared<AsyncValueCall<ObjectValue, decltype(method::kSend)>>(
+      session_, method::kSend, MakeSend(key, session_->position().generation), spec,
+      ObjectValue{object}, [end](const absl::Status& status, v1::SendResponse&) { end(status); });
+  auto waiting = std::make_shared<WaitingSend>();
+  if (spec.cancellation != nullptr) {
+    waiting->on_cancel.emplace(
+        *spec.cancellation, [session = session_, waiting, done](const absl::Status& reason) {
+          if (!waiting->Decide()) return;
+          session->connection()->timers().Post([done, reason] { done(reason); });
+        });
+  }
+  session_->send_fifo().Take(key, [session = session_, key, spec, call, end, waiting] {
+    waiting->on_cancel.reset();
+    // Not in this call, because thousands of sends in a row may be cancelled or too late.
+    if (!waiting->Decide()) {
+      session->connection()->timers().Post([session, key] { session->send_fifo().End(key); });
+      return;
+    }
     if (Clock::Steady().Now() < spec.deadline) {
       call->Start();
     } else {
-      // Not in this call, because thousands of sends in a row may be too late.
       session->connection()->timers().Post([session, spec, end] { end(NotSent(*session, spec)); });
     }
   });
 }
 
-absl::StatusOr<ReceivedObject> ProcessGroupImpl::ReceiveFrom(std::optional<int> src,
-                                                             absl::string_view tag,
-                                                             absl::Duration timeout) {
-  const CallSpec spec = Spec(ReceiveText(src, tag), timeout);
+template <typename Then>
+void ProcessGroupImpl::RunReceive(CallMode mode, std::optional<int> src, absl::string_view tag,
+                                  const AsyncOptions& options, Then done) {
+  const CallSpec spec = Spec(ReceiveText(src, tag), options);
   v1::ReceiveRequest request = MakeReceive(src, tag);
-  v1::ReceiveResponse response;
-  COHORT_RETURN_IF_ERROR(session_->Call(method::kReceive, request, &response, spec));
-  const int64_t generation = request.scope().generation();
-  COHORT_RETURN_IF_ERROR(ReadReceive(response, *session_, generation, spec.what));
-  COHORT_ASSIGN_OR_RETURN(std::string bytes, UnpackPayload(session_, *response.mutable_payload(),
-                                                           spec.deadline + kDeadlineMargin));
-  session_->AddReceipt(generation, response.receipt());
-  return ReceivedObject{std::move(bytes), response.source(), response.sequence()};
+  const int64_t generation = session_->position().generation;
+  request.mutable_scope()->set_generation(generation);
+  session_->Run(
+      mode, method::kReceive, std::move(request), spec,
+      [mode, session = session_, spec, generation, done = std::move(done)](
+          absl::Status status, v1::ReceiveResponse& response) {
+        if (status.ok()) status = ReadReceive(response, *session, generation, spec.what);
+        if (!status.ok()) return done(std::move(status));
+        Unpack(mode, session, *response.mutable_payload(), spec.deadline + kDeadlineMargin,
+               [session, generation, done, source = response.source(),
+                sequence = response.sequence(),
+                receipt = response.receipt()](absl::StatusOr<std::string> bytes) {
+                 if (!bytes.ok()) return done(bytes.status());
+                 session->AddReceipt(generation, receipt);
+                 done(ReceivedObject{*std::move(bytes), source, sequence});
+               });
+      });
 }
 
 absl::StatusOr<std::string> ProcessGroupImpl::Receive(int src, absl::string_view tag,
                                                       absl::Duration timeout) {
   COHORT_RETURN_IF_ERROR(CheckPeer(src, "source"));
-  COHORT_ASSIGN_OR_RETURN(ReceivedObject object, ReceiveFrom(src, tag, timeout));
-  return std::move(object.bytes);
+  using Result = absl::StatusOr<ReceivedObject>;
+  Result result = ResultOf<Result>(
+      [&](auto done) { RunReceive(CallMode::kBlocking, src, tag, {timeout, nullptr}, done); });
+  if (!result.ok()) return result.status();
+  return std::move(result->bytes);
 }
 
 absl::StatusOr<ReceivedObject> ProcessGroupImpl::ReceiveAny(absl::string_view tag,
                                                             absl::Duration timeout) {
-  return ReceiveFrom(std::nullopt, tag, timeout);
+  return ResultOf<absl::StatusOr<ReceivedObject>>([&](auto done) {
+    RunReceive(CallMode::kBlocking, std::nullopt, tag, {timeout, nullptr}, done);
+  });
 }
 
-void ProcessGroupImpl::ReceiveAsync(std::optional<int> src, absl::string_view tag,
-                                    absl::Duration timeout,
-                                    std::function<void(absl::StatusOr<ReceivedObject>)> done) {
+void ProcessGroupImpl::Receive(std::optional<int> src, absl::string_view tag,
+                               const AsyncOptions& options, Done<ReceivedObject> done) {
   if (src.has_value()) {
-    if (absl::Status valid = CheckPeer(*src, "source"); !valid.ok()) {
-      session_->connection()->timers().Post([done = std::move(done), valid] { done(valid); });
-      return;
-    }
+    if (absl::Status valid = CheckPeer(*src, "source"); !valid.ok()) return Refuse(valid, done);
   }
-  const CallSpec spec = Spec(ReceiveText(src, tag), timeout);
-  v1::ReceiveRequest request = MakeReceive(src, tag);
-  const int64_t generation = session_->position().generation;
-  request.mutable_scope()->set_generation(generation);
-  session_->CallAsync(
-      method::kReceive, std::move(request), spec,
-      [session = session_, spec, generation, done = std::move(done)](
-          absl::Status status, v1::ReceiveResponse& response) {
-        if (status.ok()) status = ReadReceive(response, *session, generation, spec.what);
-        if (!status.ok()) {
-          done(status);
-          return;
-        }
-        UnpackPayloadAsync(
-            session, *response.mutable_payload(), spec.deadline + kDeadlineMargin,
-            [session, generation, done, source = response.source(), sequence = response.sequence(),
-             receipt = response.receipt()](absl::StatusOr<std::string> bytes) {
-              if (!bytes.ok()) {
-                done(bytes.status());
-                return;
-              }
-              session->AddReceipt(generation, receipt);
-              done(ReceivedObject{*std::move(bytes), source, sequence});
-            });
-      });
+  RunReceive(CallMode::kAsync, src, tag, options,
+             [done = std::move(done)](absl::StatusOr<ReceivedObject> object) {
+               done(std::move(object));
+             });
 }
 
 absl::StatusOr<std::string> ProcessGroupImpl::Broadcast(absl::string_view object, int root,
                                                         const RoundOptions& options) {
   COHORT_RETURN_IF_ERROR(CheckPeer(root, "root"));
-  const bool is_root = root == rank();
-  std::string value;
-  const auto attempt = [&](const RoundPlan& plan, RoundReport* end) {
-    v1::BroadcastRequest request;
-    FillRound(plan, options, request.mutable_round());
-    request.set_root(root);
-    v1::BroadcastResponse response;
-    const absl::Status called =
-        is_root
-            ? CallWithPayload(session_, method::kBroadcast, request, &response, plan.spec, object)
-            : session_->Call(method::kBroadcast, request, &response, plan.spec);
-    COHORT_RETURN_IF_ERROR(EndRound(*session_, called, response.result(), plan, end));
-    if (is_root) {
-      value = std::string(object);
-      return absl::OkStatus();
-    }
-    COHORT_ASSIGN_OR_RETURN(value, UnpackPayload(session_, *response.mutable_payload(),
-                                                 plan.spec.deadline + kDeadlineMargin));
-    // The root received no object, so it must not acknowledge for the ranks that did.
-    session_->AddReceipt(plan.ticket.generation, response.result().receipt());
-    return absl::OkStatus();
-  };
-  COHORT_RETURN_IF_ERROR(RunRound("broadcast", options, options_.timeout, nullptr, attempt));
-  return value;
+  return RunRound<absl::StatusOr<std::string>>("broadcast", options, options_->timeout, nullptr,
+                                               BroadcastAttempt(session_, object, root, options));
+}
+
+void ProcessGroupImpl::Broadcast(absl::string_view object, int root, const RoundOptions& options,
+                                 Done<std::string> done) {
+  if (absl::Status valid = CheckPeer(root, "root"); !valid.ok()) return Refuse(valid, done);
+  StartRound("broadcast", options, options_->timeout,
+             BroadcastAttempt(session_, object, root, options), WithoutReport(std::move(done)));
 }
 
 absl::StatusOr<ObjectList> ProcessGroupImpl::AllGather(absl::string_view object,
                                                        const RoundOptions& options) {
-  ObjectList values;
-  const auto attempt = [&](const RoundPlan& plan, RoundReport* end) {
-    v1::AllGatherRequest request;
-    FillRound(plan, options, request.mutable_round());
-    v1::AllGatherResponse response;
-    const absl::Status called =
-        CallWithPayload(session_, method::kAllGather, request, &response, plan.spec, object);
-    COHORT_RETURN_IF_ERROR(EndRound(*session_, called, response.result(), plan, end));
-    COHORT_ASSIGN_OR_RETURN(values, UnpackValues(session_, *response.mutable_values(),
-                                                 plan.spec.deadline + kDeadlineMargin));
-    session_->AddReceipt(plan.ticket.generation, response.result().receipt());
-    return absl::OkStatus();
-  };
-  COHORT_RETURN_IF_ERROR(RunRound("all_gather", options, options_.timeout, nullptr, attempt));
-  return values;
+  return RunRound<absl::StatusOr<ObjectList>>("all_gather", options, options_->timeout, nullptr,
+                                              AllGatherAttempt(session_, object, options));
 }
 
-void ProcessGroupImpl::AllGatherAsync(absl::string_view object, const RoundOptions& options,
-                                      std::function<void(absl::StatusOr<ObjectList>)> done) {
-  RoundPlan plan = Plan("all_gather", options, options_.timeout);
-  plan.spec.on_waiting = nullptr;
-  v1::AllGatherRequest request;
-  FillRound(plan, options, request.mutable_round());
-  auto on_answer = [session = session_, plan, done](const absl::Status& called,
-                                                    v1::AllGatherResponse& response) {
-    RoundReport report;
-    const absl::Status status = EndRound(*session, called, response.result(), plan, &report);
-    if (!status.ok()) {
-      done(status);
-      return;
-    }
-    UnpackValuesAsync(session, *response.mutable_values(), plan.spec.deadline + kDeadlineMargin,
-                      [session, done, generation = plan.ticket.generation,
-                       receipt = response.result().receipt()](absl::StatusOr<ObjectList> values) {
-                        if (values.ok()) session->AddReceipt(generation, receipt);
-                        done(std::move(values));
-                      });
-  };
-  std::make_shared<AsyncValueCall<decltype(method::kAllGather)>>(
-      session_, method::kAllGather, std::move(request), plan.spec, object, std::move(on_answer))
-      ->Start();
+void ProcessGroupImpl::AllGather(absl::string_view object, const RoundOptions& options,
+                                 Done<ObjectList> done) {
+  StartRound("all_gather", options, options_->timeout, AllGatherAttempt(session_, object, options),
+             WithoutReport(std::move(done)));
 }
 
 absl::StatusOr<ObjectList> ProcessGroupImpl::Gather(absl::string_view object, int root,
                                                     const RoundOptions& options) {
   COHORT_RETURN_IF_ERROR(CheckPeer(root, "root"));
-  ObjectList values;
-  const auto attempt = [&](const RoundPlan& plan, RoundReport* end) {
-    v1::GatherRequest request;
-    FillRound(plan, options, request.mutable_round());
-    request.set_root(root);
-    v1::GatherResponse response;
-    const absl::Status called =
-        CallWithPayload(session_, method::kGather, request, &response, plan.spec, object);
-    COHORT_RETURN_IF_ERROR(EndRound(*session_, called, response.result(), plan, end));
-    if (root != rank()) return absl::OkStatus();
-    COHORT_ASSIGN_OR_RETURN(values, UnpackValues(session_, *response.mutable_values(),
-                                                 plan.spec.deadline + kDeadlineMargin));
-    session_->AddReceipt(plan.ticket.generation, response.result().receipt());
-    return absl::OkStatus();
-  };
-  COHORT_RETURN_IF_ERROR(RunRound("gather", options, options_.timeout, nullptr, attempt));
-  return values;
+  return RunRound<absl::StatusOr<ObjectList>>("gather", options, options_->timeout, nullptr,
+                                              GatherAttempt(session_, object, root, options));
+}
+
+void ProcessGroupImpl::Gather(absl::string_view object, int root, const RoundOptions& options,
+                              Done<ObjectList> done) {
+  if (absl::Status valid = CheckPeer(root, "root"); !valid.ok()) return Refuse(valid, done);
+  StartRound("gather", options, options_->timeout, GatherAttempt(session_, object, root, options),
+             WithoutReport(std::move(done)));
+}
+
+absl::StatusOr<const std::string*> ProcessGroupImpl::CheckScatter(
+    const std::vector<std::string>& objects, int root, const RoundOptions& options) const {
+  COHORT_RETURN_IF_ERROR(CheckPeer(root, "root"));
+  if (root != rank()) return nullptr;
+  const RankSet participants = options.participants.empty()
+                                   ? RankSet::All(world_size())
+                                   : RankSet::FromRanges(options.participants);
+  if (static_cast<int>(objects.size()) != participants.count()) {
+    return absl::InvalidArgumentError(absl::StrCat("scatter: ", objects.size(), " objects for ",
+                                                   participants.count(), " participants"));
+  }
+  return &objects[participants.CountBelow(root)];
 }
 
 absl::StatusOr<std::string> ProcessGroupImpl::Scatter(const std::vector<std::string>& objects,
                                                       int root, const RoundOptions& options) {
-  COHORT_RETURN_IF_ERROR(CheckPeer(root, "root"));
-  const bool is_root = root == rank();
-  const RankSet participants = options.participants.empty()
-                                   ? RankSet::All(world_size())
-                                   : RankSet::FromRanges(options.participants);
-  if (is_root && static_cast<int>(objects.size()) != participants.count()) {
-    return absl::InvalidArgumentError(absl::StrCat("scatter: ", objects.size(), " objects for ",
-                                                   participants.count(), " participants"));
-  }
-  std::string value;
-  const auto attempt = [&](const RoundPlan& plan, RoundReport* end) {
-    v1::ScatterRequest request;
-    FillRound(plan, options, request.mutable_round());
-    request.set_root(root);
-    v1::ScatterResponse response;
-    const absl::Status called = CallWithValue(
-        *session_, method::kScatter, request, &response, plan.spec,
-        [&] {
-          request.clear_values();
-          if (!is_root) return absl::OkStatus();
-          return PackValues(session_, objects, plan.spec.deadline, request.mutable_values());
-        },
-        [&] { return request.values().has_blob(); });
-    COHORT_RETURN_IF_ERROR(EndRound(*session_, called, response.result(), plan, end));
-    if (is_root) {
-      value = objects[participants.CountBelow(root)];
-      return absl::OkStatus();
-    }
-    COHORT_ASSIGN_OR_RETURN(value, UnpackPayload(session_, *response.mutable_payload(),
-                                                 plan.spec.deadline + kDeadlineMargin));
-    session_->AddReceipt(plan.ticket.generation, response.result().receipt());
-    return absl::OkStatus();
-  };
-  COHORT_RETURN_IF_ERROR(RunRound("scatter", options, options_.timeout, nullptr, attempt));
-  return value;
+  COHORT_ASSIGN_OR_RETURN(const std::string* own, CheckScatter(objects, root, options));
+  return RunRound<absl::StatusOr<std::string>>(
+      "scatter", options, options_->timeout, nullptr,
+      ScatterAttempt(session_, objects, root, own, options));
+}
+
+void ProcessGroupImpl::Scatter(const std::vector<std::string>& objects, int root,
+                               const RoundOptions& options, Done<std::string> done) {
+  const absl::StatusOr<const std::string*> own = CheckScatter(objects, root, options);
+  if (!own.ok()) return Refuse(own.status(), done);
+  StartRound("scatter", options, options_->timeout,
+             ScatterAttempt(session_, objects, root, *own, options),
+             WithoutReport(std::move(done)));
+}
+
+void ProcessGroupImpl::RunExpireData(CallMode mode, std::optional<absl::Duration> older_than,
+                                     const AsyncOptions& options, Done<int64_t> done) {
+  v1::ExpireRequest request;
+  if (older_than.has_value()) ToProto(*older_than, request.mutable_older_than());
+  session_->Run(mode, method::kExpire, std::move(request), Spec("expire", options),
+                [done = std::move(done)](absl::Status status, v1::ExpireResponse& response) {
+                  if (!status.ok()) return done(std::move(status));
+                  done(response.object_count());
+                });
 }
 
 absl::StatusOr<int64_t> ProcessGroupImpl::ExpireData(std::optional<absl::Duration> older_than) {
-  v1::ExpireRequest request;
-  if (older_than.has_value()) ToProto(*older_than, request.mutable_older_than());
-  v1::ExpireResponse response;
-  COHORT_RETURN_IF_ERROR(session_->Call(method::kExpire, request, &response, Spec("expire")));
-  return response.object_count();
+  return ResultOf<absl::StatusOr<int64_t>>(
+      [&](auto done) { RunExpireData(CallMode::kBlocking, older_than, {}, done); });
+}
+
+void ProcessGroupImpl::ExpireData(std::optional<absl::Duration> older_than,
+                                  const AsyncOptions& options, Done<int64_t> done) {
+  RunExpireData(CallMode::kAsync, older_than, options, std::move(done));
 }
 
 }  // namespace cohort::client

@@ -72,6 +72,49 @@ absl::Status OutcomeOf(const v1::RoundResult& result, absl::string_view group,
       MakeErrorDetails(group, generation, operation));
 }
 
+absl::Status CheckVote(const RoundOptions& options) {
+  if (options.digest.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("vote: a digest is not compared in votes");
+}
+
+// The attempts of barriers and votes. They borrow their arguments for the call of the attempt.
+
+auto BarrierAttempt(const std::shared_ptr<GroupSession>& session, const RoundOptions& options) {
+  return [&session, &options](CallMode mode, const RoundPlan& plan, auto end) {
+    v1::BarrierRequest request;
+    FillRound(plan, options, request.mutable_round());
+    session->Run(mode, method::kBarrier, std::move(request), plan.spec,
+                 [session, plan, end = std::move(end)](absl::Status called,
+                                                       v1::BarrierResponse& response) {
+                   RoundReport report;
+                   called = EndRound(*session, called, response.result(), plan, &report);
+                   end(std::move(called), std::move(report));
+                 });
+  };
+}
+
+auto VoteAttempt(const std::shared_ptr<GroupSession>& session, int64_t value, VoteOp op,
+                 const RoundOptions& options) {
+  return [&session, value, op, &options](CallMode mode, const RoundPlan& plan, auto end) {
+    v1::VoteRequest request;
+    request.set_name(options.name);
+    request.set_number(plan.ticket.number);
+    request.set_op(ToProto(op));
+    request.set_value(value);
+    RangesToProto(options.participants, request.mutable_participants());
+    session->Run(mode, method::kVote, std::move(request), plan.spec,
+                 [session, plan, end = std::move(end)](absl::Status called,
+                                                       v1::VoteResponse& response) {
+                   RoundReport report;
+                   called = EndRound(*session, called, response.result(), plan, &report);
+                   if (!called.ok()) return end(std::move(called), std::move(report));
+                   session->AddReceipt(plan.ticket.generation, response.result().receipt());
+                   end(VoteResult{response.value(), RangesFromProto(response.dissenting())},
+                       std::move(report));
+                 });
+  };
+}
+
 }  // namespace
 
 absl::Status TimedOut(absl::string_view group, int64_t generation, const std::string& operation,
@@ -115,81 +158,86 @@ RoundPlan ProcessGroupImpl::Plan(absl::string_view kind, const RoundOptions& opt
 }
 
 absl::Status ProcessGroupImpl::Barrier(const RoundOptions& options, RoundReport* report) {
-  return RunRound("barrier", options, kAgreementTimeout, report,
-                  [&](const RoundPlan& plan, RoundReport* end) {
-                    v1::BarrierRequest request;
-                    FillRound(plan, options, request.mutable_round());
-                    v1::BarrierResponse response;
-                    const absl::Status called =
-                        session_->Call(method::kBarrier, request, &response, plan.spec);
-                    return EndRound(*session_, called, response.result(), plan, end);
-                  });
+  return RunRound<absl::Status>("barrier", options, kAgreementTimeout, report,
+                                BarrierAttempt(session_, options));
 }
 
-void ProcessGroupImpl::BarrierAsync(const RoundOptions& options,
-                                    std::function<void(absl::Status, RoundReport)> done) {
-  RoundPlan plan = Plan("barrier", options, kAgreementTimeout);
-  plan.spec.on_waiting = nullptr;
-  v1::BarrierRequest request;
-  FillRound(plan, options, request.mutable_round());
-  session_->CallAsync(method::kBarrier, std::move(request), plan.spec,
-                      [session = session_, plan, done = std::move(done)](
-                          const absl::Status& called, v1::BarrierResponse& response) {
-                        RoundReport report;
-                        absl::Status status =
-                            EndRound(*session, called, response.result(), plan, &report);
-                        done(std::move(status), std::move(report));
-                      });
+void ProcessGroupImpl::Barrier(const RoundOptions& options,
+                               std::function<void(absl::Status, RoundReport)> done) {
+  StartRound("barrier", options, kAgreementTimeout, BarrierAttempt(session_, options),
+             std::move(done));
 }
 
-absl::Status ProcessGroupImpl::CancelBarrier(absl::string_view name, absl::string_view reason) {
+void ProcessGroupImpl::RunCancelBarrier(CallMode mode, absl::string_view name,
+                                        absl::string_view reason, const AsyncOptions& options,
+                                        StatusDone done) {
   v1::CancelBarrierRequest request;
   request.set_name(std::string(name));
   request.set_reason(std::string(reason));
-  v1::CancelBarrierResponse response;
-  return session_->Call(method::kCancelBarrier, request, &response,
-                        Spec(absl::StrCat("cancel_barrier \"", name, "\"")));
+  session_->Run(mode, method::kCancelBarrier, std::move(request),
+                Spec(absl::StrCat("cancel_barrier \"", name, "\""), options),
+                [done = std::move(done)](absl::Status status, v1::CancelBarrierResponse&) {
+                  done(std::move(status));
+                });
+}
+
+absl::Status ProcessGroupImpl::CancelBarrier(absl::string_view name, absl::string_view reason) {
+  return ResultOf<absl::Status>(
+      [&](auto done) { RunCancelBarrier(CallMode::kBlocking, name, reason, {}, done); });
+}
+
+void ProcessGroupImpl::CancelBarrier(absl::string_view name, absl::string_view reason,
+                                     const AsyncOptions& options, StatusDone done) {
+  RunCancelBarrier(CallMode::kAsync, name, reason, options, std::move(done));
 }
 
 absl::StatusOr<VoteResult> ProcessGroupImpl::Vote(int64_t value, VoteOp op,
                                                   const RoundOptions& options) {
-  if (!options.digest.empty()) {
-    return absl::InvalidArgumentError("vote: a digest is not compared in votes");
-  }
-  VoteResult result;
-  const auto attempt = [&](const RoundPlan& plan, RoundReport* end) {
-    v1::VoteRequest request;
-    request.set_name(options.name);
-    request.set_number(plan.ticket.number);
-    request.set_op(ToProto(op));
-    request.set_value(value);
-    RangesToProto(options.participants, request.mutable_participants());
-    v1::VoteResponse response;
-    const absl::Status called = session_->Call(method::kVote, request, &response, plan.spec);
-    COHORT_RETURN_IF_ERROR(EndRound(*session_, called, response.result(), plan, end));
-    session_->AddReceipt(plan.ticket.generation, response.result().receipt());
-    result = VoteResult{response.value(), RangesFromProto(response.dissenting())};
-    return absl::OkStatus();
-  };
-  COHORT_RETURN_IF_ERROR(RunRound("vote", options, kAgreementTimeout, nullptr, attempt));
-  return result;
+  COHORT_RETURN_IF_ERROR(CheckVote(options));
+  return RunRound<absl::StatusOr<VoteResult>>("vote", options, kAgreementTimeout, nullptr,
+                                              VoteAttempt(session_, value, op, options));
+}
+
+void ProcessGroupImpl::Vote(int64_t value, VoteOp op, const RoundOptions& options,
+                            Done<VoteResult> done) {
+  if (absl::Status valid = CheckVote(options); !valid.ok()) return Refuse(valid, done);
+  StartRound("vote", options, kAgreementTimeout, VoteAttempt(session_, value, op, options),
+             [done = std::move(done)](absl::StatusOr<VoteResult> result, RoundReport /*report*/) {
+               done(std::move(result));
+             });
+}
+
+void ProcessGroupImpl::RunAgreeAlive(CallMode mode, const AsyncOptions& options,
+                                     Done<std::vector<RankRange>> done) {
+  RoundOptions round;
+  round.name = kAliveName;
+  round.timeout = options.timeout;
+  round.cancellation = options.cancellation;
+  RoundPlan plan = Plan("agree_alive", round, kAgreementTimeout);
+  plan.spec.in_any_state = true;
+  plan.spec.on_waiting = nullptr;
+  v1::AgreeAliveRequest request;
+  request.set_name(round.name);
+  request.set_number(plan.ticket.number);
+  session_->Run(mode, method::kAgreeAlive, std::move(request), plan.spec,
+                [session = session_, plan, done = std::move(done)](
+                    absl::Status called, v1::AgreeAliveResponse& response) {
+                  RoundReport report;
+                  called = EndRound(*session, called, response.result(), plan, &report);
+                  if (!called.ok()) return done(std::move(called));
+                  session->AddReceipt(plan.ticket.generation, response.result().receipt());
+                  done(RangesFromProto(response.alive()));
+                });
 }
 
 absl::StatusOr<std::vector<RankRange>> ProcessGroupImpl::AgreeAlive(absl::Duration timeout) {
-  RoundOptions options;
-  options.name = kAliveName;
-  options.timeout = timeout;
-  RoundPlan plan = Plan("agree_alive", options, kAgreementTimeout);
-  plan.spec.in_any_state = true;
-  v1::AgreeAliveRequest request;
-  request.set_name(options.name);
-  request.set_number(plan.ticket.number);
-  v1::AgreeAliveResponse response;
-  RoundReport report;
-  const absl::Status called = session_->Call(method::kAgreeAlive, request, &response, plan.spec);
-  COHORT_RETURN_IF_ERROR(EndRound(*session_, called, response.result(), plan, &report));
-  session_->AddReceipt(plan.ticket.generation, response.result().receipt());
-  return RangesFromProto(response.alive());
+  return ResultOf<absl::StatusOr<std::vector<RankRange>>>(
+      [&](auto done) { RunAgreeAlive(CallMode::kBlocking, {timeout, nullptr}, done); });
+}
+
+void ProcessGroupImpl::AgreeAlive(const AsyncOptions& options,
+                                  Done<std::vector<RankRange>> done) {
+  RunAgreeAlive(CallMode::kAsync, options, std::move(done));
 }
 
 }  // namespace cohort::client

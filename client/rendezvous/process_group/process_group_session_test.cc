@@ -25,11 +25,11 @@ TEST_F(ProcessGroupSessionTest, CallsInFlightEndWithTheirGroup) {
   fake_.FailNext("Send", std::vector<grpc::Status>(1000, Away()));
   absl::Notification received, sent;
   absl::Status receive_status, send_status;
-  group->ReceiveAsync(1, "", kLong, [&](auto object) {
+  group->async().Receive(1, "", {kLong, nullptr}, [&](auto object) {
     receive_status = object.status();
     received.Notify();
   });
-  group->SendAsync("x", 1, "", [&](absl::Status status) {
+  group->async().Send("x", 1, "", {}, [&](absl::Status status) {
     send_status = std::move(status);
     sent.Notify();
   });
@@ -47,7 +47,7 @@ TEST_F(ProcessGroupSessionTest, MayBeDestroyedByItsOwnCallback) {
   auto group = Join();
   absl::Notification done;
   ProcessGroup* const raw = group.get();
-  raw->BarrierAsync({}, [&](const absl::Status&, const RoundReport&) {
+  raw->async().Barrier({}, [&](const absl::Status&, const RoundReport&) {
     group.reset();
     done.Notify();
   });
@@ -191,7 +191,7 @@ TEST_F(ProcessGroupSessionTest, SurvivesARestartOfTheCoordinator) {
   fake_.Hold("Barrier", true);
   absl::Notification done;
   absl::Status status;
-  group->BarrierAsync({}, [&](absl::Status ended, const RoundReport&) {
+  group->async().Barrier({}, [&](absl::Status ended, const RoundReport&) {
     status = std::move(ended);
     done.Notify();
   });

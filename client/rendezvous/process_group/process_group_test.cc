@@ -315,19 +315,19 @@ TEST_F(ProcessGroupTest, AsyncFormsDoTheSame) {
     absl::StatusOr<ObjectList> values;
     absl::StatusOr<ReceivedObject> object;
   } results;
-  group->BarrierAsync({}, [&](absl::Status status, const RoundReport&) {
+  group->async().Barrier({}, [&](absl::Status status, const RoundReport&) {
     results.barrier_status = std::move(status);
     results.barrier.Notify();
   });
-  group->AllGatherAsync(std::string(2 << 20, 'z'), {}, [&](auto values) {
+  group->async().AllGather(std::string(2 << 20, 'z'), {}, [&](auto values) {
     results.values = std::move(values);
     results.gathered.Notify();
   });
-  group->SendAsync("x", 1, "t", [&](absl::Status status) {
+  group->async().Send("x", 1, "t", {}, [&](absl::Status status) {
     results.sent_status = std::move(status);
     results.sent.Notify();
   });
-  group->ReceiveAsync(2, "t", kLong, [&](auto object) {
+  group->async().Receive(2, "t", {kLong, nullptr}, [&](auto object) {
     results.object = std::move(object);
     results.received.Notify();
   });

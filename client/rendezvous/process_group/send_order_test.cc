@@ -53,7 +53,7 @@ TEST_F(SendOrderTest, ARepeatIsNotOvertaken) {
   Ends ends;
   const auto group = Join();
   fake_.FailNext("Send", {Away(), Away()});
-  for (const char* object : {"a", "b", "c"}) group->SendAsync(object, 1, "t", ends.Slot());
+  for (const char* object : {"a", "b", "c"}) group->async().Send(object, 1, "t", {}, ends.Slot());
   EXPECT_TRUE(group->Send("d", 1, "t").ok());
   EXPECT_THAT(ends.Await(3), Each(absl::OkStatus()));
   EXPECT_THAT(Objects(fake_.Seen("Send")), ElementsAre("a", "a", "a", "b", "c", "d"));
@@ -63,9 +63,9 @@ TEST_F(SendOrderTest, OtherTagsAndDestinationsDoNotWait) {
   Ends ends;
   const auto group = Join();
   fake_.Hold("Send", true);
-  group->SendAsync("a", 1, "t", ends.Slot());
-  group->SendAsync("b", 2, "t", ends.Slot());
-  group->SendAsync("c", 1, "u", ends.Slot());
+  group->async().Send("a", 1, "t", {}, ends.Slot());
+  group->async().Send("b", 2, "t", {}, ends.Slot());
+  group->async().Send("c", 1, "u", {}, ends.Slot());
   EXPECT_TRUE(fake_.AwaitSeen("Send", 3));
   fake_.Hold("Send", false);
   EXPECT_THAT(ends.Await(3), Each(absl::OkStatus()));
@@ -75,7 +75,7 @@ TEST_F(SendOrderTest, GoesOnAfterAnError) {
   Ends ends;
   const auto group = Join();
   fake_.FailNext("Send", {Wrong()});
-  for (const char* object : {"a", "b"}) group->SendAsync(object, 1, "t", ends.Slot());
+  for (const char* object : {"a", "b"}) group->async().Send(object, 1, "t", {}, ends.Slot());
   const std::vector<absl::Status> statuses = ends.Await(2);
   ASSERT_THAT(statuses, SizeIs(2));
   EXPECT_EQ(statuses[0].code(), absl::StatusCode::kInvalidArgument);
@@ -87,7 +87,7 @@ TEST_F(SendOrderTest, ABlockingSendWaitsForItsTurnNoLongerThanItsTimeout) {
   Ends ends;
   const auto group = Join();
   fake_.Hold("Send", true);
-  group->SendAsync("a", 1, "t", ends.Slot());
+  group->async().Send("a", 1, "t", {}, ends.Slot());
   ASSERT_TRUE(fake_.AwaitSeen("Send", 1));
   const absl::Status late = group->Send("b", 1, "t", absl::Milliseconds(50));
   EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded);
@@ -104,7 +104,7 @@ TEST_F(SendOrderTest, AllEndSoonAfterTheirTimeoutWhenNoAnswerComes) {
   Ends ends;
   const auto group = Join(options);
   fake_.Hold("Send", true);
-  for (int i = 0; i < 100; ++i) group->SendAsync("x", 1, "", ends.Slot());
+  for (int i = 0; i < 100; ++i) group->async().Send("x", 1, "", {}, ends.Slot());
   const std::vector<absl::Status> statuses = ends.Await(100);
   EXPECT_THAT(statuses, SizeIs(100));
   EXPECT_EQ(statuses[0].code(), absl::StatusCode::kUnavailable) << statuses[0];
@@ -119,7 +119,7 @@ TEST_F(SendOrderTest, ThoseThatWaitEndWithTheirGroup) {
   Ends ends;
   auto group = Join();
   fake_.Hold("Send", true);
-  for (int i = 0; i < 10; ++i) group->SendAsync("x", 1, "", ends.Slot());
+  for (int i = 0; i < 10; ++i) group->async().Send("x", 1, "", {}, ends.Slot());
   ASSERT_TRUE(fake_.AwaitSeen("Send", 1));
   group.reset();
   for (const absl::Status& status : ends.Await(10)) EXPECT_FALSE(status.ok());
@@ -130,7 +130,7 @@ TEST_F(SendOrderTest, ObjectsOfAnOldGenerationStayInIt) {
   Ends ends;
   const auto group = Join();
   fake_.Hold("Send", true);
-  for (const char* object : {"a", "b"}) group->SendAsync(object, 1, "", ends.Slot());
+  for (const char* object : {"a", "b"}) group->async().Send(object, 1, "", {}, ends.Slot());
   ASSERT_TRUE(fake_.AwaitSeen("Send", 1));
   fake_.set_generation(2);
   ASSERT_TRUE(group->Rejoin().ok());

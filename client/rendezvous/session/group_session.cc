@@ -68,6 +68,28 @@ absl::Status GroupSession::Begin(const CallSpec& spec, v1::Scope* scope) {
   return absl::OkStatus();
 }
 
+void GroupSession::Register(const std::shared_ptr<Cancellable>& call, const CallSpec& spec,
+                            const std::shared_ptr<RegisteredCall>& registered) {
+  registered->call = call;
+  if (!calls_.Add(call)) call->Cancel();
+  if (spec.cancellation == nullptr) return;
+  registered->cancellation = spec.cancellation;
+  // Later, because a call that is cancelled may end at once, and its end destroys the listener.
+  registered->on_cancel.emplace(*spec.cancellation, [this, call](const absl::Status& /*reason*/) {
+    connection_->timers().Post([call] { call->Cancel(); });
+  });
+}
+
+void GroupSession::Unregister(RegisteredCall& registered, absl::Status* status) {
+  calls_.Remove(registered.call);
+  registered.call.reset();
+  registered.on_cancel.reset();
+  if (registered.cancellation == nullptr || !absl::IsCancelled(*status)) return;
+  if (absl::Status reason = registered.cancellation->reason(); !reason.ok()) {
+    *status = std::move(reason);
+  }
+}
+
 void GroupSession::Finish(const v1::Scope& scope, const absl::Status& status) {
   if (status.ok() || scope.acknowledged_receipts_size() == 0) return;
   MutexLock lock(&mutex_);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -55,8 +56,11 @@ struct CallSpec {
   // Blocking calls: called about each second with the missing members. Borrowed; may be null or
   // empty.
   const std::function<void(const MissingReport&)>* on_waiting = nullptr;
-  std::shared_ptr<Cancellation> cancellation;  // of blocking calls; may be null
+  std::shared_ptr<Cancellation> cancellation;  // ends the call with its reason; may be null
 };
+
+// How a call runs: its continuation runs in the call, or later on a thread of the library.
+enum class CallMode { kBlocking, kAsync };
 
 // A number taken for one round, in the generation in which it was taken.
 struct RoundTicket {
@@ -88,6 +92,10 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   template <typename M>
   void CallAsync(const M& method, typename M::Request request, const CallSpec& spec,
                  typename AsyncCall<M>::Done done);
+  // One of the two. `then(status, response)` runs once, as `mode` says.
+  template <typename M, typename Then>
+  void Run(CallMode mode, const M& method, typename M::Request request, const CallSpec& spec,
+           Then then);
   // The same for transfers of blobs, which are not unary calls. The call must end in its usual way
   // when cancelled.
   absl::Status FillScope(const CallSpec& spec, v1::Scope* scope);
@@ -113,6 +121,17 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
 
  private:
   friend class WatchStream;
+
+  // A call in flight. The registry and the call refer to each other until the call ends.
+  struct RegisteredCall {
+    std::shared_ptr<Cancellable> call;
+    std::shared_ptr<Cancellation> cancellation;
+    std::optional<Cancellation::Listener> on_cancel;
+  };
+  void Register(const std::shared_ptr<Cancellable>& call, const CallSpec& spec,
+                const std::shared_ptr<RegisteredCall>& registered);
+  // If the call was cancelled, `status` becomes the reason.
+  void Unregister(RegisteredCall& registered, absl::Status* status);
 
   absl::Status Begin(const CallSpec& spec, v1::Scope* scope);
   // Returns receipts that did not arrive.
@@ -199,21 +218,30 @@ void GroupSession::CallAsync(const M& method, typename M::Request request, const
     });
     return;
   }
-  // The registry and the call refer to each other until the call ends.
   auto self = shared_from_this();
-  auto registered = std::make_shared<std::shared_ptr<Cancellable>>();
+  auto registered = std::make_shared<RegisteredCall>();
   auto call = std::make_shared<AsyncCall<M>>(
       connection_, method, Limits(spec), request,
       [self, registered, scope = request.scope(), done = std::move(done)](
           absl::Status status, typename M::Response& response) {
-        self->calls_.Remove(*registered);
-        registered->reset();
+        self->Unregister(*registered, &status);
         self->Finish(scope, status);
         done(std::move(status), response);
       });
-  *registered = call;
-  if (!calls_.Add(call)) call->Cancel();
+  Register(call, spec, registered);
   call->Start();
+}
+
+template <typename M, typename Then>
+void GroupSession::Run(CallMode mode, const M& method, typename M::Request request,
+                       const CallSpec& spec, Then then) {
+  if (mode == CallMode::kAsync) {
+    CallAsync(method, std::move(request), spec, std::move(then));
+    return;
+  }
+  typename M::Response response;
+  absl::Status status = Call(method, request, &response, spec);
+  then(std::move(status), response);
 }
 
 }  // namespace cohort::client

@@ -21,11 +21,17 @@ uint64_t SendFifo::Enter(const SendFifoKey& key, std::function<void()> start) {
   return 0;
 }
 
-bool SendFifo::Await(const SendFifoKey& key, Instant deadline) {
-  return AwaitWakeup(key, [deadline](Wakeup& wakeup) {
+bool SendFifo::Await(const SendFifoKey& key, Instant deadline,
+                     const CallCancellations& cancellations) {
+  return AwaitWakeup(key, [&](Wakeup& wakeup) {
+    const CallCancellations::Listener listener(cancellations, [&wakeup] {
+      MutexLock lock(&wakeup.mutex);
+      wakeup.ended = true;
+    });
     MutexLock lock(&wakeup.mutex);
-    return wakeup.mutex.AwaitWithTimeout(absl::Condition(&wakeup.here),
-                                         deadline - Clock::Steady().Now());
+    wakeup.mutex.AwaitWithTimeout(absl::Condition(&wakeup.ended),
+                                  deadline - Clock::Steady().Now());
+    return wakeup.here;
   });
 }
 
@@ -34,7 +40,7 @@ bool SendFifo::AwaitWakeup(const SendFifoKey& key, absl::FunctionRef<bool(Wakeup
   const uint64_t id = Enter(key, [&wakeup] {
     // Under the lock, because the waiting thread destroys `wakeup` as soon as it sees this.
     MutexLock lock(&wakeup.mutex);
-    wakeup.here = true;
+    wakeup.here = wakeup.ended = true;
   });
   if (id == 0 || wait(wakeup)) return true;
   if (Withdraw(key, id)) return false;

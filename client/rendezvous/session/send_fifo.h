@@ -14,6 +14,7 @@
 #include "absl/functional/function_ref.h"
 #include "base/clock.h"
 #include "base/threads/mutex.h"
+#include "client/rendezvous/call/cancellation.h"
 
 namespace cohort::client {
 
@@ -26,9 +27,10 @@ class SendFifo {
   // Calls `start` once: in this call if the FIFO of `key` is free, else in the End before it. The
   // caller then holds the FIFO until its End.
   void Take(const SendFifoKey& key, std::function<void()> start);
-  // The same for a thread that waits. False: `deadline` passed first, and the caller does not hold
-  // the FIFO.
-  bool Await(const SendFifoKey& key, Instant deadline);
+  // The same for a thread that waits. False: `deadline` passed or the call was cancelled first, and
+  // the caller does not hold the FIFO.
+  bool Await(const SendFifoKey& key, Instant deadline,
+             const CallCancellations& cancellations = CallCancellations(nullptr));
   // The holder of the FIFO calls it; the next waiting one gets the FIFO.
   void End(const SendFifoKey& key);
 
@@ -44,6 +46,7 @@ class SendFifo {
   struct Wakeup {
     Mutex mutex;
     bool here ABSL_GUARDED_BY(mutex) = false;
+    bool ended ABSL_GUARDED_BY(mutex) = false;  // here, or cancelled
   };
 
   // Await, with `wait` in place of a deadline: it returns false when it gives up.

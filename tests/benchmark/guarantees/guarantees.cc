@@ -33,7 +33,7 @@ class BarrierChain {
 
  private:
   void Next(int rank, int64_t remaining, Completion& completion) {
-    group_.member(rank).BarrierAsync(
+    group_.member(rank).async().Barrier(
         options_, [this, rank, remaining, &completion](absl::Status status, client::RoundReport) {
           if (!status.ok() || remaining == 1) {
             completion.Done(status);
@@ -63,7 +63,7 @@ class ParkedBarriers {
     client::RoundOptions options;
     options.timeout = timeout;
     for (int rank : ranks) {
-      group_.member(rank).BarrierAsync(
+      group_.member(rank).async().Barrier(
           options, [this](absl::Status status, client::RoundReport report) {
             const SteadyTime now = Now();
             MutexLock lock(&mutex_);

@@ -61,7 +61,7 @@ absl::StatusOr<Sample> BenchmarkGroup::TimeBarrier(absl::Duration timeout) {
   client::RoundOptions options;
   options.timeout = timeout;
   return TimeFanOut(size(), [&](int rank, std::function<void(const absl::Status&)> done) {
-    members_[rank]->BarrierAsync(
+    members_[rank]->async().Barrier(
         options,
         [done = std::move(done)](absl::Status status, client::RoundReport) { done(status); });
   });
@@ -69,7 +69,7 @@ absl::StatusOr<Sample> BenchmarkGroup::TimeBarrier(absl::Duration timeout) {
 
 absl::StatusOr<Sample> BenchmarkGroup::TimeAllGather(const std::string& object) {
   return TimeFanOut(size(), [&](int rank, std::function<void(const absl::Status&)> done) {
-    members_[rank]->AllGatherAsync(
+    members_[rank]->async().AllGather(
         object, {},
         [done = std::move(done), expected = size()](absl::StatusOr<client::ObjectList> objects) {
           if (objects.ok() && static_cast<int>(objects->size()) != expected) {

@@ -216,12 +216,12 @@ TEST(CoordinatorKilledTest, ABarrierThatWasWaitedInCompletes) {
   options.timeout = kTimeout;
   Answers<BarrierAnswer> answers(kWorldSize);
   for (int rank = 0; rank < kWorldSize - 1; ++rank) {
-    members[rank]->BarrierAsync(options, BarrierSlot(answers, rank));
+    members[rank]->async().Barrier(options, BarrierSlot(answers, rank));
   }
   ASSERT_TRUE(testing::AwaitParked(coordinator.address(), "group", kWorldSize - 1));
   coordinator.Kill();
   ASSERT_TRUE(coordinator.Start().ok());
-  members[kWorldSize - 1]->BarrierAsync(options, BarrierSlot(answers, kWorldSize - 1));
+  members[kWorldSize - 1]->async().Barrier(options, BarrierSlot(answers, kWorldSize - 1));
   ASSERT_TRUE(answers.AwaitAll());
   for (int rank = 0; rank < kWorldSize; ++rank) {
     EXPECT_TRUE(answers[rank].status.ok()) << answers[rank].status;
@@ -243,7 +243,7 @@ TEST(CoordinatorKilledTest, AMemberThatReconnectsSlowlyIsNotLost) {
   client::RoundOptions options;
   options.timeout = kTimeout;
   Answers<BarrierAnswer> answers(2);
-  members[0]->BarrierAsync(options, BarrierSlot(answers, 0));
+  members[0]->async().Barrier(options, BarrierSlot(answers, 0));
   ASSERT_TRUE(testing::AwaitParked(coordinator.address(), "group", 1));
   coordinator.Kill();
   ASSERT_TRUE(coordinator.Start().ok());
@@ -254,7 +254,7 @@ TEST(CoordinatorKilledTest, AMemberThatReconnectsSlowlyIsNotLost) {
         return info.ok() && info->state == client::GroupState::kBroken;
       },
       absl::Seconds(4)));
-  members[1]->BarrierAsync(options, BarrierSlot(answers, 1));
+  members[1]->async().Barrier(options, BarrierSlot(answers, 1));
   ASSERT_TRUE(answers.AwaitAll());
   for (int rank = 0; rank < 2; ++rank)
     EXPECT_TRUE(answers[rank].status.ok()) << answers[rank].status;

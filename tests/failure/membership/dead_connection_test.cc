@@ -48,7 +48,7 @@ TEST(DeadConnection, IsClosedWhenItsPeerAnswersNoPing) {
   client::RoundOptions round;
   round.name = "step";
   round.timeout = kTimeout * 2;
-  (*group)->BarrierAsync(round, BarrierSlot(answers, 0));
+  (*group)->async().Barrier(round, BarrierSlot(answers, 0));
   victim.Signal(SIGSTOP);
   ASSERT_TRUE(answers.AwaitAll()) << "its stream still stands";
   EXPECT_EQ(client::GetErrorInfo(answers[0].status).cause.kind, CauseKind::kConnectionLost)

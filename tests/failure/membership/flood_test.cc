@@ -110,7 +110,7 @@ TEST_F(FloodTest, ManySendsInFlightAreEachAnsweredAndNoMoreAreTakenThanTheLimit)
   ASSERT_NO_FATAL_FAILURE(Join({"--limit", "max_mailbox_depth=500"}));
   Answers<absl::Status> answers(kSends);
   for (int index = 0; index < kSends; ++index) {
-    members_[0]->SendAsync("object", 1, "", answers.Slot(index));
+    members_[0]->async().Send("object", 1, "", {}, answers.Slot(index));
   }
   ASSERT_TRUE(answers.AwaitAll());
   int taken_count = 0;

@@ -103,7 +103,7 @@ class MemberKilledTest : public ::testing::Test {
   // All three survivors wait in a barrier for the victim.
   void ParkSurvivors(Answers<BarrierAnswer>& answers) {
     for (int rank = 0; rank < kVictim; ++rank) {
-      survivors_[rank]->BarrierAsync(LongRound(), BarrierSlot(answers, rank));
+      survivors_[rank]->async().Barrier(LongRound(), BarrierSlot(answers, rank));
     }
     ASSERT_TRUE(testing::AwaitParked(coordinator_.address(), "group", kVictim));
   }
@@ -125,7 +125,7 @@ class MemberKilledTest : public ::testing::Test {
   void ExpectBarrierOf(const std::vector<ProcessGroup*>& members) {
     Answers<BarrierAnswer> answers(members.size());
     for (size_t index = 0; index < members.size(); ++index) {
-      members[index]->BarrierAsync(LongRound(), BarrierSlot(answers, index));
+      members[index]->async().Barrier(LongRound(), BarrierSlot(answers, index));
     }
     ASSERT_TRUE(answers.AwaitAll());
     for (size_t index = 0; index < members.size(); ++index) {
@@ -183,7 +183,7 @@ TEST_F(MemberKilledTest, KilledInsideAnAllGatherIsNamedToAll) {
   victim_->WriteLine("all_gather mine");
   Answers<absl::StatusOr<client::ObjectList>> answers(2);
   for (int rank = 0; rank < 2; ++rank) {
-    survivors_[rank]->AllGatherAsync("mine", {}, answers.Slot(rank));
+    survivors_[rank]->async().AllGather("mine", {}, answers.Slot(rank));
   }
   ASSERT_TRUE(testing::AwaitParked(coordinator_.address(), "group", 3));
   victim_->Kill();
@@ -234,7 +234,7 @@ TEST_F(MemberKilledTest, SurvivorsAndAReplacementGoOnInTheNextGeneration) {
   victim_->WriteLine("all_gather d");
   Answers<absl::StatusOr<client::ObjectList>> answers(kVictim);
   for (int rank = 0; rank < kVictim; ++rank) {
-    survivors_[rank]->AllGatherAsync(std::string(1, 'a' + rank), {}, answers.Slot(rank));
+    survivors_[rank]->async().AllGather(std::string(1, 'a' + rank), {}, answers.Slot(rank));
   }
   ASSERT_TRUE(answers.AwaitAll());
   for (int rank = 0; rank < kVictim; ++rank) {
@@ -264,15 +264,15 @@ TEST_F(MemberKilledTest, WaitsWithoutTheDeadGoOnWhenFateIsNotShared) {
   two.name = "two";
   two.participants = {{0, 1}};
   Answers<BarrierAnswer> unaffected(2);
-  survivors_[0]->BarrierAsync(two, BarrierSlot(unaffected, 0));
+  survivors_[0]->async().Barrier(two, BarrierSlot(unaffected, 0));
   Answers<BarrierAnswer> affected(1);
-  survivors_[2]->BarrierAsync(LongRound(), BarrierSlot(affected, 0));
+  survivors_[2]->async().Barrier(LongRound(), BarrierSlot(affected, 0));
   ASSERT_TRUE(testing::AwaitParked(coordinator_.address(), "group", 2));
   victim_->Kill();
   ASSERT_TRUE(affected.AwaitAll());
   ExpectVictimNamed(affected[0].status, CauseKind::kConnectionLost);
   EXPECT_EQ(unaffected.arrived(), 0);
-  survivors_[1]->BarrierAsync(two, BarrierSlot(unaffected, 1));
+  survivors_[1]->async().Barrier(two, BarrierSlot(unaffected, 1));
   ASSERT_TRUE(unaffected.AwaitAll());
   EXPECT_TRUE(unaffected[0].status.ok()) << unaffected[0].status;
   EXPECT_TRUE(unaffected[1].status.ok()) << unaffected[1].status;

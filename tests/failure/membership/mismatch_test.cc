@@ -85,7 +85,7 @@ class MismatchTest : public ::testing::Test {
     options.name = name;
     Answers<BarrierAnswer> answers(3);
     for (int rank = 0; rank < 3; ++rank)
-      members[rank]->BarrierAsync(options, BarrierSlot(answers, rank));
+      members[rank]->async().Barrier(options, BarrierSlot(answers, rank));
     ASSERT_TRUE(answers.AwaitAll());
     for (int rank = 0; rank < 3; ++rank)
       EXPECT_TRUE(answers[rank].status.ok()) << answers[rank].status;
@@ -117,7 +117,7 @@ TEST_F(MismatchTest, OtherDigestOfABarrierFailsAll) {
     client::RoundOptions options;
     options.name = "step";
     options.digest = rank == 1 ? "lr=0.2" : "lr=0.1";
-    members[rank]->BarrierAsync(options, BarrierSlot(answers, rank));
+    members[rank]->async().Barrier(options, BarrierSlot(answers, rank));
   }
   ASSERT_TRUE(answers.AwaitAll(kAtOnce)) << answers.arrived() << " of 3 were told at once";
   for (int rank = 0; rank < 3; ++rank) {
@@ -137,7 +137,7 @@ TEST_F(MismatchTest, OtherParticipantsOfABarrierFailAll) {
     client::RoundOptions options;
     options.name = "step";
     if (rank == 0) options.participants = {{0, 1}};
-    members[rank]->BarrierAsync(options, BarrierSlot(answers, rank));
+    members[rank]->async().Barrier(options, BarrierSlot(answers, rank));
   }
   ASSERT_TRUE(answers.AwaitAll(kAtOnce)) << answers.arrived() << " of 3 were told at once";
   for (int rank = 0; rank < 3; ++rank) {
@@ -154,7 +154,7 @@ TEST_F(MismatchTest, OtherDigestOfAnAllGatherFailsAll) {
   for (int rank = 0; rank < 3; ++rank) {
     client::RoundOptions options;
     options.digest = rank == 2 ? "shape=[4]" : "shape=[8]";
-    members[rank]->AllGatherAsync("value", options, answers.Slot(rank));
+    members[rank]->async().AllGather("value", options, answers.Slot(rank));
   }
   ASSERT_TRUE(answers.AwaitAll(kAtOnce));
   for (int rank = 0; rank < 3; ++rank) {

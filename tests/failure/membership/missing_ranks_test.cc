@@ -53,7 +53,7 @@ TEST(MissingRanksTest, EveryWaitingRankGetsTheExactMissingRanks) {
   const Instant asked = clock.Now();
   int index = 0;
   for (int rank = 0; rank < kWorldSize; ++rank) {
-    if (!absent.Contains(rank)) members[rank]->BarrierAsync(options, BarrierSlot(answers, index++));
+    if (!absent.Contains(rank)) members[rank]->async().Barrier(options, BarrierSlot(answers, index++));
   }
   ASSERT_TRUE(answers.AwaitCount(1));
   const absl::Duration first = clock.Now() - asked;
@@ -94,7 +94,7 @@ TEST(MissingRanksTest, LateRanksGetTheOutcomeAndTheNextRoundWorks) {
   options.timeout = absl::Milliseconds(500);
   Answers<BarrierAnswer> early(kSmallWorld - 3);
   for (int rank = 3; rank < kSmallWorld; ++rank) {
-    members[rank]->BarrierAsync(options, BarrierSlot(early, rank - 3));
+    members[rank]->async().Barrier(options, BarrierSlot(early, rank - 3));
   }
   ASSERT_TRUE(early.AwaitAll());
   EXPECT_EQ(early[0].report.missing.missing, (std::vector<RankRange>{{0, 2}}));
@@ -108,7 +108,7 @@ TEST(MissingRanksTest, LateRanksGetTheOutcomeAndTheNextRoundWorks) {
   }
   Answers<BarrierAnswer> all(kSmallWorld);
   for (int rank = 0; rank < kSmallWorld; ++rank) {
-    members[rank]->BarrierAsync(options, BarrierSlot(all, rank));
+    members[rank]->async().Barrier(options, BarrierSlot(all, rank));
   }
   ASSERT_TRUE(all.AwaitAll());
   for (int rank = 0; rank < kSmallWorld; ++rank) {

@@ -95,7 +95,7 @@ TEST_F(NoProgressTest, WorkingAndWaitingMembersLearnTheStuckMember) {
   options.timeout = kTimeout;
   Answers<BarrierAnswer> answers(2);
   for (int rank = 0; rank < 2; ++rank)
-    members_[rank]->BarrierAsync(options, BarrierSlot(answers, rank));
+    members_[rank]->async().Barrier(options, BarrierSlot(answers, rank));
   ASSERT_TRUE(answers.AwaitAll());
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(answers[rank].status.code(), absl::StatusCode::kAborted) << answers[rank].status;
@@ -117,7 +117,7 @@ TEST_F(NoProgressTest, MembersThatWaitInABarrierAreNotStuck) {
   options.timeout = kTimeout;
   Answers<BarrierAnswer> answers(2);
   for (int rank = 0; rank < 2; ++rank)
-    members_[rank]->BarrierAsync(options, BarrierSlot(answers, rank));
+    members_[rank]->async().Barrier(options, BarrierSlot(answers, rank));
   ASSERT_TRUE(testing::AwaitParked(coordinator_.address(), "group", 2));
   int step = 1;
   // Rank 2 works for two timeouts, and only then is stuck.

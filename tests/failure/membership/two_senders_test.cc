@@ -99,7 +99,7 @@ TEST_F(TwoSendersTest, EachKeepsItsOrderWithManySendsInFlight) {
   Answers<absl::Status> sent(2 * kCount);
   for (int index = 0; index < kCount; ++index) {
     for (const int sender : {0, 1}) {
-      members_[sender]->SendAsync(Object(sender, index), kReceiver, "",
+      members_[sender]->async().Send(Object(sender, index), kReceiver, "", {},
                                   sent.Slot(2 * index + sender));
     }
   }

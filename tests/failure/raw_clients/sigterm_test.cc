@@ -209,7 +209,7 @@ TEST_F(SigtermTest, EachMemberGetsAnAnswerWithinItsTimeout) {
   options.timeout = absl::Seconds(5);
   Answers<BarrierAnswer> answers(kWorldSize - 1);
   for (int rank = 1; rank < kWorldSize; ++rank) {
-    members[rank]->BarrierAsync(options, BarrierSlot(answers, rank - 1));
+    members[rank]->async().Barrier(options, BarrierSlot(answers, rank - 1));
   }
   ASSERT_TRUE(testing::AwaitParked(coordinator_.address(), "library", kWorldSize - 1));
   const absl::StatusOr<int> code = coordinator_.Terminate(kGrace + absl::Seconds(5));
