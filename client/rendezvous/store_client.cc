@@ -2,15 +2,12 @@
 
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "base/status_macros.h"
-#include "base/threads/mutex.h"
 #include "client/rendezvous/call/connection/stubs.h"
 #include "client/rendezvous/call/stream_reader.h"
-#include "client/rendezvous/call/unary_call.h"
 #include "client/rendezvous/report/report_codec.h"
-#include "client/rendezvous/session/receipts.h"
+#include "client/rendezvous/session/call_mode.h"
+#include "client/rendezvous/store_namespace.h"
 
 namespace cohort::client {
 namespace {
@@ -33,230 +30,107 @@ std::vector<KeyValue> ReadKeyValues(Values& values) {
   return result;
 }
 
-// The state that outlives the client while its last acknowledgement is on its way.
-class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace> {
- public:
-  StoreNamespace(std::shared_ptr<ConnectionImpl> connection, absl::string_view group)
-      : connection_(std::move(connection)), group_(group) {}
-
-  ConnectionImpl& connection() const { return *connection_; }
-  Interruption& interruption() { return interruption_; }
-
-  void FillScope(v1::Scope* scope) const {
-    scope->set_tenant(connection_->options().tenant);
-    scope->set_group(group_);
-  }
-
-  // `wait` absent: the method does not wait.
-  template <typename M>
-  absl::Status Call(const M& method, std::string what, bool mutates,
-                    std::optional<absl::Duration> wait, absl::Duration timeout,
-                    typename M::Request& request, typename M::Response* response) {
-    v1::Scope* scope = request.mutable_scope();
-    FillScope(scope);
-    if (mutates) scope->set_operation_id(connection_->NewOperationId());
-    {
-      MutexLock lock(&mutex_);
-      receipts_.Ride(scope);
-    }
-    const Instant now = Clock::Steady().Now();
-    CallLimits limits{std::move(what), now + timeout};
-    limits.wait_until = wait.has_value() ? now + *wait : absl::InfinitePast();
-    absl::Status status =
-        CallMonitored(*connection_, method, std::move(limits), interruption_, request, response);
-    if (!status.ok() && scope->acknowledged_receipts_size() > 0) {
-      {
-        MutexLock lock(&mutex_);
-        receipts_.Return(*scope);
-      }
-      ScheduleFlush();
-    }
-    return status;
-  }
-
-  void AddReceipt(int64_t receipt) {
-    if (receipt == 0) return;
-    {
-      MutexLock lock(&mutex_);
-      receipts_.Add(receipt);
-    }
-    ScheduleFlush();
-  }
-
-  // Receipts that no other call carried go with the cheapest call.
-  void Flush() {
-    v1::GetRequest request;
-    FillScope(request.mutable_scope());
-    request.add_keys("-");
-    {
-      MutexLock lock(&mutex_);
-      flush_scheduled_ = false;
-      if (receipts_.empty()) return;
-      receipts_.Ride(request.mutable_scope());
-    }
-    CallLimits limits{"acknowledge", Clock::Steady().Now() + absl::Seconds(10)};
-    limits.wait_until = absl::InfinitePast();
-    const v1::Scope scope = request.scope();
-    std::make_shared<AsyncCall<decltype(method::kGet)>>(
-        connection_, method::kGet, std::move(limits), std::move(request),
-        [self = shared_from_this(), scope](const absl::Status& status, v1::GetResponse&) {
-          if (status.ok()) return;
-          MutexLock lock(&self->mutex_);
-          self->receipts_.Return(scope);
-        })
-        ->Start();
-  }
-
- private:
-  void ScheduleFlush() {
-    {
-      MutexLock lock(&mutex_);
-      if (std::exchange(flush_scheduled_, true)) return;
-    }
-    connection_->timers().After(absl::Seconds(1), [weak = weak_from_this()] {
-      if (auto self = weak.lock()) self->Flush();
-    });
-  }
-
-  const std::shared_ptr<ConnectionImpl> connection_;
-  const std::string group_;
-  Interruption interruption_;  // never raised: these calls end by their timeouts
-
-  Mutex mutex_;
-  Receipts receipts_ ABSL_GUARDED_BY(mutex_);
-  bool flush_scheduled_ ABSL_GUARDED_BY(mutex_) = false;
-};
-
-class StoreClientImpl final : public StoreClient {
+class StoreClientImpl final : public StoreClient, public AsyncStoreClient {
  public:
   explicit StoreClientImpl(std::shared_ptr<StoreNamespace> space) : space_(std::move(space)) {}
   ~StoreClientImpl() override { space_->Flush(); }
 
+  AsyncStoreClient& async() override { return *this; }
+
   absl::StatusOr<PutResult> Put(absl::string_view key, absl::string_view value,
                                 const PutOptions& options, absl::Duration timeout) override {
-    v1::PutRequest request;
-    request.set_key(std::string(key));
-    request.set_value(value.data(), value.size());
-    if (options.expiration.has_value()) ToProto(*options.expiration, request.mutable_expiration());
-    FillConditions(options, &request);
-    return Put(request, absl::StrCat("put \"", key, "\""), timeout);
+    return ResultOf<PutResult>(
+        [&](auto done) { RunPut(kBlocking, key, value, options, {timeout, nullptr}, done); });
+  }
+  void Put(absl::string_view key, absl::string_view value, const PutOptions& options,
+           const AsyncStoreOptions& call, Done<PutResult> done) override {
+    RunPut(kAsync, key, value, options, call, std::move(done));
   }
 
   absl::StatusOr<PutResult> MultiPut(const std::vector<PutEntry>& entries,
                                      std::optional<absl::Duration> expiration,
                                      absl::Duration timeout) override {
-    if (entries.empty()) return absl::InvalidArgumentError("put of several keys: no entries");
-    v1::PutRequest request;
-    Fill(entries[0], &request);
-    for (size_t i = 1; i < entries.size(); ++i) Fill(entries[i], request.add_more());
-    if (expiration.has_value()) ToProto(*expiration, request.mutable_expiration());
-    return Put(request, absl::StrCat("put of ", entries.size(), " keys"), timeout);
+    return ResultOf<PutResult>(
+        [&](auto done) { RunMultiPut(kBlocking, entries, expiration, {timeout, nullptr}, done); });
+  }
+  void MultiPut(const std::vector<PutEntry>& entries, std::optional<absl::Duration> expiration,
+                const AsyncStoreOptions& call, Done<PutResult> done) override {
+    RunMultiPut(kAsync, entries, expiration, call, std::move(done));
   }
 
   absl::StatusOr<GetResult> Get(const std::vector<std::string>& keys, const GetOptions& options,
                                 absl::Duration timeout) override {
-    v1::GetRequest request;
-    for (const std::string& key : keys) request.add_keys(key);
-    for (const std::string& queue : options.queues) request.add_queues(queue);
-    request.set_newer_than(options.newer_than);
-    request.set_or_queue(options.or_queue);
-    const std::string what =
-        options.queues.empty()
-            ? absl::StrCat("get of ", keys.size(), " keys")
-            : absl::StrCat("get of ", keys.size(), " keys and ", options.queues.size(), " queues");
-    v1::GetResponse response;
-    COHORT_RETURN_IF_ERROR(space_->Call(method::kGet, what, false, WaitOrNone(options.wait),
-                                        timeout, request, &response));
-    GetResult result;
-    result.values = ReadKeyValues(*response.mutable_values());
-    result.missing_keys.assign(response.missing_keys().begin(), response.missing_keys().end());
-    result.revision = response.revision();
-    for (v1::QueueLength& length : *response.mutable_queue_lengths()) {
-      result.queue_lengths.push_back(
-          QueueLength{std::move(*length.mutable_queue()), length.length()});
-    }
-    return result;
+    return ResultOf<GetResult>(
+        [&](auto done) { RunGet(kBlocking, keys, options, {timeout, nullptr}, done); });
+  }
+  void Get(const std::vector<std::string>& keys, const GetOptions& options,
+           const AsyncStoreOptions& call, Done<GetResult> done) override {
+    RunGet(kAsync, keys, options, call, std::move(done));
   }
 
   absl::StatusOr<RangeResult> Range(absl::string_view prefix, absl::string_view after,
                                     int page_size, bool keys_only, bool count_only,
                                     absl::Duration timeout) override {
-    v1::RangeRequest request;
-    request.set_prefix(std::string(prefix));
-    request.set_page_token(std::string(after));
-    request.set_page_size(page_size);
-    request.set_keys_only(keys_only);
-    request.set_count_only(count_only);
-    v1::RangeResponse response;
-    COHORT_RETURN_IF_ERROR(space_->Call(method::kRange, absl::StrCat("range \"", prefix, "\""),
-                                        false, std::nullopt, timeout, request, &response));
-    RangeResult result;
-    result.values = ReadKeyValues(*response.mutable_values());
-    result.next = response.next_page_token();
-    result.count = response.count();
-    result.revision = response.revision();
-    return result;
+    const RangeOptions options{std::string(after), page_size, keys_only, count_only};
+    return ResultOf<RangeResult>(
+        [&](auto done) { RunRange(kBlocking, prefix, options, {timeout, nullptr}, done); });
+  }
+  void Range(absl::string_view prefix, const RangeOptions& options, const AsyncStoreOptions& call,
+             Done<RangeResult> done) override {
+    RunRange(kAsync, prefix, options, call, std::move(done));
   }
 
   absl::StatusOr<int64_t> Delete(absl::string_view key, bool prefix,
                                  absl::Duration timeout) override {
-    v1::DeleteRequest request;
-    request.set_key(std::string(key));
-    request.set_prefix(prefix);
-    v1::DeleteResponse response;
-    COHORT_RETURN_IF_ERROR(space_->Call(method::kDelete, absl::StrCat("delete \"", key, "\""), true,
-                                        std::nullopt, timeout, request, &response));
-    return response.deleted_count();
+    return ResultOf<int64_t>(
+        [&](auto done) { RunDelete(kBlocking, key, prefix, {timeout, nullptr}, done); });
+  }
+  void Delete(absl::string_view key, bool prefix, const AsyncStoreOptions& call,
+              Done<int64_t> done) override {
+    RunDelete(kAsync, key, prefix, call, std::move(done));
   }
 
   absl::StatusOr<int64_t> Add(absl::string_view key, int64_t delta,
                               absl::Duration timeout) override {
-    v1::AddRequest request;
-    request.set_key(std::string(key));
-    request.set_delta(delta);
-    v1::AddResponse response;
-    COHORT_RETURN_IF_ERROR(space_->Call(method::kAdd, absl::StrCat("add \"", key, "\""), true,
-                                        std::nullopt, timeout, request, &response));
-    return response.value();
+    return ResultOf<int64_t>(
+        [&](auto done) { RunAdd(kBlocking, key, delta, {timeout, nullptr}, done); });
+  }
+  void Add(absl::string_view key, int64_t delta, const AsyncStoreOptions& call,
+           Done<int64_t> done) override {
+    RunAdd(kAsync, key, delta, call, std::move(done));
   }
 
   absl::StatusOr<int64_t> Append(absl::string_view key, absl::string_view value,
                                  absl::Duration timeout) override {
-    v1::AppendRequest request;
-    request.set_key(std::string(key));
-    request.set_value(value.data(), value.size());
-    v1::AppendResponse response;
-    COHORT_RETURN_IF_ERROR(space_->Call(method::kAppend, absl::StrCat("append \"", key, "\""), true,
-                                        std::nullopt, timeout, request, &response));
-    return response.size_bytes();
+    return ResultOf<int64_t>(
+        [&](auto done) { RunAppend(kBlocking, key, value, {timeout, nullptr}, done); });
+  }
+  void Append(absl::string_view key, absl::string_view value, const AsyncStoreOptions& call,
+              Done<int64_t> done) override {
+    RunAppend(kAsync, key, value, call, std::move(done));
   }
 
   absl::StatusOr<int64_t> QueuePush(absl::string_view queue, absl::string_view value,
                                     std::optional<absl::Duration> expiration,
                                     absl::Duration timeout) override {
-    v1::QueuePushRequest request;
-    request.set_queue(std::string(queue));
-    request.set_value(value.data(), value.size());
-    if (expiration.has_value()) ToProto(*expiration, request.mutable_expiration());
-    v1::QueuePushResponse response;
-    COHORT_RETURN_IF_ERROR(space_->Call(method::kQueuePush,
-                                        absl::StrCat("queue_push \"", queue, "\""), true,
-                                        std::nullopt, timeout, request, &response));
-    return response.sequence();
+    return ResultOf<int64_t>([&](auto done) {
+      RunQueuePush(kBlocking, queue, value, expiration, {timeout, nullptr}, done);
+    });
+  }
+  void QueuePush(absl::string_view queue, absl::string_view value,
+                 std::optional<absl::Duration> expiration, const AsyncStoreOptions& call,
+                 Done<int64_t> done) override {
+    RunQueuePush(kAsync, queue, value, expiration, call, std::move(done));
   }
 
   absl::StatusOr<std::optional<QueueItem>> QueuePop(absl::string_view queue, absl::Duration wait,
                                                     absl::Duration timeout) override {
-    v1::QueuePopRequest request;
-    request.set_queue(std::string(queue));
-    v1::QueuePopResponse response;
-    COHORT_RETURN_IF_ERROR(space_->Call(method::kQueuePop,
-                                        absl::StrCat("queue_pop \"", queue, "\""), true,
-                                        WaitOrNone(wait), timeout, request, &response));
-    if (!response.found()) return std::optional<QueueItem>();
-    space_->AddReceipt(response.receipt());
-    return std::optional<QueueItem>(
-        QueueItem{std::move(*response.mutable_value()), response.sequence()});
+    return ResultOf<std::optional<QueueItem>>(
+        [&](auto done) { RunQueuePop(kBlocking, queue, wait, {timeout, nullptr}, done); });
+  }
+  void QueuePop(absl::string_view queue, absl::Duration wait, const AsyncStoreOptions& call,
+                Done<std::optional<QueueItem>> done) override {
+    RunQueuePop(kAsync, queue, wait, call, std::move(done));
   }
 
   absl::Status Watch(absl::string_view prefix, int64_t from_revision,
@@ -282,6 +156,17 @@ class StoreClientImpl final : public StoreClient {
   }
 
  private:
+  static constexpr CallMode kBlocking = CallMode::kBlocking;
+  static constexpr CallMode kAsync = CallMode::kAsync;
+
+  // Runs `start(done)`, whose `done(result)` runs in that call, and returns the result.
+  template <typename T, typename Start>
+  static absl::StatusOr<T> ResultOf(const Start& start) {
+    std::optional<absl::StatusOr<T>> result;
+    start([&result](absl::StatusOr<T> value) { result.emplace(std::move(value)); });
+    return *std::move(result);
+  }
+
   // `Conditions` has expected_revision and expected_value.
   template <typename Conditions, typename Message>
   static void FillConditions(const Conditions& conditions, Message* message) {
@@ -299,20 +184,166 @@ class StoreClientImpl final : public StoreClient {
     FillConditions(entry, message);
   }
 
-  absl::StatusOr<PutResult> Put(v1::PutRequest& request, std::string what, absl::Duration timeout) {
-    v1::PutResponse response;
-    COHORT_RETURN_IF_ERROR(space_->Call(method::kPut, std::move(what), true, std::nullopt, timeout,
-                                        request, &response));
-    PutResult result;
-    result.written = response.written();
-    result.revision = response.revision();
-    if (response.has_current()) result.current = ReadKeyValue(*response.mutable_current());
-    return result;
+  // --- Each method runs in one of two modes: `done(result)` runs in the call, or later.
+
+  void RunPut(CallMode mode, absl::string_view key, absl::string_view value,
+              const PutOptions& options, const AsyncStoreOptions& call, Done<PutResult> done) {
+    v1::PutRequest request;
+    request.set_key(std::string(key));
+    request.set_value(value.data(), value.size());
+    if (options.expiration.has_value()) ToProto(*options.expiration, request.mutable_expiration());
+    FillConditions(options, &request);
+    RunPut(mode, std::move(request), {absl::StrCat("put \"", key, "\""), true, call},
+           std::move(done));
   }
 
-  static std::optional<absl::Duration> WaitOrNone(absl::Duration wait) {
-    if (wait > absl::ZeroDuration()) return wait;
-    return std::nullopt;
+  void RunMultiPut(CallMode mode, const std::vector<PutEntry>& entries,
+                   std::optional<absl::Duration> expiration, const AsyncStoreOptions& call,
+                   Done<PutResult> done) {
+    if (entries.empty()) {
+      const absl::Status error = absl::InvalidArgumentError("put of several keys: no entries");
+      if (mode == kBlocking) return done(error);
+      return space_->connection().timers().Post([done, error] { done(error); });
+    }
+    v1::PutRequest request;
+    Fill(entries[0], &request);
+    for (size_t i = 1; i < entries.size(); ++i) Fill(entries[i], request.add_more());
+    if (expiration.has_value()) ToProto(*expiration, request.mutable_expiration());
+    RunPut(mode, std::move(request), {absl::StrCat("put of ", entries.size(), " keys"), true, call},
+           std::move(done));
+  }
+
+  void RunPut(CallMode mode, v1::PutRequest request, StoreCall call, Done<PutResult> done) {
+    space_->Run(mode, method::kPut, std::move(call), std::move(request),
+                [done = std::move(done)](absl::Status status, v1::PutResponse& response) {
+                  if (!status.ok()) return done(std::move(status));
+                  PutResult result;
+                  result.written = response.written();
+                  result.revision = response.revision();
+                  if (response.has_current()) {
+                    result.current = ReadKeyValue(*response.mutable_current());
+                  }
+                  done(std::move(result));
+                });
+  }
+
+  void RunGet(CallMode mode, const std::vector<std::string>& keys, const GetOptions& options,
+              const AsyncStoreOptions& call, Done<GetResult> done) {
+    v1::GetRequest request;
+    for (const std::string& key : keys) request.add_keys(key);
+    for (const std::string& queue : options.queues) request.add_queues(queue);
+    request.set_newer_than(options.newer_than);
+    request.set_or_queue(options.or_queue);
+    std::string what =
+        options.queues.empty()
+            ? absl::StrCat("get of ", keys.size(), " keys")
+            : absl::StrCat("get of ", keys.size(), " keys and ", options.queues.size(), " queues");
+    space_->Run(mode, method::kGet, {std::move(what), false, call, options.wait},
+                std::move(request),
+                [done = std::move(done)](absl::Status status, v1::GetResponse& response) {
+                  if (!status.ok()) return done(std::move(status));
+                  GetResult result;
+                  result.values = ReadKeyValues(*response.mutable_values());
+                  result.missing_keys.assign(response.missing_keys().begin(),
+                                             response.missing_keys().end());
+                  result.revision = response.revision();
+                  for (v1::QueueLength& length : *response.mutable_queue_lengths()) {
+                    result.queue_lengths.push_back(
+                        QueueLength{std::move(*length.mutable_queue()), length.length()});
+                  }
+                  done(std::move(result));
+                });
+  }
+
+  void RunRange(CallMode mode, absl::string_view prefix, const RangeOptions& options,
+                const AsyncStoreOptions& call, Done<RangeResult> done) {
+    v1::RangeRequest request;
+    request.set_prefix(std::string(prefix));
+    request.set_page_token(options.after);
+    request.set_page_size(options.page_size);
+    request.set_keys_only(options.keys_only);
+    request.set_count_only(options.count_only);
+    space_->Run(mode, method::kRange, {absl::StrCat("range \"", prefix, "\""), false, call},
+                std::move(request),
+                [done = std::move(done)](absl::Status status, v1::RangeResponse& response) {
+                  if (!status.ok()) return done(std::move(status));
+                  RangeResult result;
+                  result.values = ReadKeyValues(*response.mutable_values());
+                  result.next = response.next_page_token();
+                  result.count = response.count();
+                  result.revision = response.revision();
+                  done(std::move(result));
+                });
+  }
+
+  void RunDelete(CallMode mode, absl::string_view key, bool prefix, const AsyncStoreOptions& call,
+                 Done<int64_t> done) {
+    v1::DeleteRequest request;
+    request.set_key(std::string(key));
+    request.set_prefix(prefix);
+    space_->Run(mode, method::kDelete, {absl::StrCat("delete \"", key, "\""), true, call},
+                std::move(request),
+                [done = std::move(done)](absl::Status status, v1::DeleteResponse& response) {
+                  if (!status.ok()) return done(std::move(status));
+                  done(response.deleted_count());
+                });
+  }
+
+  void RunAdd(CallMode mode, absl::string_view key, int64_t delta, const AsyncStoreOptions& call,
+              Done<int64_t> done) {
+    v1::AddRequest request;
+    request.set_key(std::string(key));
+    request.set_delta(delta);
+    space_->Run(mode, method::kAdd, {absl::StrCat("add \"", key, "\""), true, call},
+                std::move(request),
+                [done = std::move(done)](absl::Status status, v1::AddResponse& response) {
+                  if (!status.ok()) return done(std::move(status));
+                  done(response.value());
+                });
+  }
+
+  void RunAppend(CallMode mode, absl::string_view key, absl::string_view value,
+                 const AsyncStoreOptions& call, Done<int64_t> done) {
+    v1::AppendRequest request;
+    request.set_key(std::string(key));
+    request.set_value(value.data(), value.size());
+    space_->Run(mode, method::kAppend, {absl::StrCat("append \"", key, "\""), true, call},
+                std::move(request),
+                [done = std::move(done)](absl::Status status, v1::AppendResponse& response) {
+                  if (!status.ok()) return done(std::move(status));
+                  done(response.size_bytes());
+                });
+  }
+
+  void RunQueuePush(CallMode mode, absl::string_view queue, absl::string_view value,
+                    std::optional<absl::Duration> expiration, const AsyncStoreOptions& call,
+                    Done<int64_t> done) {
+    v1::QueuePushRequest request;
+    request.set_queue(std::string(queue));
+    request.set_value(value.data(), value.size());
+    if (expiration.has_value()) ToProto(*expiration, request.mutable_expiration());
+    space_->Run(mode, method::kQueuePush, {absl::StrCat("queue_push \"", queue, "\""), true, call},
+                std::move(request),
+                [done = std::move(done)](absl::Status status, v1::QueuePushResponse& response) {
+                  if (!status.ok()) return done(std::move(status));
+                  done(response.sequence());
+                });
+  }
+
+  void RunQueuePop(CallMode mode, absl::string_view queue, absl::Duration wait,
+                   const AsyncStoreOptions& call, Done<std::optional<QueueItem>> done) {
+    v1::QueuePopRequest request;
+    request.set_queue(std::string(queue));
+    space_->Run(mode, method::kQueuePop,
+                {absl::StrCat("queue_pop \"", queue, "\""), true, call, wait}, std::move(request),
+                [space = space_, done = std::move(done)](absl::Status status,
+                                                         v1::QueuePopResponse& response) {
+                  if (!status.ok()) return done(std::move(status));
+                  if (!response.found()) return done(std::optional<QueueItem>());
+                  space->AddReceipt(response.receipt());
+                  done(std::optional<QueueItem>(
+                      QueueItem{std::move(*response.mutable_value()), response.sequence()}));
+                });
   }
 
   const std::shared_ptr<StoreNamespace> space_;

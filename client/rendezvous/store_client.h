@@ -13,72 +13,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "client/rendezvous/async_store_client.h"
 #include "client/rendezvous/call/connection.h"
+#include "client/rendezvous/store_types.h"
 
 namespace cohort::client {
-
-struct KeyValue {
-  std::string key;
-  std::string value;
-  int64_t revision = 0;
-  int64_t created_revision = 0;
-  std::optional<absl::Duration> expires_in;
-};
-
-struct PutOptions {
-  std::optional<absl::Duration> expiration;
-  // Write only if the key's revision is this (0: only if absent).
-  std::optional<int64_t> expected_revision;
-  // Write only if the key's value is this. An absent key counts as empty.
-  std::optional<std::string> expected_value;
-};
-// One key of a MultiPut, with its own conditions.
-struct PutEntry {
-  std::string key;
-  std::string value;
-  std::optional<int64_t> expected_revision;
-  std::optional<std::string> expected_value;
-};
-struct PutResult {
-  bool written = false;
-  int64_t revision = 0;             // of the last key written
-  std::optional<KeyValue> current;  // not written: that of the first key that differs
-};
-struct GetOptions {
-  // How long to block until all keys exist and all queues have a value; 0: not at all.
-  absl::Duration wait = absl::ZeroDuration();
-  int64_t newer_than = 0;  // the keys exist with a larger revision
-  std::vector<std::string> queues;
-  // An absent key counts as existing while the queue of its name has a value, like in PyTorch's
-  // wait.
-  bool or_queue = false;
-};
-struct QueueLength {
-  std::string queue;
-  int64_t length = 0;  // values that no consumer has taken
-};
-struct GetResult {
-  std::vector<KeyValue> values;
-  std::vector<std::string> missing_keys;  // if the wait ended first
-  int64_t revision = 0;
-  // The queues of GetOptions::queues in their order, also empty ones, and then those of `or_queue`.
-  std::vector<QueueLength> queue_lengths;
-};
-struct RangeResult {
-  std::vector<KeyValue> values;
-  std::string next;  // pass as `after` for the next page; empty: no more
-  int64_t count = 0;
-  int64_t revision = 0;
-};
-struct QueueItem {
-  std::string value;
-  int64_t sequence = 0;
-};
-struct KeyEvent {
-  bool deleted = false;
-  bool expired = false;
-  KeyValue key_value;
-};
 
 // Thread-safe. Mutations are repeated internally with one operation id: each acts once. `timeout`
 // limits every call; errors as in process_group.h.
@@ -87,6 +26,9 @@ class StoreClient {
   // `group` empty: the tenant's own namespace.
   static std::unique_ptr<StoreClient> Create(std::shared_ptr<Connection> connection, absl::string_view group);
   virtual ~StoreClient() = default;
+
+  // The same methods without blocking. It lives as long as this object.
+  virtual AsyncStoreClient& async() = 0;
 
   virtual absl::StatusOr<PutResult> Put(absl::string_view key, absl::string_view value,
                                         const PutOptions& options = {},

@@ -132,6 +132,8 @@ class FakeStore : public client::StoreClient {
  public:
   FakeStore(FakeClients& fake, absl::string_view group) : fake_(fake), group_(group) {}
 
+  // Not used by the tool.
+  client::AsyncStoreClient& async() override { std::abort(); }
   absl::StatusOr<client::PutResult> Put(absl::string_view key, absl::string_view value,
                                         const client::PutOptions& options,
                                         absl::Duration timeout) override {

@@ -25,6 +25,7 @@
 #include "client/rendezvous/call/unary_call.h"
 #include "client/rendezvous/report/report.h"
 #include "client/rendezvous/report/report_codec.h"
+#include "client/rendezvous/session/call_mode.h"
 #include "client/rendezvous/session/receipts.h"
 #include "client/rendezvous/session/round_numbers.h"
 #include "client/rendezvous/session/send_fifo.h"
@@ -58,9 +59,6 @@ struct CallSpec {
   const std::function<void(const MissingReport&)>* on_waiting = nullptr;
   std::shared_ptr<Cancellation> cancellation;  // ends the call with its reason; may be null
 };
-
-// How a call runs: its continuation runs in the call, or later on a thread of the library.
-enum class CallMode { kBlocking, kAsync };
 
 // A number taken for one round, in the generation in which it was taken.
 struct RoundTicket {
