@@ -280,6 +280,7 @@ class FakeGroup : public client::ProcessGroup {
   // Not used by the tool.
   client::AsyncProcessGroup& async() override { std::abort(); }
   absl::StatusOr<client::GroupInfo> Describe() override { return Unused(); }
+  absl::StatusOr<client::WhoIsMissingReport> WhoIsMissing() override { return Unused(); }
   absl::StatusOr<std::string> Scatter(const std::vector<std::string>&, int,
                                       const client::RoundOptions&) override {
     return Unused();

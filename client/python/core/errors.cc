@@ -55,4 +55,13 @@ PyObject* Raise(const absl::Status& status) {
   return nullptr;
 }
 
+Object TakeRaised() {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  Py_XDECREF(type);
+  Py_XDECREF(trace);
+  return Object(value);
+}
+
 }  // namespace cohort::python

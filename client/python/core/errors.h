@@ -16,6 +16,9 @@ PyObject* Raise(const absl::Status& status);
 // Returns the exception itself, which a caller raises later; null with another exception.
 PyObject* MakeError(const absl::Status& status);
 
+// Clears the exception that is set, and returns it.
+Object TakeRaised();
+
 }  // namespace cohort::python
 
 #endif  // COHORT_CLIENT_PYTHON_CORE_ERRORS_H_

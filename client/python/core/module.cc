@@ -1,6 +1,7 @@
 // The extension module cohort._core: the C++ library for the Python classes above it.
 #include "base/version.h"
 #include "client/python/core/array.h"
+#include "client/python/core/completions.h"
 #include "client/python/core/errors.h"
 #include "client/python/core/group.h"
 #include "client/python/core/python_api.h"
@@ -26,7 +27,7 @@ PyMODINIT_FUNC PyInit__core() {
   using namespace cohort::python;  // NOLINT: the function is in no namespace
   Object module(PyModule_Create(&definition));
   if (!module || PyModule_AddStringConstant(module.get(), "version", cohort::kVersion) != 0 ||
-      !AddMemory(module.get()) || !AddProcessGroup(module.get()) || !AddStore(module.get()) ||
+      !AddMemory(module.get()) || !AddCompletions(module.get()) || !AddProcessGroup(module.get()) || !AddStore(module.get()) ||
       !AddGroup(module.get())) {
     return nullptr;
   }

@@ -1,4 +1,3 @@
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +9,7 @@
 #include "client/python/core/convert.h"
 #include "client/python/core/coordinator_call.h"
 #include "client/python/core/errors.h"
+#include "client/python/core/group_values.h"
 #include "client/python/core/handle.h"
 #include "client/python/core/method.h"
 #include "client/python/core/rendezvous.h"
@@ -41,14 +41,6 @@ using client::ProcessGroup;
 using client::RoundOptions;
 using Group = Handle<ProcessGroup>;
 
-RoundOptions Round(std::string name, std::vector<RankRange> participants, absl::Duration timeout) {
-  RoundOptions options;
-  options.name = std::move(name);
-  options.participants = std::move(participants);
-  options.timeout = timeout;
-  return options;
-}
-
 PyObject* Join(PyObject* /*module*/, PyObject* dict) {
   Options options(dict);
   client::ProcessGroupOptions membership;
@@ -72,16 +64,13 @@ PyObject* Send(Group& group, Bytes object, int destination, std::string tag,
 PyObject* Receive(Group& group, int source, std::string tag, absl::Duration timeout) {
   return CallForResult(
       group, [&](ProcessGroup& g) { return g.Receive(source, tag, timeout); },
-      [](const std::string& object) { return WriteBytes(object); });
+      WriteObject);
 }
 
 PyObject* ReceiveAny(Group& group, std::string tag, absl::Duration timeout) {
   return CallForResult(
       group, [&](ProcessGroup& g) { return g.ReceiveAny(tag, timeout); },
-      [](const client::ReceivedObject& object) {
-        return Py_BuildValue("(y#i)", object.bytes.data(),
-                             static_cast<Py_ssize_t>(object.bytes.size()), object.source);
-      });
+      WriteReceived);
 }
 
 PyObject* Broadcast(Group& group, Bytes object, int root, std::string name,
@@ -89,7 +78,7 @@ PyObject* Broadcast(Group& group, Bytes object, int root, std::string name,
   const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
   return CallForResult(
       group, [&](ProcessGroup& g) { return g.Broadcast(object.view(), root, round); },
-      [](const std::string& received) { return WriteBytes(received); });
+      WriteObject);
 }
 
 PyObject* AllGather(Group& group, Bytes object, std::string name,
@@ -97,7 +86,7 @@ PyObject* AllGather(Group& group, Bytes object, std::string name,
   const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
   return CallForResult(
       group, [&](ProcessGroup& g) { return g.AllGather(object.view(), round); },
-      [](const client::ObjectList& objects) { return WriteList(objects, WriteBytes); });
+      WriteObjects);
 }
 
 PyObject* Gather(Group& group, Bytes object, int root, std::string name,
@@ -105,7 +94,7 @@ PyObject* Gather(Group& group, Bytes object, int root, std::string name,
   const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
   return CallForResult(
       group, [&](ProcessGroup& g) { return g.Gather(object.view(), root, round); },
-      [](const client::ObjectList& objects) { return WriteList(objects, WriteBytes); });
+      WriteObjects);
 }
 
 PyObject* Scatter(Group& group, std::vector<std::string> objects, int root, std::string name,
@@ -113,7 +102,7 @@ PyObject* Scatter(Group& group, std::vector<std::string> objects, int root, std:
   const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
   return CallForResult(
       group, [&](ProcessGroup& g) { return g.Scatter(objects, root, round); },
-      [](const std::string& received) { return WriteBytes(received); });
+      WriteObject);
 }
 
 PyObject* Barrier(Group& group, std::string name, std::vector<RankRange> participants,
@@ -127,22 +116,19 @@ PyObject* Vote(Group& group, int64_t value, int op, std::string name,
   const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
   return CallForResult(
       group, [&](ProcessGroup& g) { return g.Vote(value, static_cast<client::VoteOp>(op), round); },
-      [](const client::VoteResult& result) {
-        return Py_BuildValue("(LN)", static_cast<long long>(result.value),  // NOLINT: Python's type
-                             WriteRanks(result.dissenting));
-      });
+      WriteVote);
 }
 
 PyObject* AgreeAlive(Group& group, absl::Duration timeout) {
   return CallForResult(
       group, [&](ProcessGroup& g) { return g.AgreeAlive(timeout); },
-      [](const std::vector<RankRange>& alive) { return WriteRanks(alive); });
+      WriteRanks);
 }
 
 PyObject* ExpireData(Group& group, std::optional<absl::Duration> older_than) {
   return CallForResult(
       group, [&](ProcessGroup& g) { return g.ExpireData(older_than); },
-      [](int64_t freed) { return Write(freed); });
+      WriteNumber);
 }
 
 PyObject* CancelBarrier(Group& group, std::string name, std::string reason) {
@@ -169,46 +155,17 @@ PyObject* PublishUniqueIds(Group& group, std::string name, std::vector<std::stri
 PyObject* FetchUniqueIds(Group& group, std::string name, absl::Duration timeout) {
   return CallForResult(
       group, [&](ProcessGroup& g) { return g.FetchUniqueIds(name, timeout); },
-      [](const std::vector<std::string>& ids) { return WriteList(ids, WriteBytes); });
-}
-
-PyObject* WriteTexts(const std::map<std::string, std::string>& texts) {
-  Object dict(PyDict_New());
-  if (!dict) return nullptr;
-  for (const auto& [key, text] : texts) {
-    const Object name(WriteText(key)), value(WriteText(text));
-    if (!name || !value || PyDict_SetItem(dict.get(), name.get(), value.get()) != 0) return nullptr;
-  }
-  return dict.release();
-}
-
-PyObject* WriteMember(const client::Member& member) {
-  return Py_BuildValue("(NisNNdN)", WriteText(member.name), member.rank,
-                       client::MemberStateName(member.state), WriteText(member.host),
-                       WriteTexts(member.labels), absl::ToDoubleSeconds(member.last_heard),
-                       WriteText(member.progress_operation));
-}
-
-PyObject* WriteProposal(const std::optional<client::ViewProposal>& proposal) {
-  if (!proposal.has_value()) return WriteNone();
-  return Py_BuildValue("(NNNNi)", Write(proposal->id), WriteText(proposal->proposer),
-                       WriteRanks(proposal->remove), WriteList(proposal->add, WriteText),
-                       proposal->world_size);
+      WriteIds);
 }
 
 PyObject* Describe(Group& group) {
   return CallForResult(
-      group, [](ProcessGroup& g) { return g.Describe(); },
-      [](const client::GroupInfo& info) {
-        return Py_BuildValue("(NNsiiiNN)", WriteText(info.name), Write(info.generation),
-                             client::GroupStateName(info.state), info.min_members,
-                             info.max_members, info.world_size,
-                             WriteList(info.members, WriteMember), WriteProposal(info.proposal));
-      });
+      group, [](ProcessGroup& g) { return g.Describe(); }, WriteGroupInfo);
 }
 
-PyObject* WriteView(const client::ViewResult& view) {
-  return Py_BuildValue("(Nii)", Write(view.generation), view.rank, view.world_size);
+PyObject* WhoIsMissing(Group& group) {
+  return CallForResult(
+      group, [](ProcessGroup& g) { return g.WhoIsMissing(); }, WriteOpenWaits);
 }
 
 PyObject* ProposeView(Group& group, std::vector<RankRange> remove, std::vector<std::string> add,
@@ -251,7 +208,9 @@ PyObject* Facts(Group& group) {
                        static_cast<long long>(used->generation()));  // NOLINT: Python's type
 }
 
-PyMethodDef methods[] = {
+// The last one is empty.
+std::vector<PyMethodDef> AllMethods() {
+  std::vector<PyMethodDef> methods = {
     Method<&Send>("send", {"obj", "dst", "tag", "timeout"}),
     Method<&Receive>("receive", {"src", "tag", "timeout"}),
     Method<&ReceiveAny>("receive_any", {"tag", "timeout"}),
@@ -269,22 +228,29 @@ PyMethodDef methods[] = {
     Method<&PublishUniqueIds>("publish_unique_ids", {"name", "ids"}),
     Method<&FetchUniqueIds>("fetch_unique_ids", {"name", "timeout"}),
     Method<&Describe>("describe"),
+    Method<&WhoIsMissing>("who_is_missing"),
     Method<&ProposeView>("propose_view", {"remove", "add", "timeout", "drop_silent"}),
     Method<&AckView>("ack_view", {"proposal", "accept", "reason", "timeout"}),
     Method<&Rejoin>("rejoin", {"timeout"}),
     Method<&Leave>("leave", {"reason"}),
     Method<&CloseForAll>("close_for_all", {"reason"}),
     Method<&Release>("release"),
-    Method<&Facts>("facts"),
-    {}};
+    Method<&Facts>("facts"),};
+  const std::vector<PyMethodDef>& more = AsyncProcessGroupMethods();
+  methods.insert(methods.end(), more.begin(), more.end());
+  methods.push_back({});
+  return methods;
+}
+
 PyMethodDef functions[] = {{"join_process_group", Join, METH_O, nullptr}, {}};
 
 }  // namespace
 
 bool AddProcessGroup(PyObject* module) {
-  const Object type(MakeType<Group>("cohort._core.ProcessGroup", methods));
+  static auto* const methods = new std::vector<PyMethodDef>(AllMethods());
+  const Object type(MakeType<Group>("cohort._core.ProcessGroup", methods->data()));
   return type && PyModule_AddObjectRef(module, "ProcessGroup", type.get()) == 0 &&
-         PyModule_AddFunctions(module, functions) == 0;
+         PyModule_AddFunctions(module, functions) == 0 && AddAsyncProcessGroup(module);
 }
 
 }  // namespace cohort::python

@@ -7,34 +7,18 @@
 #include "client/python/core/convert.h"
 #include "client/python/core/coordinator_call.h"
 #include "client/python/core/errors.h"
+#include "client/python/core/group_values.h"
 #include "client/python/core/handle.h"
 #include "client/python/core/method.h"
 #include "client/python/core/rendezvous.h"
+#include "client/python/core/store_values.h"
 #include "client/rendezvous/store_client.h"
 
 namespace cohort::python {
 namespace {
 
-using client::KeyValue;
 using client::StoreClient;
 using Store = Handle<StoreClient>;
-
-PyObject* WriteKeyValue(const KeyValue& value) {
-  const Object expires(value.expires_in.has_value() ? Write(*value.expires_in) : WriteNone());
-  if (!expires) return nullptr;
-  return Py_BuildValue("(NNLLO)", WriteText(value.key), WriteBytes(value.value),
-                       static_cast<long long>(value.revision),          // NOLINT: Python's type
-                       static_cast<long long>(value.created_revision),  // NOLINT: Python's type
-                       expires.get());
-}
-
-PyObject* WritePut(const client::PutResult& result) {
-  const Object current(result.current.has_value() ? WriteKeyValue(*result.current) : WriteNone());
-  if (!current) return nullptr;
-  return Py_BuildValue("(NLO)", Write(result.written),
-                       static_cast<long long>(result.revision),  // NOLINT: Python's type
-                       current.get());
-}
 
 PyObject* Connect(PyObject* /*module*/, PyObject* dict) {
   Options options(dict);
@@ -56,41 +40,24 @@ PyObject* Connect(PyObject* /*module*/, PyObject* dict) {
 PyObject* Put(Store& store, std::string key, Bytes value, std::optional<absl::Duration> expiration,
               std::optional<int64_t> expected_revision, std::optional<std::string> expected_value,
               absl::Duration timeout) {
-  client::PutOptions options;
-  options.expiration = expiration;
-  options.expected_revision = expected_revision;
-  options.expected_value = std::move(expected_value);
+  const client::PutOptions options{expiration, expected_revision, std::move(expected_value)};
   return CallForResult(
       store, [&](StoreClient& s) { return s.Put(key, value.view(), options, timeout); }, WritePut);
 }
 
 PyObject* MultiPut(Store& store, std::vector<std::string> keys, std::vector<std::string> values,
                    std::optional<absl::Duration> expiration, absl::Duration timeout) {
-  std::vector<client::PutEntry> entries(keys.size());
-  for (size_t i = 0; i < keys.size() && i < values.size(); ++i) {
-    entries[i].key = std::move(keys[i]);
-    entries[i].value = std::move(values[i]);
-  }
+  const std::vector<client::PutEntry> entries = PutEntries(keys, values);
   return CallForResult(
       store, [&](StoreClient& s) { return s.MultiPut(entries, expiration, timeout); }, WritePut);
 }
 
 PyObject* Get(Store& store, std::vector<std::string> keys, absl::Duration wait, int64_t newer_than,
               std::vector<std::string> queues, absl::Duration timeout) {
-  client::GetOptions options;
-  options.wait = wait;
-  options.newer_than = newer_than;
-  options.queues = std::move(queues);
+  const client::GetOptions options{wait, newer_than, std::move(queues)};
   return CallForResult(
       store, [&](StoreClient& s) { return s.Get(keys, options, timeout); },
-      [](const client::GetResult& result) -> PyObject* {
-        return Py_BuildValue("(NNLN)", WriteList(result.values, WriteKeyValue),
-                             WriteList(result.missing_keys, WriteText),
-                             static_cast<long long>(result.revision),  // NOLINT: Python's type
-                             WriteList(result.queue_lengths, [](const client::QueueLength& queue) {
-                               return Write(queue.length);
-                             }));
-      });
+      WriteGet);
 }
 
 PyObject* Range(Store& store, std::string prefix, std::string after, int page_size, bool keys_only,
@@ -98,15 +65,8 @@ PyObject* Range(Store& store, std::string prefix, std::string after, int page_si
   return CallForResult(
       store,
       [&](StoreClient& s) { return s.Range(prefix, after, page_size, keys_only, false, timeout); },
-      [](const client::RangeResult& result) {
-        return Py_BuildValue("(NNLL)", WriteList(result.values, WriteKeyValue),
-                             WriteText(result.next),
-                             static_cast<long long>(result.count),      // NOLINT: Python's type
-                             static_cast<long long>(result.revision));  // NOLINT: Python's type
-      });
+      WriteRange);
 }
-
-PyObject* WriteNumber(int64_t value) { return Write(value); }
 
 PyObject* Delete(Store& store, std::string key, bool prefix, absl::Duration timeout) {
   return CallForResult(
@@ -133,9 +93,7 @@ PyObject* QueuePush(Store& store, std::string queue, Bytes value,
 PyObject* QueuePop(Store& store, std::string queue, absl::Duration wait, absl::Duration timeout) {
   return CallForResult(
       store, [&](StoreClient& s) { return s.QueuePop(queue, wait, timeout); },
-      [](const std::optional<client::QueueItem>& item) {
-        return item.has_value() ? WriteBytes(item->value) : WriteNone();
-      });
+      WriteItem);
 }
 
 PyObject* Release(Store& store) {
@@ -143,7 +101,9 @@ PyObject* Release(Store& store) {
   return WriteNone();
 }
 
-PyMethodDef methods[] = {
+// The last one is empty.
+std::vector<PyMethodDef> AllMethods() {
+  std::vector<PyMethodDef> methods = {
     Method<&Put>("put",
                  {"key", "value", "expiration", "expected_revision", "expected_value", "timeout"}),
     Method<&MultiPut>("multi_put", {"keys", "values", "expiration", "timeout"}),
@@ -154,14 +114,20 @@ PyMethodDef methods[] = {
     Method<&Append>("append", {"key", "value", "timeout"}),
     Method<&QueuePush>("queue_push", {"queue", "value", "expiration", "timeout"}),
     Method<&QueuePop>("queue_pop", {"queue", "wait", "timeout"}),
-    Method<&Release>("release"),
-    {}};
+    Method<&Release>("release"),};
+  const std::vector<PyMethodDef>& more = AsyncStoreMethods();
+  methods.insert(methods.end(), more.begin(), more.end());
+  methods.push_back({});
+  return methods;
+}
+
 PyMethodDef functions[] = {{"connect_store", Connect, METH_O, nullptr}, {}};
 
 }  // namespace
 
 bool AddStore(PyObject* module) {
-  const Object type(MakeType<Store>("cohort._core.Store", methods));
+  static auto* const methods = new std::vector<PyMethodDef>(AllMethods());
+  const Object type(MakeType<Store>("cohort._core.Store", methods->data()));
   return type && PyModule_AddObjectRef(module, "Store", type.get()) == 0 &&
          PyModule_AddFunctions(module, functions) == 0;
 }

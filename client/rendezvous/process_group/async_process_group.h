@@ -42,6 +42,7 @@ using StatusDone = std::function<void(absl::Status)>;
 class AsyncProcessGroup {
  public:
   virtual void Describe(const AsyncOptions& options, Done<GroupInfo> done) = 0;
+  virtual void WhoIsMissing(const AsyncOptions& options, Done<WhoIsMissingReport> done) = 0;
 
   // Several in flight keep the order of the calls. A send whose timeout ends before it may start
   // fails unsent.

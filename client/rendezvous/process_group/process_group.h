@@ -83,6 +83,9 @@ class ProcessGroup {
   virtual int64_t revision() const = 0;
   // Members and state, fresh from the coordinator.
   virtual absl::StatusOr<GroupInfo> Describe() = 0;
+  // The open waits of the group, with the ranks that each of them misses. Tensor operations are as
+  // the ranks last reported them: AdminClient::WhoIsMissing asks for newer reports.
+  virtual absl::StatusOr<WhoIsMissingReport> WhoIsMissing() = 0;
 
   // --- Objects. Bytes are never interpreted. `tag` separates sequences between one pair of ranks.
 

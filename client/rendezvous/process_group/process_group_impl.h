@@ -67,6 +67,8 @@ class ProcessGroupImpl final : public ProcessGroup, public AsyncProcessGroup {
 
   absl::StatusOr<GroupInfo> Describe() override;
   void Describe(const AsyncOptions& options, Done<GroupInfo> done) override;
+  absl::StatusOr<WhoIsMissingReport> WhoIsMissing() override;
+  void WhoIsMissing(const AsyncOptions& options, Done<WhoIsMissingReport> done) override;
 
   absl::Status Send(absl::string_view object, int dst, absl::string_view tag,
                     absl::Duration timeout) override;
@@ -157,7 +159,10 @@ class ProcessGroupImpl final : public ProcessGroup, public AsyncProcessGroup {
   template <typename M>
   void RunForStatus(CallMode mode, const M& method, typename M::Request request,
                     const CallSpec& spec, StatusDone done);
-  void RunDescribe(CallMode mode, const AsyncOptions& options, Done<GroupInfo> done);
+  // A question about the group, whatever its state.
+  template <typename M, typename Result>
+  void RunQuestion(CallMode mode, const M& method, std::string what, const AsyncOptions& options,
+                   Done<Result> done);
   template <typename Then>
   void RunReceive(CallMode mode, std::optional<int> src, absl::string_view tag,
                   const AsyncOptions& options, Then done);

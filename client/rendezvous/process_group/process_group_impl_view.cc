@@ -40,26 +40,38 @@ void ProcessGroupImpl::RunForStatus(CallMode mode, const M& method, typename M::
                 });
 }
 
-void ProcessGroupImpl::RunDescribe(CallMode mode, const AsyncOptions& options,
-                                   Done<GroupInfo> done) {
-  CallSpec spec = Spec("get_group", options);
+template <typename M, typename Result>
+void ProcessGroupImpl::RunQuestion(CallMode mode, const M& method, std::string what,
+                                   const AsyncOptions& options, Done<Result> done) {
+  CallSpec spec = Spec(std::move(what), options);
   spec.read = true;
   spec.in_any_state = true;
   spec.any_generation = true;
-  session_->Run(mode, method::kGetGroup, v1::GetGroupRequest(), spec,
-                [done = std::move(done)](absl::Status status, v1::GetGroupResponse& response) {
+  session_->Run(mode, method, typename M::Request(), spec,
+                [done = std::move(done)](absl::Status status, typename M::Response& response) {
                   if (!status.ok()) return done(std::move(status));
                   done(FromProto(response));
                 });
 }
 
 absl::StatusOr<GroupInfo> ProcessGroupImpl::Describe() {
-  return ResultOf<absl::StatusOr<GroupInfo>>(
-      [&](auto done) { RunDescribe(CallMode::kBlocking, {}, done); });
+  return ResultOf<absl::StatusOr<GroupInfo>>([&](Done<GroupInfo> done) {
+    RunQuestion(CallMode::kBlocking, method::kGetGroup, "get_group", {}, std::move(done));
+  });
 }
 
 void ProcessGroupImpl::Describe(const AsyncOptions& options, Done<GroupInfo> done) {
-  RunDescribe(CallMode::kAsync, options, std::move(done));
+  RunQuestion(CallMode::kAsync, method::kGetGroup, "get_group", options, std::move(done));
+}
+
+absl::StatusOr<WhoIsMissingReport> ProcessGroupImpl::WhoIsMissing() {
+  return ResultOf<absl::StatusOr<WhoIsMissingReport>>([&](Done<WhoIsMissingReport> done) {
+    RunQuestion(CallMode::kBlocking, method::kWhoIsMissing, "who_is_missing", {}, std::move(done));
+  });
+}
+
+void ProcessGroupImpl::WhoIsMissing(const AsyncOptions& options, Done<WhoIsMissingReport> done) {
+  RunQuestion(CallMode::kAsync, method::kWhoIsMissing, "who_is_missing", options, std::move(done));
 }
 
 absl::StatusOr<GroupStats> ProcessGroupImpl::Stats() {

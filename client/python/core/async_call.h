@@ -1,0 +1,40 @@
+// Calls to the coordinator that do not block: an event loop of Python gets their results.
+#ifndef COHORT_CLIENT_PYTHON_CORE_ASYNC_CALL_H_
+#define COHORT_CLIENT_PYTHON_CORE_ASYNC_CALL_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "client/python/core/blocking.h"
+#include "client/python/core/completions.h"
+#include "client/python/core/convert.h"
+#include "client/python/core/handle.h"
+#include "client/python/core/python_api.h"
+
+namespace cohort::python {
+
+// Runs `start(call)`, which must not block. Returns the number that the completion has, or null with
+// an exception.
+template <typename Start>
+PyObject* StartCall(const std::shared_ptr<Completions>& completions, const Start& start) {
+  const auto end = [](const absl::Status& /*reason*/) {};  // it does not wait
+  const Blocking blocking(end, true);
+  if (blocking.raised()) return nullptr;
+  const Completions::Call call = completions->Begin();
+  start(call);
+  return Write(call.id);
+}
+
+// Runs `start(object->async(), call)`; fails if the object is closed.
+template <typename T, typename Start>
+PyObject* StartCall(const Handle<T>& handle, const std::shared_ptr<Completions>& completions,
+                    const Start& start) {
+  const std::shared_ptr<T> object = handle.Use();
+  if (object == nullptr) return nullptr;
+  return StartCall(completions,
+                   [&](const Completions::Call& call) { start(object->async(), call); });
+}
+
+}  // namespace cohort::python
+
+#endif  // COHORT_CLIENT_PYTHON_CORE_ASYNC_CALL_H_
