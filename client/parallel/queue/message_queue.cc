@@ -1,6 +1,7 @@
 #include "client/parallel/queue/message_queue.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "client/parallel/queue/connections/handshake.h"
 #include "client/parallel/queue/queue_ends.h"
 #include "client/parallel/queue/ring/wire_text.h"
+#include "client/rendezvous/call/cancellation.h"
 #include "cohort/v1/queue.pb.h"
 
 namespace cohort::parallel {
@@ -115,6 +117,8 @@ class QueueBootstrap {
     offer.mutable_needs_stream()->Add(needs_stream.begin(), needs_stream.end());
     client::CallOptions call;
     call.timeout = std::max(deadline_ - Clock::Steady().Now(), absl::Milliseconds(1));
+    std::optional<client::CancellationScope> scope;
+    if (options_.cancellation != nullptr) scope.emplace(*options_.cancellation);
     COHORT_ASSIGN_OR_RETURN(const std::vector<std::string> objects,
                             group_.AllGatherObjects(offer.SerializeAsString(), call));
     offers_.assign(objects.size(), {});

@@ -21,6 +21,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -53,6 +54,9 @@ struct QueueOptions {
   absl::Duration join_timeout = absl::Seconds(60);
   // Limits calls without a timeout of their own. InfiniteDuration: until they are cancelled.
   absl::Duration timeout = absl::Seconds(60);
+  // A rank's own: ends making the queue, on this rank, with the cancellation's reason. Outlives
+  // that call.
+  client::Cancellation* cancellation = nullptr;
 
   // A rank's own, used by the writer: the address at which readers of other hosts reach it.
   // "host:port" or "[IPv6]:port", port 0 for any. Empty: if there are such readers, the writer
@@ -73,10 +77,33 @@ struct QueueCall {
   client::Cancellation* cancellation = nullptr;
 };
 
+class MessageQueue;
+
+// A value that its reader sees in place. While the view lives, the writer keeps the value's place,
+// and other calls that read are FAILED_PRECONDITION. Any thread may destroy it. The queue outlives
+// it; Shutdown leaves it valid.
+class QueueView {
+ public:
+  QueueView(QueueView&& other) noexcept
+      : queue_(std::exchange(other.queue_, nullptr)), value_(other.value_) {}
+  QueueView& operator=(QueueView&&) = delete;
+  ~QueueView();
+
+  absl::string_view value() const { return value_; }
+
+ private:
+  friend class ReaderQueue;
+  QueueView(MessageQueue& queue, absl::string_view value) : queue_(&queue), value_(value) {}
+
+  MessageQueue* queue_;  // null: moved away
+  absl::string_view value_;
+};
+
 // One end of a queue: the writer's or a reader's. It belongs to the process that made it: a forked
-// child neither uses nor destroys it. One thread at a time calls Enqueue, Broadcast, Dequeue and
-// DequeueView; any thread calls the other methods. All calls name the queue in their errors. A
-// failed call leaves the queue as it was: no value is lost, doubled or out of order.
+// child neither uses nor destroys it. One thread at a time calls Enqueue, Broadcast, Dequeue,
+// DequeueView and AcquireView; any thread calls the other methods. All calls name the queue in
+// their errors. A failed call leaves the queue as it was: no value is lost, doubled or out of
+// order.
 //
 //   DEADLINE_EXCEEDED    The timeout has passed. A writer's error names the readers that lag, and
 //                        by how much.
@@ -85,7 +112,8 @@ struct QueueCall {
 //   ABORTED              On a reader: the writer is gone, and the reader has read all its values;
 //                        or the writer let this reader go, and why. On the writer: all readers are
 //                        gone; names them.
-//   FAILED_PRECONDITION  The call is for the other end of the queue, or another thread is in it.
+//   FAILED_PRECONDITION  The call is for the other end of the queue, another thread is in it, or a
+//                        view is open.
 //   DATA_LOSS            The bytes from the writer do not follow the layout.
 class MessageQueue {
  public:
@@ -136,8 +164,10 @@ class MessageQueue {
   // Calls `use` with the next value: in place, without a copy, if it came in one piece; else with a
   // copy. The writer gets the value's place back when `use` has returned or thrown, not before.
   // Returns the status of `use`.
-  virtual absl::Status DequeueView(absl::FunctionRef<absl::Status(absl::string_view)> use,
-                                   const QueueCall& call = {}) = 0;
+  absl::Status DequeueView(absl::FunctionRef<absl::Status(absl::string_view)> use,
+                           const QueueCall& call = {});
+  // Returns the next value as DequeueView shows it, until the view is destroyed.
+  virtual absl::StatusOr<QueueView> AcquireView(const QueueCall& call = {}) = 0;
 
   // The writer enqueues the value and returns it; a reader dequeues, and `value` is ignored.
   // Source: MessageQueue.broadcast_object.
@@ -154,7 +184,16 @@ class MessageQueue {
   virtual std::vector<QueueDeparture> departures() const = 0;
   // On a writer: blocks until `count` readers read. Errors: DEADLINE_EXCEEDED, CANCELLED.
   virtual absl::Status AwaitReaders(int count, const QueueCall& call = {}) = 0;
+
+ private:
+  friend class QueueView;
+  // The view's value has been read.
+  virtual void EndView() = 0;
 };
+
+inline QueueView::~QueueView() {
+  if (queue_ != nullptr) queue_->EndView();
+}
 
 struct SingleReaderQueues {
   std::unique_ptr<MessageQueue> own;  // the queue that this rank writes

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "client/rendezvous/call/cancellation.h"
 #include "cohort/v1/queue.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -326,6 +327,47 @@ TEST_P(MessageQueueTest, AViewIsReadHoweverItEnds) {
                    [](absl::string_view) -> absl::Status { throw std::runtime_error("bad"); }),
                std::runtime_error);
   EXPECT_EQ(*reader->Dequeue(), "next");
+}
+
+TEST_P(MessageQueueTest, AnAcquiredViewIsOpenUntilItIsDestroyed) {
+  MakeWriter();
+  const auto reader = NewReader();
+  const std::string large(100000, 'x');
+  ASSERT_TRUE(writer_->Enqueue(large).ok());
+  ASSERT_TRUE(writer_->Enqueue("next").ok());
+  EXPECT_EQ(writer_->AcquireView().status().code(), absl::StatusCode::kFailedPrecondition);
+  {
+    absl::StatusOr<QueueView> view = reader->AcquireView();
+    ASSERT_TRUE(view.ok()) << view.status();
+    const QueueView moved = *std::move(view);
+    EXPECT_EQ(moved.value(), large);
+    const absl::Status second = reader->Dequeue().status();
+    EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(second.message()), HasSubstr("a view of one is open"));
+    EXPECT_GT(writer_->readers()[0].bytes_behind, 100000);
+  }
+  EXPECT_EQ(*reader->Dequeue(), "next");
+}
+
+TEST_P(MessageQueueTest, ACancellationEndsOpening) {
+  MakeWriter(64 << 10);
+  const auto slow = NewReader("slow");
+  // New readers come after this value, which has no room before it is read.
+  std::thread writing([this] {
+    const absl::Status status = writer_->Enqueue(std::string(300000, 'x'));
+    EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+  });
+  EXPECT_TRUE(Eventually([&] { return writer_->readers()[0].bytes_behind > 0; }));
+  client::Cancellation cancellation;
+  QueueOptions options;
+  options.cancellation = &cancellation;
+  std::thread cancelling([&] { cancellation.Cancel(absl::CancelledError("enough")); });
+  const absl::Status status = MessageQueue::Open(handle_, "late", options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("enough"));
+  cancelling.join();
+  writer_->Shutdown("over");
+  writing.join();
 }
 
 TEST_P(MessageQueueTest, AReaderNeedsTheToken) {

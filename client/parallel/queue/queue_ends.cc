@@ -40,6 +40,12 @@ absl::Status NotA(const std::string& name, const char* who, const char* call) {
 
 }  // namespace
 
+absl::Status MessageQueue::DequeueView(absl::FunctionRef<absl::Status(absl::string_view)> use,
+                                       const QueueCall& call) {
+  COHORT_ASSIGN_OR_RETURN(const QueueView view, AcquireView(call));
+  return use(view.value());
+}
+
 absl::Status CheckOptions(const QueueOptions& options) {
   if (options.block_bytes <= 0 || options.blocks <= 0 ||
       options.block_bytes > kMostBytes / options.blocks ||
@@ -134,8 +140,7 @@ absl::StatusOr<std::string> WriterQueue::Broadcast(absl::string_view value, cons
 absl::StatusOr<std::string> WriterQueue::Dequeue(const QueueCall&) {
   return NotA(name(), "writer", "Dequeue");
 }
-absl::Status WriterQueue::DequeueView(absl::FunctionRef<absl::Status(absl::string_view)>,
-                                      const QueueCall&) {
+absl::StatusOr<QueueView> WriterQueue::AcquireView(const QueueCall&) {
   return NotA(name(), "writer", "DequeueView");
 }
 
@@ -170,8 +175,12 @@ absl::StatusOr<std::unique_ptr<ReaderQueue>> ReaderQueue::Open(const v1::QueueHa
   *no_stream = false;
   std::string why;
   absl::Status last = absl::UnavailableError("no route was tried");
+  const auto cancelled = [&] {
+    return options.cancellation == nullptr ? absl::OkStatus() : options.cancellation->reason();
+  };
   if (route.memory) {
-    absl::StatusOr<std::unique_ptr<ByteSource>> source = OpenLocalReader(handle, reader, deadline);
+    absl::StatusOr<std::unique_ptr<ByteSource>> source =
+        OpenLocalReader(handle, reader, WaitLimit(deadline, options.cancellation));
     if (source.ok()) {
       return absl::WrapUnique(new ReaderQueue(handle, options, *std::move(source)));
     }
@@ -179,6 +188,7 @@ absl::StatusOr<std::unique_ptr<ReaderQueue>> ReaderQueue::Open(const v1::QueueHa
     why = absl::StrCat("shared memory: ", last.message(), "; ");
     // The writer is there, and refuses this reader.
     if (last.code() == absl::StatusCode::kFailedPrecondition) return About(handle.name(), last);
+    if (const absl::Status reason = cancelled(); !reason.ok()) return About(handle.name(), reason);
   }
   std::vector<std::string> addresses(handle.addresses().begin(), handle.addresses().end());
   if (handle.port() != 0 && !route.reached_at.empty()) {
@@ -190,11 +200,12 @@ absl::StatusOr<std::unique_ptr<ReaderQueue>> ReaderQueue::Open(const v1::QueueHa
     const Instant limit =
         is_last ? deadline : std::min(deadline, Clock::Steady().Now() + kOneAddress);
     absl::StatusOr<std::unique_ptr<ByteSource>> source =
-        OpenStreamReader(handle, addresses[i], reader, limit);
+        OpenStreamReader(handle, addresses[i], reader, WaitLimit(limit, options.cancellation));
     if (source.ok()) {
       return absl::WrapUnique(new ReaderQueue(handle, options, *std::move(source)));
     }
     last = source.status();
+    if (const absl::Status reason = cancelled(); !reason.ok()) return About(handle.name(), reason);
     absl::StrAppend(&why, "stream: ", last.message(), "; ");
   }
   *no_stream = addresses.empty();
@@ -209,7 +220,7 @@ absl::Status ReaderQueue::Enter() {
   if (busy_.exchange(true, std::memory_order_seq_cst)) {
     if (shut_.load(std::memory_order_seq_cst)) return WhyShut();
     return absl::FailedPreconditionError(
-        absl::StrCat(name_, ": another thread is reading a value"));
+        absl::StrCat(name_, ": another thread is reading a value, or a view of one is open"));
   }
   if (!shut_.load(std::memory_order_seq_cst)) return absl::OkStatus();
   Exit();
@@ -257,18 +268,18 @@ absl::StatusOr<std::string> ReaderQueue::Dequeue(const QueueCall& call) {
   return value;
 }
 
-absl::Status ReaderQueue::DequeueView(absl::FunctionRef<absl::Status(absl::string_view)> use,
-                                      const QueueCall& call) {
+absl::StatusOr<QueueView> ReaderQueue::AcquireView(const QueueCall& call) {
   COHORT_RETURN_IF_ERROR(Enter());
-  const absl::Cleanup leave = [this] { Exit(); };
-  bool used = false;
-  const absl::Status status = records_.View(
-      [&](absl::string_view value) {
-        used = true;
-        return use(value);
-      },
-      WaitLimitOf(call, timeout_));
-  return used ? status : Explain(status, call);
+  absl::Cleanup leave = [this] { Exit(); };
+  const absl::StatusOr<absl::string_view> value = records_.Front(WaitLimitOf(call, timeout_));
+  if (!value.ok()) return Explain(value.status(), call);
+  std::move(leave).Cancel();
+  return QueueView(*this, *value);
+}
+
+void ReaderQueue::EndView() {
+  records_.Pop();
+  Exit();
 }
 
 absl::StatusOr<std::string> ReaderQueue::Broadcast(absl::string_view, const QueueCall& call) {

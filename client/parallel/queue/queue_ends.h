@@ -40,8 +40,7 @@ class WriterQueue final : public MessageQueue {
   std::string path() const override { return "self"; }
   absl::Status Enqueue(absl::string_view value, const QueueCall& call) override;
   absl::StatusOr<std::string> Dequeue(const QueueCall& call) override;
-  absl::Status DequeueView(absl::FunctionRef<absl::Status(absl::string_view)> use,
-                           const QueueCall& call) override;
+  absl::StatusOr<QueueView> AcquireView(const QueueCall& call) override;
   absl::StatusOr<std::string> Broadcast(absl::string_view value, const QueueCall& call) override;
   void Shutdown(absl::string_view reason) override { ring_->End(reason); }
   std::vector<QueueReader> readers() const override { return ring_->readers(); }
@@ -49,6 +48,7 @@ class WriterQueue final : public MessageQueue {
   absl::Status AwaitReaders(int count, const QueueCall& call) override;
 
  private:
+  void EndView() override {}  // a writer has no views
   WriterQueue(const QueueOptions& options, std::shared_ptr<RingWriter> ring, v1::QueueHandle handle)
       : options_(options), ring_(std::move(ring)), handle_(std::move(handle)) {}
 
@@ -80,8 +80,7 @@ class ReaderQueue final : public MessageQueue {
   std::string path() const override { return source_->path(); }
   absl::Status Enqueue(absl::string_view value, const QueueCall& call) override;
   absl::StatusOr<std::string> Dequeue(const QueueCall& call) override;
-  absl::Status DequeueView(absl::FunctionRef<absl::Status(absl::string_view)> use,
-                           const QueueCall& call) override;
+  absl::StatusOr<QueueView> AcquireView(const QueueCall& call) override;
   absl::StatusOr<std::string> Broadcast(absl::string_view value, const QueueCall& call) override;
   void Shutdown(absl::string_view reason) override ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<QueueReader> readers() const override { return {}; }
@@ -91,7 +90,8 @@ class ReaderQueue final : public MessageQueue {
  private:
   ReaderQueue(const v1::QueueHandle& handle, const QueueOptions& options,
               std::unique_ptr<ByteSource> source);
-  // Errors: FAILED_PRECONDITION (another thread reads), CANCELLED (it was shut down).
+  void EndView() override;
+  // Errors: FAILED_PRECONDITION (a value is being read), CANCELLED (it was shut down).
   absl::Status Enter();
   void Exit();
   absl::Status WhyShut() const ABSL_LOCKS_EXCLUDED(mutex_);

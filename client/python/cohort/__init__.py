@@ -10,7 +10,7 @@ CPU tensors between the processes.
         group.all_reduce(gradients, out=gradients)
 
 `Group` moves tensors; `ProcessGroup` moves bytes and needs no worker; `Store` has keys, counters and
-queues. All errors are subclasses of `Error`.
+queues; `MessageQueue` sends values of one process to many. All errors are subclasses of `Error`.
 """
 
 from cohort import _core
@@ -20,6 +20,7 @@ from cohort.errors import (Aborted, AlreadyExists, Cancelled, DataLoss, Deadline
                            Unimplemented, Unknown)
 from cohort.group import Group, PeerStats
 from cohort.group_info import GroupInfo, Member, View, ViewProposal
+from cohort.message_queue import MessageQueue, QueueDeparture, QueueReader
 from cohort.pending_call import PendingCall
 from cohort.process_group import ProcessGroup, VoteOp, VoteResult
 from cohort.reduce_op import ReduceOp
@@ -30,7 +31,8 @@ __version__ = _core.version
 __all__ = [
     'Aborted', 'AlreadyExists', 'Cancelled', 'DataLoss', 'DeadlineExceeded', 'Error',
     'FailedPrecondition', 'Group', 'GroupInfo', 'Internal', 'InvalidArgument', 'KeyValue', 'Member',
-    'NotFound', 'OutOfRange', 'PeerStats', 'PendingCall', 'PermissionDenied', 'ProcessGroup',
-    'PutResult', 'ReduceOp', 'ResourceExhausted', 'Store', 'Unauthenticated', 'Unavailable',
-    'Unimplemented', 'Unknown', 'View', 'ViewProposal', 'VoteOp', 'VoteResult',
+    'MessageQueue', 'NotFound', 'OutOfRange', 'PeerStats', 'PendingCall', 'PermissionDenied',
+    'ProcessGroup', 'PutResult', 'QueueDeparture', 'QueueReader', 'ReduceOp', 'ResourceExhausted',
+    'Store', 'Unauthenticated', 'Unavailable', 'Unimplemented', 'Unknown', 'View', 'ViewProposal',
+    'VoteOp', 'VoteResult',
 ]

@@ -344,9 +344,7 @@ PyMethodDef memory_methods[] = {
 }  // namespace
 
 bool AddMemory(PyObject* module) {
-  // The number of the slot, which the stable ABI names from 3.11 on.
-  constexpr int kGetBuffer = 1;
-  PyType_Slot slots[] = {{kGetBuffer, reinterpret_cast<void*>(GetBuffer)},
+  PyType_Slot slots[] = {{kGetBufferSlot, reinterpret_cast<void*>(GetBuffer)},
                          {Py_tp_dealloc, reinterpret_cast<void*>(Deallocate)},
                          {Py_tp_methods, memory_methods},
                          {}};

@@ -20,6 +20,7 @@
 #include "client/python/core/convert.h"
 #include "client/python/core/coordinator_call.h"
 #include "client/python/core/errors.h"
+#include "client/python/core/message_queue.h"
 #include "client/python/core/method.h"
 #include "client/python/core/rendezvous.h"
 #include "client/python/core/running_group.h"
@@ -215,6 +216,7 @@ PyMethodDef methods[] = {Method<&RunCollective>("run"),
                          Method<&ReceiveObject>("receive_object", {"source", "timeout"}),
                          Method<&BroadcastObject>("broadcast_object", {"obj", "root", "timeout"}),
                          Method<&AllGatherObjects>("all_gather_objects", {"obj", "timeout"}),
+                         Method<&CreateQueue>("create_queue"),
                          Method<&Rejoin>("rejoin", {"timeout"}),
                          Method<&Abort>("abort", {"reason"}),
                          Method<&Release>("release"),

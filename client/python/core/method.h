@@ -18,6 +18,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "client/python/core/blocking.h"
 #include "client/python/core/convert.h"
@@ -118,15 +119,18 @@ PyMethodDef Method(const char* name, std::initializer_list<const char*> names = 
           METH_FASTCALL, nullptr};
 }
 
-// Creates the type of T, whose instances C++ alone makes. `name` and `methods` outlive the program.
-// Returns null with a Python exception.
+// Creates the type of T, whose instances C++ alone makes. `name` and `methods` outlive the program;
+// `more`: further slots of the type. Returns null with a Python exception.
 template <typename T>
-PyObject* MakeType(const char* name, PyMethodDef* methods) {
-  PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(&internal::Deallocate<T>)},
-                         {Py_tp_methods, methods},
-                         {}};
+PyObject* MakeType(const char* name, PyMethodDef* methods,
+                   std::initializer_list<PyType_Slot> more = {}) {
+  std::vector<PyType_Slot> slots = {
+      {Py_tp_dealloc, reinterpret_cast<void*>(&internal::Deallocate<T>)},
+      {Py_tp_methods, methods}};
+  slots.insert(slots.end(), more.begin(), more.end());
+  slots.push_back({});
   PyType_Spec spec = {name, sizeof(Instance<T>), 0,
-                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots.data()};
   PyObject* const type = PyType_FromSpec(&spec);
   TypeOf<T>() = reinterpret_cast<PyTypeObject*>(type);
   return type;

@@ -4,6 +4,7 @@
 #include "client/python/core/completions.h"
 #include "client/python/core/errors.h"
 #include "client/python/core/group.h"
+#include "client/python/core/message_queue.h"
 #include "client/python/core/python_api.h"
 #include "client/python/core/rendezvous.h"
 
@@ -26,10 +27,11 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT, "cohort._core", nullptr, -1, fu
 PyMODINIT_FUNC PyInit__core() {
   using namespace cohort::python;  // NOLINT: the function is in no namespace
   Object module(PyModule_Create(&definition));
-  if (!module || PyModule_AddStringConstant(module.get(), "version", cohort::kVersion) != 0 ||
-      !AddMemory(module.get()) || !AddCompletions(module.get()) || !AddProcessGroup(module.get()) || !AddStore(module.get()) ||
-      !AddGroup(module.get())) {
+  if (!module || PyModule_AddStringConstant(module.get(), "version", cohort::kVersion) != 0) {
     return nullptr;
+  }
+  for (const auto add : {AddMemory, AddCompletions, AddProcessGroup, AddStore, AddGroup, AddMessageQueue}) {
+    if (!add(module.get())) return nullptr;
   }
   return module.release();
 }

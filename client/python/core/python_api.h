@@ -40,6 +40,9 @@ inline constexpr int kBufferFormat = 0x0004;
 inline constexpr int kBufferNd = 0x0008;
 inline constexpr int kBufferStrides = 0x0010 | kBufferNd;
 inline constexpr int kBufferWritable = 0x0001;
+// The numbers of the slots of a type, which the stable ABI names from 3.11 on.
+inline constexpr int kGetBufferSlot = 1;
+inline constexpr int kReleaseBufferSlot = 2;
 
 // A reference that this object owns. Null is allowed. Used with the interpreter's lock held.
 class Object {

@@ -1,6 +1,7 @@
 #include "client/parallel/queue/connections/local_reader.h"
 
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include <utility>
 
@@ -127,16 +128,14 @@ absl::StatusOr<shm::LocalSocket::Message> ReceiveStep(const shm::LocalSocket& so
   return message;
 }
 
-}  // namespace
+struct Memory {
+  std::shared_ptr<RingMemory> ring;
+  std::shared_ptr<PageMemory> page;
+};
 
-absl::StatusOr<std::unique_ptr<ByteSource>> OpenLocalReader(const v1::QueueHandle& handle,
-                                                            const std::string& name,
-                                                            Instant deadline) {
-  if (handle.local().empty()) return absl::UnavailableError("the writer has no local socket");
-  COHORT_ASSIGN_OR_RETURN(shm::LocalSocket socket,
-                          shm::LocalSocket::Connect(handle.local(), deadline));
-  // A child of the writer may hold the name of the socket; it does not answer.
-  if (PeerProcess(socket).HasEnded()) return absl::UnavailableError("the writer's process is gone");
+// Says hello, maps the memory, and waits until the writer admits this reader.
+absl::StatusOr<Memory> Join(const shm::LocalSocket& socket, const v1::QueueHandle& handle,
+                            const std::string& name, Instant deadline) {
   v1::QueueLocalStep step;
   *step.mutable_hello() = HelloTo(handle, name);
   COHORT_RETURN_IF_ERROR(Say(socket, step, deadline));
@@ -146,18 +145,38 @@ absl::StatusOr<std::unique_ptr<ByteSource>> OpenLocalReader(const v1::QueueHandl
   if (welcome.fds.size() != 2) {
     return absl::InvalidArgumentError("the writer sent no memory");
   }
+  Memory memory;
   COHORT_ASSIGN_OR_RETURN(
-      std::shared_ptr<RingMemory> ring,
-      RingMemory::Map(std::move(welcome.fds[0]), step.welcome().capacity_bytes()));
-  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<PageMemory> page,
-                          PageMemory::Map(std::move(welcome.fds[1])));
+      memory.ring, RingMemory::Map(std::move(welcome.fds[0]), step.welcome().capacity_bytes()));
+  COHORT_ASSIGN_OR_RETURN(memory.page, PageMemory::Map(std::move(welcome.fds[1])));
   step.set_mapped(true);
   COHORT_RETURN_IF_ERROR(Say(socket, step, deadline));
   // Waits until the writer admits this reader, after the value that it is writing.
   COHORT_RETURN_IF_ERROR(
       ReceiveStep(socket, v1::QueueLocalStep::kAdmitted, &step, deadline).status());
-  auto reader = std::make_unique<LocalReader>(std::move(ring), std::move(page), handle.writer(),
-                                              std::move(socket));
+  return memory;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ByteSource>> OpenLocalReader(const v1::QueueHandle& handle,
+                                                            const std::string& name,
+                                                            const WaitLimit& limit) {
+  if (handle.local().empty()) return absl::UnavailableError("the writer has no local socket");
+  COHORT_RETURN_IF_ERROR(limit.Cancelled());
+  COHORT_ASSIGN_OR_RETURN(shm::LocalSocket socket,
+                          shm::LocalSocket::Connect(handle.local(), limit.deadline()));
+  // A child of the writer may hold the name of the socket; it does not answer.
+  if (PeerProcess(socket).HasEnded()) return absl::UnavailableError("the writer's process is gone");
+  // A cancellation hangs up, which ends the waits for the writer's messages.
+  auto listener = limit.OnCancel(
+      [fd = socket.fd()](const absl::Status& /*reason*/) { shutdown(fd, SHUT_RDWR); });
+  absl::StatusOr<Memory> memory = Join(socket, handle, name, limit.deadline());
+  listener.reset();
+  COHORT_RETURN_IF_ERROR(limit.Cancelled());
+  COHORT_RETURN_IF_ERROR(memory.status());
+  auto reader = std::make_unique<LocalReader>(std::move(memory->ring), std::move(memory->page),
+                                              handle.writer(), std::move(socket));
   if (!reader->Start()) return absl::ResourceExhaustedError("no room to watch the writer");
   return reader;
 }

@@ -14,10 +14,10 @@ namespace cohort::parallel {
 // Returns when the writer has admitted the reader, which then reads all values from there on.
 // Errors: UNAVAILABLE (the writer cannot be reached from here), FAILED_PRECONDITION (it refused;
 // says why), INVALID_ARGUMENT (its messages make no sense), RESOURCE_EXHAUSTED (no room among the
-// addresses), DEADLINE_EXCEEDED.
+// addresses), DEADLINE_EXCEEDED, the reason of a cancellation.
 absl::StatusOr<std::unique_ptr<ByteSource>> OpenLocalReader(const v1::QueueHandle& handle,
                                                             const std::string& name,
-                                                            Instant deadline);
+                                                            const WaitLimit& limit);
 
 }  // namespace cohort::parallel
 

@@ -52,7 +52,8 @@ class RemoteReader final
   ~RemoteReader() override;
 
   // Says hello, and waits until the writer admits it.
-  absl::Status Start(const v1::QueueHello& hello, Instant deadline) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Start(const v1::QueueHello& hello, const WaitLimit& limit)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::string_view Peek() override ABSL_LOCKS_EXCLUDED(mutex_);
   void Release(uint64_t bytes, uint64_t values) override ABSL_LOCKS_EXCLUDED(mutex_);
@@ -110,7 +111,7 @@ class RemoteReader final
   absl::Status cancelled_ ABSL_GUARDED_BY(mutex_);  // ends the call that waits
 };
 
-absl::Status RemoteReader::Start(const v1::QueueHello& hello, Instant deadline) {
+absl::Status RemoteReader::Start(const v1::QueueHello& hello, const WaitLimit& limit) {
   {
     MutexLock lock(&mutex_);
     *request_.mutable_hello() = hello;
@@ -123,13 +124,20 @@ absl::Status RemoteReader::Start(const v1::QueueHello& hello, Instant deadline) 
     StartWrite(&request_);
   }
   StartCall();
+  const Instant deadline = limit.deadline();
+  // Destroyed after the lock.
+  const auto listener = limit.OnCancel([this](const absl::Status& reason) {
+    MutexLock lock(&mutex_);
+    cancelled_ = reason;
+  });
   MutexLock lock(&mutex_);
   const auto answered = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return welcome_.has_value() || read_over_;
+    return welcome_.has_value() || read_over_ || !cancelled_.ok();
   };
   if (!mutex_.AwaitWithTimeout(absl::Condition(&answered), deadline - Clock::Steady().Now())) {
     return absl::DeadlineExceededError(absl::StrCat("no welcome came from ", address_));
   }
+  COHORT_RETURN_IF_ERROR(cancelled_);
   if (welcome_.has_value()) return absl::OkStatus();
   LetGo();
   const auto is_done = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return done_.has_value(); };
@@ -330,9 +338,9 @@ void RemoteReader::Leave(absl::string_view reason) {
 absl::StatusOr<std::unique_ptr<ByteSource>> OpenStreamReader(const v1::QueueHandle& handle,
                                                              const std::string& address,
                                                              const std::string& name,
-                                                             Instant deadline) {
+                                                             const WaitLimit& limit) {
   auto reader = std::make_unique<RemoteReader>(handle, address);
-  COHORT_RETURN_IF_ERROR(reader->Start(HelloTo(handle, name), deadline));
+  COHORT_RETURN_IF_ERROR(reader->Start(HelloTo(handle, name), limit));
   return reader;
 }
 

@@ -14,11 +14,11 @@ namespace cohort::parallel {
 // `address` is one of the handle's, or the writer's port at another host. Returns when the writer
 // has admitted the reader, which then reads all values from there on. Holds at most the queue's
 // capacity in bytes. Errors: UNAVAILABLE (no process listens there), PERMISSION_DENIED and
-// INVALID_ARGUMENT (refused), DEADLINE_EXCEEDED.
+// INVALID_ARGUMENT (refused), DEADLINE_EXCEEDED, the reason of a cancellation.
 absl::StatusOr<std::unique_ptr<ByteSource>> OpenStreamReader(const v1::QueueHandle& handle,
                                                              const std::string& address,
                                                              const std::string& name,
-                                                             Instant deadline);
+                                                             const WaitLimit& limit);
 
 }  // namespace cohort::parallel
 

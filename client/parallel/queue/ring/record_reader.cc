@@ -111,19 +111,33 @@ absl::StatusOr<std::string> RecordReader::Next(const WaitLimit& limit) {
   return std::exchange(value_, std::string());
 }
 
-absl::Status RecordReader::View(absl::FunctionRef<absl::Status(absl::string_view)> use,
-                                const WaitLimit& limit) {
+absl::StatusOr<absl::string_view> RecordReader::Front(const WaitLimit& limit) {
   if (between_values()) {
     COHORT_ASSIGN_OR_RETURN(const RecordHeader header, PeekHeader(limit));
     if (header.kind == RecordHeader::kWhole) {
       const uint64_t record = RecordBytes(header.part_bytes);
       COHORT_RETURN_IF_ERROR(source_.Await(record, limit));
-      const absl::Cleanup release = [&] { source_.Release(record, 1); };
-      return use(source_.Peek().substr(sizeof(header), header.part_bytes));
+      front_record_ = record;
+      return source_.Peek().substr(sizeof(header), header.part_bytes);
     }
   }
   COHORT_RETURN_IF_ERROR(Assemble(limit));
-  const std::string value = std::exchange(value_, std::string());
+  front_record_ = 0;
+  return value_;
+}
+
+void RecordReader::Pop() {
+  if (front_record_ > 0) {
+    source_.Release(front_record_, 1);
+  } else {
+    value_ = std::string();
+  }
+}
+
+absl::Status RecordReader::View(absl::FunctionRef<absl::Status(absl::string_view)> use,
+                                const WaitLimit& limit) {
+  COHORT_ASSIGN_OR_RETURN(const absl::string_view value, Front(limit));
+  const absl::Cleanup pop = [this] { Pop(); };
   return use(value);
 }
 

@@ -28,6 +28,10 @@ class RecordReader {
   // Calls `use` with the next value: in place if it came in one record, else with a copy. However
   // `use` ends, even by an exception, the value has been read.
   absl::Status View(absl::FunctionRef<absl::Status(absl::string_view)> use, const WaitLimit& limit);
+  // The two halves of View. Front returns the next value, valid until Pop, which follows it before
+  // any other call.
+  absl::StatusOr<absl::string_view> Front(const WaitLimit& limit);
+  void Pop();
 
  private:
   bool between_values() const { return !in_value_; }
@@ -44,6 +48,7 @@ class RecordReader {
   std::string value_;
   uint64_t value_left_ = 0;
   uint64_t record_left_ = 0;
+  uint64_t front_record_ = 0;  // between Front and Pop: its record in the source; 0: it is value_
 };
 
 }  // namespace cohort::parallel

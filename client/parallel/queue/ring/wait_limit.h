@@ -21,7 +21,8 @@ inline constexpr absl::Duration kLongestSleep = absl::Milliseconds(100);
 class WaitLimit {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor)
-  WaitLimit(Instant deadline) : deadline_(deadline) {}
+  WaitLimit(Instant deadline, client::Cancellation* cancellation = nullptr)
+      : cancellation_(cancellation), deadline_(deadline) {}
   WaitLimit(absl::Duration timeout, client::Cancellation* cancellation)
       : cancellation_(cancellation), timeout_(timeout) {}
 
