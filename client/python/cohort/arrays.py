@@ -12,6 +12,7 @@ _DTYPES = {
     'uint64': 9, 'float16': 10, 'bfloat16': 11, 'float32': 12, 'float64': 13, 'float8_e4m3fn': 14,
     'float8_e5m2': 15, 'complex64': 16, 'complex128': 17,
 }
+_TORCH_ALONE = frozenset(_DTYPES[name] for name in ('bfloat16', 'float8_e4m3fn', 'float8_e5m2'))
 
 
 def empty(allocate: Callable, shape: Any, dtype: Any) -> Array:
@@ -51,3 +52,18 @@ def new_like(array: Array, dim: Optional[int] = None,
         return array.new_empty(shape) if is_tensor else numpy.empty(shape, array.dtype)
     except Exception:  # pylint: disable=broad-exception-caught
         return None
+
+
+def as_numpy(memory: Any, number: int) -> Array:
+    """Returns memory of the library with elements of the type `number` as a numpy array, or as a
+    tensor of PyTorch if numpy has no such type."""
+    if number in _TORCH_ALONE:
+        return as_torch(memory, number)
+    import numpy  # pylint: disable=import-outside-toplevel
+    return numpy.asarray(memory)
+
+
+def as_torch(memory: Any, _: int) -> Array:
+    """Returns memory of the library as a tensor of PyTorch."""
+    import torch  # pylint: disable=import-outside-toplevel
+    return torch.from_dlpack(memory)

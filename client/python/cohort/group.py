@@ -9,6 +9,7 @@ from cohort.arrays import Array, new_like
 from cohort.pending_call import PendingCall
 from cohort.process_group import BytesLike, membership_options
 from cohort.reduce_op import Op
+from cohort.tensor_maps import TensorMaps
 
 # The numbers of the collectives in the C++ library.
 _ALL_REDUCE, _REDUCE, _BROADCAST, _ALL_GATHER, _REDUCE_SCATTER = 1, 2, 3, 4, 5
@@ -26,7 +27,7 @@ class PeerStats(NamedTuple):
     messages_received: int
 
 
-class Group:
+class Group(TensorMaps):
     """A group in which this process is a rank: collectives on tensors, messages and objects.
 
         group = cohort.Group("trainer", rank=0, world_size=2, address="coordinator:7700")

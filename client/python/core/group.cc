@@ -24,6 +24,7 @@
 #include "client/python/core/method.h"
 #include "client/python/core/rendezvous.h"
 #include "client/python/core/running_group.h"
+#include "client/python/core/tensor_maps.h"
 #include "client/rendezvous/call/cancellation.h"
 #include "worker/group/local_group.h"
 
@@ -216,6 +217,9 @@ PyMethodDef methods[] = {Method<&RunCollective>("run"),
                          Method<&ReceiveObject>("receive_object", {"source", "timeout"}),
                          Method<&BroadcastObject>("broadcast_object", {"obj", "root", "timeout"}),
                          Method<&AllGatherObjects>("all_gather_objects", {"obj", "timeout"}),
+                         Method<&SendMap>("send_map"),
+                         Method<&ReceiveMap>("receive_map"),
+                         Method<&BroadcastMap>("broadcast_map"),
                          Method<&CreateQueue>("create_queue"),
                          Method<&Rejoin>("rejoin", {"timeout"}),
                          Method<&Abort>("abort", {"reason"}),

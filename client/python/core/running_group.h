@@ -8,19 +8,23 @@
 #include "absl/status/status.h"
 #include "client/collective/async_calls.h"
 #include "client/collective/group.h"
+#include "client/parallel/messages/messages.h"
 #include "client/python/core/blocking.h"
 #include "client/python/core/convert.h"
 #include "client/python/core/handle.h"
 
 namespace cohort::python {
 
-// With the thread of its asynchronous calls, which starts with the first of them.
+// With the thread of its asynchronous calls, which starts with the first of them, and its messages.
 struct RunningGroup {
   explicit RunningGroup(std::unique_ptr<client::Group> made)
       : group(std::move(made)), async_calls(std::make_unique<client::AsyncCalls>(*group)) {}
 
   const std::unique_ptr<client::Group> group;
-  std::unique_ptr<client::AsyncCalls> async_calls;  // with the interpreter's lock; null: closed
+  // The rest changes with the interpreter's lock.
+  std::unique_ptr<client::AsyncCalls> async_calls;  // null: closed
+  std::unique_ptr<parallel::Messages> messages;     // from the first tensor map on
+  bool in_messages = false;                         // a thread uses `messages`
 };
 using GroupHandle = Handle<RunningGroup>;
 

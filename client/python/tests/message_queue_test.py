@@ -235,7 +235,7 @@ WRONG = {
     'no handle': (lambda w, r: cohort.MessageQueue.open(5, 'x'), 'handle: expected a str or bytes'),
     'empty ring': (lambda w, r: cohort.MessageQueue.create_external('x', blocks=0), 'blocks 0'),
     'huge ring': (lambda w, r: cohort.MessageQueue.create_external('x', blocks=1 << 60), 'range'),
-    'address': (lambda w, r: cohort.MessageQueue.create_external('x', listen='nowhere'), 'nowhere'),
+    'address': (lambda w, r: cohort.MessageQueue.create_external('x', listen='no-address'), 'no-address'),
     'name': (lambda w, r: cohort.MessageQueue.create_external(5), 'name: expected a str'),
     'no group': (lambda w, r: cohort.MessageQueue('group'), '_core'),
     'closed writer': (lambda w, r: cohort.MessageQueue.open(closed_handle(), 'x'), ''),
