@@ -155,6 +155,27 @@ bool RefuseGrad(const char* name) {
   return false;
 }
 
+// Whether a tensor of PyTorch's stands for the conjugate or the negative of its memory, which it
+// shares with another tensor.
+bool HasLazyElements(PyObject* array) {
+  static PyObject* const methods[] = {PyUnicode_InternFromString("is_conj"),
+                                      PyUnicode_InternFromString("is_neg")};
+  for (PyObject* const method : methods) {
+    const Object value(PyObject_CallMethodObjArgs(array, method, nullptr));
+    PyErr_Clear();
+    if (value.get() == Py_True) return true;
+  }
+  return false;
+}
+
+bool RefuseLazyElements(const char* name) {
+  PyErr_Format(PyExc_ValueError,
+               "%s: the tensor is the conjugate or the negative of its memory; pass "
+               "tensor.resolve_conj().resolve_neg()",
+               name);
+  return false;
+}
+
 bool IsTorchBool(PyObject* array) {
   const Object type(PyObject_GetAttrString(array, "dtype"));
   const Object text(type ? PyObject_Str(type.get()) : nullptr);
@@ -169,6 +190,8 @@ bool Array::Read(PyObject* array, const char* name, Access access) {
   const ExchangeApi* const api = ExchangeApiOf(Py_TYPE(array));
   if (api != nullptr) {
     if (access == Access::kWrite && RequiresGrad(array)) return RefuseGrad(name);
+    // The exchange of C functions does not look at it.
+    if (HasLazyElements(array)) return RefuseLazyElements(name);
     DLTensor view;
     if (api->view(array, &view) != 0) return false;
     absl::StatusOr<Tensor> tensor = ViewDLPack(view, nullptr);
@@ -179,6 +202,7 @@ bool Array::Read(PyObject* array, const char* name, Access access) {
   if (ReadBuffer(array, name, access)) return true;
   if (PyErr_Occurred() != nullptr) return false;
   if (access == Access::kWrite && RequiresGrad(array)) return RefuseGrad(name);
+  if (HasLazyElements(array)) return RefuseLazyElements(name);
   return ReadDLPack(array, name);
 }
 

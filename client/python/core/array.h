@@ -14,7 +14,8 @@ enum class Access { kRead, kWrite };
 class Array {
  public:
   // Returns false with an exception: TypeError (no array), ValueError (read-only, a type or layout
-  // that tensors do not have, or it requires grad). `name` is the argument's name in errors.
+  // that tensors do not have, it requires grad, or it is a lazy conjugate or negative). `name` is
+  // the argument's name in errors.
   bool Read(PyObject* array, const char* name, Access access);
   // Valid while this lives.
   const Tensor& tensor() const { return tensor_; }

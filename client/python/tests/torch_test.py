@@ -63,6 +63,19 @@ def test_tensor_that_requires_grad(groups):
     assert run(groups, body) == [[1, 1]] * RANKS
 
 
+def test_lazy_conjugates_and_negatives_are_refused(groups):
+    conjugate = torch.complex(torch.ones(2), torch.full((2,), 2.0)).conj()
+    negative = conjugate.imag
+    assert conjugate.is_conj() and negative.is_neg()
+    def body(group, _):
+        for tensor in (conjugate, negative):
+            with pytest.raises(cohort.InvalidArgument, match='resolve_conj'):
+                group.all_gather(tensor)
+        assert group.all_gather(conjugate.resolve_conj()).imag.tolist() == [-2] * 4
+        return group.all_gather(negative.resolve_neg()).tolist()
+    assert run(groups, body) == [[-2] * 4] * 2
+
+
 def test_operations_of_torch(groups):
     import torch.distributed as dist
     for op, expected in ((dist.ReduceOp.SUM, 3), (dist.ReduceOp.PRODUCT, 2), (dist.ReduceOp.MAX, 2),
