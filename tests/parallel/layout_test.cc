@@ -269,6 +269,13 @@ TEST_P(LayoutTest, LayoutsThatDifferAreNamed) {
         return CreateLayout(world, *VllmLayout(4, sizes), FactoryOf(world.rank())).status();
       }),
       absl::StatusCode::kInvalidArgument, {"ranks 0 and 3"});
+  // A rank without a layout tells the others why.
+  ExpectErrorOnAll(
+      OnRanks([&](client::Group& world) -> absl::Status {
+        if (world.rank() == 1) return FailCreateLayout(world, absl::NotFoundError("no file"));
+        return CreateLayout(world, *VllmLayout(4, sizes), FactoryOf(world.rank())).status();
+      }),
+      absl::StatusCode::kInvalidArgument, {"rank 1", "no file"});
   // So does any other exchange at the same time; the rank that calls it gets the objects that were
   // sent.
   std::vector<absl::Status> statuses = OnRanks([&](client::Group& world) -> absl::Status {

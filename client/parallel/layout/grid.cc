@@ -74,6 +74,13 @@ absl::string_view NameOf(Axis axis) {
   return "unknown";
 }
 
+std::optional<Axis> FindAxis(absl::string_view name) {
+  const auto* const axis = std::find_if(std::begin(kAxes), std::end(kAxes),
+                                        [&](Axis known) { return NameOf(known) == name; });
+  if (axis == std::end(kAxes)) return std::nullopt;
+  return *axis;
+}
+
 std::string FormatOrder(const AxisOrder& order) {
   return absl::StrJoin(order, "-",
                        [](std::string* text, Axis axis) { absl::StrAppend(text, NameOf(axis)); });
@@ -84,9 +91,8 @@ absl::StatusOr<AxisOrder> ParseOrder(absl::string_view text) {
   for (const absl::string_view word : absl::StrSplit(text, '-', absl::SkipWhitespace())) {
     const std::string name = absl::AsciiStrToLower(absl::StripAsciiWhitespace(word));
     // Axes whose names have a hyphen occur only in the layouts of frameworks.
-    const auto* const axis = std::find_if(std::begin(kAxes), std::end(kAxes),
-                                          [&](Axis known) { return NameOf(known) == name; });
-    if (axis == std::end(kAxes)) {
+    const std::optional<Axis> axis = FindAxis(name);
+    if (!axis.has_value()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "\"", word, "\" in the order \"", text, "\" is no axis; axes are tp, cp, ep, dp and pp"));
     }

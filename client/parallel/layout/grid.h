@@ -10,6 +10,7 @@
 #define COHORT_CLIENT_PARALLEL_LAYOUT_GRID_H_
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,8 @@ enum class Axis {
 
 // "tp", "cp", "ep", "dp", "pp", "external-dp", "tp-x", "tp-y", "tp-z".
 absl::string_view NameOf(Axis axis);
+// The axis of that name, or nothing.
+std::optional<Axis> FindAxis(absl::string_view name);
 
 struct AxisSize {
   Axis axis = Axis::kTensor;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -106,6 +107,13 @@ TEST(GridTest, OrdersAreReadByWholeNames) {
   ExpectRefused(ParseOrder("gtp-dp").status(), {"gtp"});
   ExpectRefused(ParseOrder("tp-dp-tp").status(), {"tp is twice"});
   EXPECT_TRUE(ParseOrder("")->empty());
+}
+
+TEST(GridTest, AxesAreFoundByName) {
+  for (const Axis axis : {Axis::kTensor, Axis::kExternalData, Axis::kTensorZ}) {
+    EXPECT_EQ(FindAxis(NameOf(axis)), axis);
+  }
+  EXPECT_EQ(FindAxis("tp-w"), std::nullopt);
 }
 
 // The ranks that share all coordinates but those of `axes`, found by visiting every rank.

@@ -3,6 +3,7 @@
 #include "client/parallel/layout/layout.h"
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <string>
 
@@ -48,6 +49,22 @@ void ExpectPartitions(const Layout& layout) {
     for (const RankList& list : family.lists) all.insert(all.end(), list.begin(), list.end());
     std::sort(all.begin(), all.end());
     ASSERT_EQ(all, ListsOf(layout, Role::kWorld).front()) << NameOf(family.kind);
+  }
+}
+
+TEST(LayoutTest, FindsEachKindByItsName) {
+  MegatronSizes sizes;
+  sizes.context = 4;
+  sizes.hierarchical_context = {2, 2};
+  sizes.hybrid_context = true;
+  const Layout layout = Get(MegatronLayout(8, sizes));
+  EXPECT_TRUE(layout.Has({Role::kContextLevel, 2}));
+  for (const GroupFamily& family : layout.families()) {
+    EXPECT_EQ(FindGroupKind(NameOf(family.kind)), family.kind) << NameOf(family.kind);
+  }
+  EXPECT_EQ(FindGroupKind("tensor-2.5d-xz"), GroupKind(Role::kTensor2p5dXZ));
+  for (const char* const name : {"", "tensors", "tensor-", "tensor-0", "tensor-02", "tensor-x"}) {
+    EXPECT_EQ(FindGroupKind(name), std::nullopt) << name;
   }
 }
 

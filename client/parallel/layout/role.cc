@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <iterator>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace cohort::parallel {
 namespace {
@@ -112,6 +114,20 @@ Role RoleOf(ParallelMode mode) {
 std::string NameOf(const GroupKind& kind) {
   if (kind.level == 0) return std::string(NameOf(kind.role));
   return absl::StrCat(NameOf(kind.role), "-", kind.level);
+}
+
+std::optional<GroupKind> FindGroupKind(absl::string_view name) {
+  for (const RoleName& row : kRoleNames) {
+    if (row.name == name) return GroupKind(row.key);
+    // Another spelling of a level, such as 02, is another name.
+    absl::string_view level = name;
+    int number = 0;
+    if (!absl::ConsumePrefix(&level, row.name) || !absl::ConsumePrefix(&level, "-")) continue;
+    if (!absl::SimpleAtoi(level, &number) || number < 1) continue;
+    const GroupKind kind(row.key, number);
+    if (NameOf(kind) == name) return kind;
+  }
+  return std::nullopt;
 }
 
 }  // namespace cohort::parallel

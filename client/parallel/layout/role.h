@@ -2,6 +2,7 @@
 #ifndef COHORT_CLIENT_PARALLEL_LAYOUT_ROLE_H_
 #define COHORT_CLIENT_PARALLEL_LAYOUT_ROLE_H_
 
+#include <optional>
 #include <string>
 #include <tuple>
 
@@ -104,6 +105,8 @@ struct GroupKind {
 
 // Such as "tensor", "context-level-2".
 std::string NameOf(const GroupKind& kind);
+// The kind of that name, or nothing.
+std::optional<GroupKind> FindGroupKind(absl::string_view name);
 
 }  // namespace cohort::parallel
 

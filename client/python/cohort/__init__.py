@@ -11,6 +11,8 @@ CPU tensors between the processes.
 
 `Group` moves tensors; `ProcessGroup` moves bytes and needs no worker; `Store` has keys, counters and
 queues; `MessageQueue` sends values of one process to many. All errors are subclasses of `Error`.
+queues. `create_layout` creates groups of some ranks of a group. All errors are subclasses of
+`Error`.
 """
 
 from cohort import _core
@@ -21,6 +23,8 @@ from cohort.errors import (Aborted, AlreadyExists, Cancelled, DataLoss, Deadline
 from cohort.group import Group, PeerStats
 from cohort.group_info import GroupInfo, Member, View, ViewProposal
 from cohort.message_queue import MessageQueue, QueueDeparture, QueueReader
+from cohort.layout import (Layout, ParallelGroups, colossalai_layout, create_layout, make_layout,
+                           megatron_layout, split_layers, vllm_layout)
 from cohort.pending_call import PendingCall
 from cohort.process_group import ProcessGroup, VoteOp, VoteResult
 from cohort.reduce_op import ReduceOp
@@ -35,4 +39,10 @@ __all__ = [
     'ProcessGroup', 'PutResult', 'QueueDeparture', 'QueueReader', 'ReduceOp', 'ResourceExhausted',
     'Store', 'Unauthenticated', 'Unavailable', 'Unimplemented', 'Unknown', 'View', 'ViewProposal',
     'VoteOp', 'VoteResult',
+    'FailedPrecondition', 'Group', 'GroupInfo', 'Internal', 'InvalidArgument', 'KeyValue', 'Layout',
+    'Member', 'NotFound', 'OutOfRange', 'ParallelGroups', 'PeerStats', 'PendingCall',
+    'PermissionDenied', 'ProcessGroup', 'PutResult', 'ReduceOp', 'ResourceExhausted', 'Store',
+    'Unauthenticated', 'Unavailable', 'Unimplemented', 'Unknown', 'View', 'ViewProposal', 'VoteOp',
+    'VoteResult', 'colossalai_layout', 'create_layout', 'make_layout', 'megatron_layout',
+    'split_layers', 'vllm_layout',
 ]

@@ -74,9 +74,19 @@ class Group(TensorMaps):
             group, address, tenant, rank, world_size, min_world_size, member, timeout, join_timeout,
             lease, True, data_expiration, parameters_digest, labels)
         options.update(advertised_host=advertised_host, host_identity=host_identity)
-        self._core = _core.join_group(options)
-        self._run = self._core.run
+        self._own(_core.join_group(options))
+
+    def _own(self, core) -> None:
+        self._core = core
+        self._run = core.run
         _lifetime.close_at_exit(self)
+
+    @classmethod
+    def _of(cls, core) -> 'Group':
+        """Returns the object of a group that the extension module has joined."""
+        group = cls.__new__(cls)
+        group._own(core)
+        return group
 
     # --- Facts.
 

@@ -39,6 +39,8 @@ inline bool Read(PyObject* from, const char* /*name*/, PyObject** to) {
   return true;
 }
 template <typename T>
+bool Read(PyObject* from, const char* name, std::vector<T>* to);
+template <typename T>
 bool Read(PyObject* from, const char* name, std::optional<T>* to) {
   if (from == Py_None) return true;
   return Read(from, name, &to->emplace());

@@ -21,6 +21,7 @@
 #include "client/python/core/coordinator_call.h"
 #include "client/python/core/errors.h"
 #include "client/python/core/message_queue.h"
+#include "client/python/core/layout_groups.h"
 #include "client/python/core/method.h"
 #include "client/python/core/rendezvous.h"
 #include "client/python/core/running_group.h"
@@ -201,7 +202,7 @@ PyObject* Join(PyObject* /*module*/, PyObject* dict) {
       blocking.Run([&] { return worker::LocalGroup::Create(local); });
   if (!group.ok()) return blocking.Raise(group.status());
   return WriteInstance(
-      std::make_unique<GroupHandle>(std::make_shared<RunningGroup>(*std::move(group))));
+      std::make_unique<GroupHandle>(std::make_shared<RunningGroup>(*std::move(group), local)));
 }
 
 PyMethodDef methods[] = {Method<&RunCollective>("run"),
@@ -221,6 +222,7 @@ PyMethodDef methods[] = {Method<&RunCollective>("run"),
                          Method<&ReceiveMap>("receive_map"),
                          Method<&BroadcastMap>("broadcast_map"),
                          Method<&CreateQueue>("create_queue"),
+                         Method<&CreateLayout>("create_layout"),
                          Method<&Rejoin>("rejoin", {"timeout"}),
                          Method<&Abort>("abort", {"reason"}),
                          Method<&Release>("release"),

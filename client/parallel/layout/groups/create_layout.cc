@@ -12,6 +12,8 @@
 namespace cohort::parallel {
 namespace {
 
+constexpr char kWhat[] = "the groups of a layout";
+
 bool Contains(const std::vector<GroupKind>& kinds, const GroupKind& kind) {
   return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
 }
@@ -43,7 +45,7 @@ absl::Status Check(const client::Group& world, const Layout& layout,
 Proposal Propose(const client::Group& world, const Layout& layout,
                  const CreateLayoutOptions& options) {
   Proposal proposal;
-  proposal.what = "the groups of a layout";
+  proposal.what = kWhat;
   proposal.parameters = {{"the name", options.name},
                          {"the timeout", absl::FormatDuration(options.timeout)},
                          {"the kinds", FormatKinds(options.kinds)},
@@ -133,6 +135,14 @@ absl::StatusOr<ParallelGroups> CreateLayout(client::Group& world, const Layout& 
     }
   }
   return groups;
+}
+
+absl::Status FailCreateLayout(client::Group& world, const absl::Status& why,
+                              absl::Duration timeout) {
+  Proposal proposal;
+  proposal.what = kWhat;
+  proposal.problem = why;
+  return FormGroups(world, std::move(proposal), {}, nullptr, timeout).status();
 }
 
 }  // namespace cohort::parallel

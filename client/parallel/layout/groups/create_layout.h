@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/collective/group.h"
@@ -72,6 +73,12 @@ class ParallelGroups {
 absl::StatusOr<ParallelGroups> CreateLayout(client::Group& world, const Layout& layout,
                                             const client::GroupFactory& factory,
                                             const CreateLayoutOptions& options = {});
+
+// Fails CreateLayout on all ranks, because this rank cannot take part in it. This rank calls it in
+// place of CreateLayout. All ranks get INVALID_ARGUMENT, which names this rank and `why`. Errors:
+// also those of AllGatherObjects.
+absl::Status FailCreateLayout(client::Group& world, const absl::Status& why,
+                              absl::Duration timeout = absl::Seconds(300));
 
 }  // namespace cohort::parallel
 

@@ -1,0 +1,18 @@
+// The method of the module's Group that creates the groups of a layout.
+#ifndef COHORT_CLIENT_PYTHON_CORE_LAYOUT_GROUPS_H_
+#define COHORT_CLIENT_PYTHON_CORE_LAYOUT_GROUPS_H_
+
+#include "client/python/core/python_api.h"
+#include "client/python/core/running_group.h"
+
+namespace cohort::python {
+
+// Returns, for each group that this rank is in, the group and the kinds that it serves; None stands
+// for `handle`'s own group. Wrong arguments fail the creation on all ranks. A signal aborts
+// `handle`'s group on all ranks, because the other ranks wait for this one.
+PyObject* CreateLayout(GroupHandle& handle, PyObject* layout, PyObject* kinds, PyObject* separate,
+                       PyObject* name, PyObject* timeout);
+
+}  // namespace cohort::python
+
+#endif  // COHORT_CLIENT_PYTHON_CORE_LAYOUT_GROUPS_H_
