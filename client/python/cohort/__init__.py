@@ -15,7 +15,7 @@ queues. `create_layout` creates groups of some ranks of a group. All errors are 
 `Error`.
 """
 
-from cohort import _core
+from cohort import _core, moe
 from cohort.errors import (Aborted, AlreadyExists, Cancelled, DataLoss, DeadlineExceeded, Error,
                            FailedPrecondition, Internal, InvalidArgument, NotFound, OutOfRange,
                            PermissionDenied, ResourceExhausted, Unauthenticated, Unavailable,
@@ -44,5 +44,5 @@ __all__ = [
     'PermissionDenied', 'ProcessGroup', 'PutResult', 'ReduceOp', 'ResourceExhausted', 'Store',
     'Unauthenticated', 'Unavailable', 'Unimplemented', 'Unknown', 'View', 'ViewProposal', 'VoteOp',
     'VoteResult', 'colossalai_layout', 'create_layout', 'make_layout', 'megatron_layout',
-    'split_layers', 'vllm_layout',
+    'moe', 'split_layers', 'vllm_layout',
 ]

@@ -26,6 +26,16 @@ def empty(allocate: Callable, shape: Any, dtype: Any) -> Array:
     return numpy.asarray(allocate(_number(numpy.dtype(dtype).name), shape))
 
 
+def of_library(like: Array, memory: Any) -> Array:
+    """Returns memory of the extension module as an array of the library of `like`, without a copy:
+    as a tensor if `like` is one, or else as a numpy array."""
+    torch = sys.modules.get('torch')
+    if torch is not None and isinstance(like, torch.Tensor):
+        return torch.from_dlpack(memory)
+    import numpy  # pylint: disable=import-outside-toplevel
+    return numpy.asarray(memory)
+
+
 def _number(name: str) -> int:
     if name not in _DTYPES:
         raise ValueError(f'dtype: {name} is not supported; expected one of {", ".join(_DTYPES)}')

@@ -23,6 +23,7 @@
 #include "client/python/core/message_queue.h"
 #include "client/python/core/layout_groups.h"
 #include "client/python/core/method.h"
+#include "client/python/core/moe.h"
 #include "client/python/core/rendezvous.h"
 #include "client/python/core/running_group.h"
 #include "client/python/core/tensor_maps.h"
@@ -223,6 +224,10 @@ PyMethodDef methods[] = {Method<&RunCollective>("run"),
                          Method<&BroadcastMap>("broadcast_map"),
                          Method<&CreateQueue>("create_queue"),
                          Method<&CreateLayout>("create_layout"),
+                         Method<&Dispatch>("dispatch"),
+                         Method<&Combine>("combine"),
+                         Method<&DispatchToExperts>("dispatch_to_experts"),
+                         Method<&CombineFromExperts>("combine_from_experts"),
                          Method<&Rejoin>("rejoin", {"timeout"}),
                          Method<&Abort>("abort", {"reason"}),
                          Method<&Release>("release"),

@@ -49,6 +49,15 @@ PyObject* WriteInstance(std::unique_ptr<T> value) {
   return object;
 }
 
+// Returns the T of an instance, or null with a TypeError. `name` is the argument's name.
+template <typename T>
+T* ReadInstance(PyObject* from, const char* name) {
+  if (Py_TYPE(from) == TypeOf<T>()) return reinterpret_cast<Instance<T>*>(from)->value;
+  PyErr_Format(PyExc_TypeError, "%s: expected %R, got %S", name,
+               reinterpret_cast<PyObject*>(TypeOf<T>()), Py_TYPE(from));
+  return nullptr;
+}
+
 namespace internal {
 
 template <typename Function>

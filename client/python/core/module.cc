@@ -6,6 +6,7 @@
 #include "client/python/core/group.h"
 #include "client/python/core/layout.h"
 #include "client/python/core/message_queue.h"
+#include "client/python/core/moe.h"
 #include "client/python/core/python_api.h"
 #include "client/python/core/rendezvous.h"
 
@@ -31,7 +32,7 @@ PyMODINIT_FUNC PyInit__core() {
   if (!module || PyModule_AddStringConstant(module.get(), "version", cohort::kVersion) != 0) {
     return nullptr;
   }
-  for (const auto add : {AddMemory, AddCompletions, AddProcessGroup, AddStore, AddGroup, AddMessageQueue, AddLayout}) {
+  for (const auto add : {AddMemory, AddCompletions, AddProcessGroup, AddStore, AddGroup, AddMessageQueue, AddLayout, AddMoe}) {
     if (!add(module.get())) return nullptr;
   }
   return module.release();
