@@ -115,6 +115,7 @@ MessageSend Pipeline::SendOf(const Tensors& tensors, int peer, bool forward,
   send.peer = peer;
   send.channel = ChannelOf(forward);
   send.message.tensors = tensors;
+  send.failure = call.failure;
   if (!call.scatter_gather_tensors) return send;
   client::Group* const tensor_group = options_.tensor_group;
   if (tensor_group == nullptr) {

@@ -74,6 +74,9 @@ struct PipelineCall {
   // If not empty: by tensor, whether it is the same on all members. A tensor that is named here and
   // does not divide is INVALID_ARGUMENT.
   std::vector<bool> scattered;
+  // If not OK: why this stage has no tensors to send. The receivers get this error in place of the
+  // tensors, and the call returns it. The call should receive nothing.
+  absl::Status failure;
   client::CallOptions options;
 };
 

@@ -4,22 +4,38 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/collective/call_deadline.h"
 
 namespace cohort::parallel {
+
+namespace {
+
+// The ranks to which this one sends and from which it receives; this rank itself if it does
+// neither.
+struct RingPeers {
+  RingPeers(const client::Group& group, int distance) {
+    const int size = group.size();
+    const int step = (distance % size + size) % size;
+    to = (group.rank() + step) % size;
+    from = (group.rank() + size - step) % size;
+  }
+
+  int to = 0;
+  int from = 0;
+};
+
+}  // namespace
 
 absl::StatusOr<Tensor> RingShift(Messages& messages, const Tensor& tensor, int distance,
                                  const client::CallOptions& options) {
   client::Group& group = messages.group();
-  const int size = group.size();
-  const int step = (distance % size + size) % size;
-  if (step == 0) {
+  const auto [to, from] = RingPeers(group, distance);
+  if (to == group.rank()) {
     COHORT_ASSIGN_OR_RETURN(const Tensor copy,
                             group.Allocate(tensor.type(), tensor.shape(), tensor.device()));
     COHORT_RETURN_IF_ERROR(group.Copy(tensor, copy, options));
     return copy;
   }
-  const int to = (group.rank() + step) % size;
-  const int from = (group.rank() + size - step) % size;
   COHORT_ASSIGN_OR_RETURN(const std::vector<Message> received,
                           messages.Exchange({{to, kRingChannel, {"", {tensor}}}},
                                             {{from, kRingChannel, nullptr}}, options));
@@ -34,6 +50,21 @@ absl::StatusOr<Tensor> RingShift(client::Group& group, const Tensor& tensor, int
                                  const client::CallOptions& options) {
   Messages messages(group);
   return RingShift(messages, tensor, distance, options);
+}
+
+absl::Status FailRingShift(Messages& messages, const absl::Status& why, int distance,
+                           const client::CallOptions& options) {
+  const client::CallDeadline deadline(options);
+  const auto [to, from] = RingPeers(messages.group(), distance);
+  if (to == messages.group().rank()) return why;
+  MessageSend failed;
+  failed.peer = to;
+  failed.channel = kRingChannel;
+  failed.failure = why;
+  const absl::Status sent = messages.Exchange({failed}, {}, deadline.Left()).status();
+  // A message that stayed here would be taken for that of the next call.
+  messages.Receive(from, kRingChannel, deadline.Left()).IgnoreError();
+  return sent;
 }
 
 }  // namespace cohort::parallel

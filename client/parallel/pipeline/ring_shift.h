@@ -2,6 +2,7 @@
 #ifndef COHORT_CLIENT_PARALLEL_PIPELINE_RING_SHIFT_H_
 #define COHORT_CLIENT_PARALLEL_PIPELINE_RING_SHIFT_H_
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/tensor/tensor.h"
 #include "client/collective/group.h"
@@ -24,6 +25,12 @@ absl::StatusOr<Tensor> RingShift(Messages& messages, const Tensor& tensor, int d
 // For a group without a Messages object in use.
 absl::StatusOr<Tensor> RingShift(client::Group& group, const Tensor& tensor, int distance = 1,
                                  const client::CallOptions& options = {});
+
+// Fails RingShift on the rank that is `distance` further, because this rank has no tensor to send.
+// This rank calls it in place of RingShift. The other rank gets `why`; this rank drops the tensor
+// that it receives, and returns `why`. Blocks as RingShift does.
+absl::Status FailRingShift(Messages& messages, const absl::Status& why, int distance = 1,
+                           const client::CallOptions& options = {});
 
 }  // namespace cohort::parallel
 

@@ -10,9 +10,9 @@ CPU tensors between the processes.
         group.all_reduce(gradients, out=gradients)
 
 `Group` moves tensors; `ProcessGroup` moves bytes and needs no worker; `Store` has keys, counters and
-queues; `MessageQueue` sends values of one process to many. All errors are subclasses of `Error`.
-queues. `create_layout` creates groups of some ranks of a group. All errors are subclasses of
-`Error`.
+queues; `MessageQueue` sends values of one process to many. `create_layout` creates groups of some
+ranks of a group, `moe` dispatches tokens to experts, and `Pipeline` joins the stages of a pipeline.
+`cohort.aio` has the classes for asyncio. All errors are subclasses of `Error`.
 """
 
 from cohort import _core, moe
@@ -21,11 +21,12 @@ from cohort.errors import (Aborted, AlreadyExists, Cancelled, DataLoss, Deadline
                            PermissionDenied, ResourceExhausted, Unauthenticated, Unavailable,
                            Unimplemented, Unknown)
 from cohort.group import Group, PeerStats
-from cohort.group_info import GroupInfo, Member, View, ViewProposal
-from cohort.message_queue import MessageQueue, QueueDeparture, QueueReader
+from cohort.group_info import GroupInfo, Member, OpenWait, View, ViewProposal
 from cohort.layout import (Layout, ParallelGroups, colossalai_layout, create_layout, make_layout,
                            megatron_layout, split_layers, vllm_layout)
+from cohort.message_queue import MessageQueue, QueueDeparture, QueueReader
 from cohort.pending_call import PendingCall
+from cohort.pipeline import Pipeline, ring_shift
 from cohort.process_group import ProcessGroup, VoteOp, VoteResult
 from cohort.reduce_op import ReduceOp
 from cohort.store import KeyValue, PutResult, Store
@@ -34,15 +35,11 @@ __version__ = _core.version
 
 __all__ = [
     'Aborted', 'AlreadyExists', 'Cancelled', 'DataLoss', 'DeadlineExceeded', 'Error',
-    'FailedPrecondition', 'Group', 'GroupInfo', 'Internal', 'InvalidArgument', 'KeyValue', 'Member',
-    'MessageQueue', 'NotFound', 'OutOfRange', 'PeerStats', 'PendingCall', 'PermissionDenied',
-    'ProcessGroup', 'PutResult', 'QueueDeparture', 'QueueReader', 'ReduceOp', 'ResourceExhausted',
-    'Store', 'Unauthenticated', 'Unavailable', 'Unimplemented', 'Unknown', 'View', 'ViewProposal',
-    'VoteOp', 'VoteResult',
     'FailedPrecondition', 'Group', 'GroupInfo', 'Internal', 'InvalidArgument', 'KeyValue', 'Layout',
-    'Member', 'NotFound', 'OutOfRange', 'ParallelGroups', 'PeerStats', 'PendingCall',
-    'PermissionDenied', 'ProcessGroup', 'PutResult', 'ReduceOp', 'ResourceExhausted', 'Store',
-    'Unauthenticated', 'Unavailable', 'Unimplemented', 'Unknown', 'View', 'ViewProposal', 'VoteOp',
-    'VoteResult', 'colossalai_layout', 'create_layout', 'make_layout', 'megatron_layout',
-    'moe', 'split_layers', 'vllm_layout',
+    'Member', 'MessageQueue', 'NotFound', 'OpenWait', 'OutOfRange', 'ParallelGroups', 'PeerStats',
+    'PendingCall', 'PermissionDenied', 'Pipeline', 'ProcessGroup', 'PutResult', 'QueueDeparture',
+    'QueueReader', 'ReduceOp', 'ResourceExhausted', 'Store', 'Unauthenticated', 'Unavailable',
+    'Unimplemented', 'Unknown', 'View', 'ViewProposal', 'VoteOp', 'VoteResult', 'colossalai_layout',
+    'create_layout', 'make_layout', 'megatron_layout', 'moe', 'ring_shift', 'split_layers',
+    'vllm_layout',
 ]

@@ -71,8 +71,10 @@ class Group(TensorMaps):
           connected.
         """
         options = membership_options(
-            group, address, tenant, rank, world_size, min_world_size, member, timeout, join_timeout,
-            lease, True, data_expiration, parameters_digest, labels)
+            group, world_size=world_size, rank=rank, address=address, tenant=tenant,
+            min_world_size=min_world_size, member=member, timeout=timeout,
+            join_timeout=join_timeout, lease=lease, data_expiration=data_expiration,
+            parameters_digest=parameters_digest, labels=labels)
         options.update(advertised_host=advertised_host, host_identity=host_identity)
         self._own(_core.join_group(options))
 

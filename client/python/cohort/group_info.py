@@ -14,6 +14,15 @@ class Member(NamedTuple):
     progress_operation: str
 
 
+class OpenWait(NamedTuple):
+    """A wait that members have not ended yet."""
+    operation: str
+    missing: Tuple[int, ...]  # the ranks that have not come
+    arrived: Tuple[int, ...]
+    age: float  # seconds
+    remaining: float  # seconds until it ends with DeadlineExceeded
+
+
 class ViewProposal(NamedTuple):
     """The next view, which all members that stay have to acknowledge."""
     id: int

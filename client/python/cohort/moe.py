@@ -1,9 +1,10 @@
 """Mixtures of experts: tokens to the ranks that have their experts, and back.
 
     placement = moe.ExpertPlacement.blocks(experts=64, ranks=group.size)
+    experts = [all_experts[e] for e in placement.experts_of(group.rank)]
     batch = moe.dispatch_to_experts(group, hidden, ids, weights, placement)
-    outputs = numpy.concatenate([experts[e](batch.hidden[rows])
-                                 for e, rows in enumerate(batch.expert_rows)])
+    outputs = numpy.concatenate([expert(batch.hidden[rows])
+                                 for expert, rows in zip(experts, batch.expert_rows)])
     hidden = moe.combine_from_experts(group, batch, outputs, weights_by="combine")
 
 All ranks of the group call these functions, with or without tokens. Calls block and release the
@@ -11,9 +12,9 @@ GIL. Inputs are numpy arrays, CPU tensors of PyTorch, or other arrays, of any st
 changed. Results are new arrays of the library of their inputs, in memory of the group, and require
 no grad.
 
-Errors of all: InvalidArgument, on all ranks, with the rank and the reason, before any rows move: the
-arrays of a rank do not fit each other, or ranks differ. The group stays usable. Others are those of
-the collectives of `cohort.Group`.
+Errors of all: InvalidArgument, on all ranks, with the rank and the reason, before any rows move:
+the arrays of a rank do not fit each other, or ranks differ. The group stays usable. Others are those
+of the collectives of `cohort.Group`.
 """
 
 from typing import List, NamedTuple, Optional, Sequence
@@ -174,8 +175,8 @@ def combine_from_experts(group: Group, batch: ExpertBatch, outputs: Array, *,
         output of each expert for each of its rows, concatenated by local expert as in
         batch.expert_rows; this function applies the weights.
 
-    The sums run in f32 (f64 for f64), always in the same order, and are rounded once for each rank's
-    part and once for the token. Source: `combine` of vLLM's DeviceCommunicatorBase.
+    The sums run in f32 (f64 for f64), always in the same order. Each rank's part of a token and the
+    whole are rounded once. Source: `combine` of vLLM's DeviceCommunicatorBase.
     """
     return of_library(outputs, group._core.combine_from_experts(
         _core_of(batch), outputs, weights_by, timeout))

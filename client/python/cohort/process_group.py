@@ -5,7 +5,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from cohort import _core
 from cohort import _lifetime
-from cohort.group_info import GroupInfo, View, read_group_info
+from cohort.group_info import GroupInfo, OpenWait, View, read_group_info
 
 BytesLike = Union[bytes, bytearray, memoryview]
 
@@ -26,10 +26,11 @@ class VoteResult(NamedTuple):
     dissenting: Tuple[int, ...]  # EQUAL: the ranks whose value differs from that of most
 
 
-def membership_options(group: str, address: str, tenant: str, rank: Optional[int], world_size: int,
-                       min_world_size: int, member: str, timeout: float, join_timeout: float,
-                       lease: float, share_fate: bool, data_expiration: float,
-                       parameters_digest: str, labels: Optional[Dict[str, str]]) -> dict:
+def membership_options(group: str, *, world_size: int, rank: Optional[int] = None,
+                       address: str = '127.0.0.1:7700', tenant: str = '', min_world_size: int = 0,
+                       member: str = '', timeout: float = 300, join_timeout: float = 300,
+                       lease: float = 30, share_fate: bool = True, data_expiration: float = 3600,
+                       parameters_digest: str = '', labels: Optional[Dict[str, str]] = None) -> dict:
     """The options as the extension module reads them."""
     return {
         'group': group, 'address': address, 'tenant': tenant, 'rank': rank,
@@ -86,8 +87,10 @@ class ProcessGroup:
           DeadlineExceeded: lists the ranks without a member.
         """
         self._core = _core.join_process_group(membership_options(
-            group, address, tenant, rank, world_size, min_world_size, member, timeout, join_timeout,
-            lease, share_fate, data_expiration, parameters_digest, labels))
+            group, world_size=world_size, rank=rank, address=address, tenant=tenant,
+            min_world_size=min_world_size, member=member, timeout=timeout,
+            join_timeout=join_timeout, lease=lease, share_fate=share_fate,
+            data_expiration=data_expiration, parameters_digest=parameters_digest, labels=labels))
         _lifetime.close_at_exit(self)
 
     # --- Facts.
@@ -202,6 +205,10 @@ class ProcessGroup:
     def describe(self) -> GroupInfo:
         """Returns the group's members and state, fresh from the coordinator."""
         return read_group_info(self._core.describe())
+
+    def who_is_missing(self) -> List[OpenWait]:
+        """Returns the open waits of the group, each with the ranks that it misses."""
+        return [OpenWait(*wait) for wait in self._core.who_is_missing()]
 
     def propose_view(self, *, remove: Sequence[int] = (), add: Sequence[str] = (),
                      timeout: float = 30, drop_silent: bool = False) -> View:

@@ -24,6 +24,7 @@
 #include "client/python/core/layout_groups.h"
 #include "client/python/core/method.h"
 #include "client/python/core/moe.h"
+#include "client/python/core/pipeline.h"
 #include "client/python/core/rendezvous.h"
 #include "client/python/core/running_group.h"
 #include "client/python/core/tensor_maps.h"
@@ -228,6 +229,8 @@ PyMethodDef methods[] = {Method<&RunCollective>("run"),
                          Method<&Combine>("combine"),
                          Method<&DispatchToExperts>("dispatch_to_experts"),
                          Method<&CombineFromExperts>("combine_from_experts"),
+                         Method<&MakePipeline>("pipeline"),
+                         Method<&RingShift>("ring_shift"),
                          Method<&Rejoin>("rejoin", {"timeout"}),
                          Method<&Abort>("abort", {"reason"}),
                          Method<&Release>("release"),

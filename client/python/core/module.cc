@@ -7,6 +7,7 @@
 #include "client/python/core/layout.h"
 #include "client/python/core/message_queue.h"
 #include "client/python/core/moe.h"
+#include "client/python/core/pipeline.h"
 #include "client/python/core/python_api.h"
 #include "client/python/core/rendezvous.h"
 
@@ -32,7 +33,8 @@ PyMODINIT_FUNC PyInit__core() {
   if (!module || PyModule_AddStringConstant(module.get(), "version", cohort::kVersion) != 0) {
     return nullptr;
   }
-  for (const auto add : {AddMemory, AddCompletions, AddProcessGroup, AddStore, AddGroup, AddMessageQueue, AddLayout, AddMoe}) {
+  for (const auto add : {AddMemory, AddCompletions, AddProcessGroup, AddStore, AddGroup,
+                         AddMessageQueue, AddLayout, AddMoe, AddPipeline}) {
     if (!add(module.get())) return nullptr;
   }
   return module.release();

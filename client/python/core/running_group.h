@@ -11,6 +11,7 @@
 #include "client/parallel/messages/messages.h"
 #include "client/python/core/blocking.h"
 #include "client/python/core/convert.h"
+#include "client/python/core/errors.h"
 #include "client/python/core/handle.h"
 #include "worker/group/local_group.h"
 
@@ -28,10 +29,41 @@ struct RunningGroup {
   const std::shared_ptr<client::Group> group;
   // The rest changes with the interpreter's lock.
   std::unique_ptr<client::AsyncCalls> async_calls;  // null: closed
-  std::unique_ptr<parallel::Messages> messages;     // from the first tensor map on
+  std::unique_ptr<parallel::Messages> messages;     // of tensor maps, pipelines and rings
   bool in_messages = false;                         // a thread uses `messages`
+
+  parallel::Messages& MakeMessages() {
+    if (messages == nullptr) messages = std::make_unique<parallel::Messages>(*group);
+    return *messages;
+  }
 };
 using GroupHandle = Handle<RunningGroup>;
+
+// One call that uses the group's messages. Made and destroyed with the interpreter's lock.
+class MessagesUse {
+ public:
+  explicit MessagesUse(RunningGroup& running) : running_(running), is_free_(!running.in_messages) {
+    if (is_free_) {
+      running_.MakeMessages();
+      running_.in_messages = true;
+    } else {
+      Raise(absl::FailedPreconditionError(
+          "another thread sends or receives a tensor map or an array of a pipeline in this group"));
+    }
+  }
+  ~MessagesUse() {
+    if (is_free_) running_.in_messages = false;
+  }
+  MessagesUse(const MessagesUse&) = delete;
+  MessagesUse& operator=(const MessagesUse&) = delete;
+
+  // False, with an exception: another thread uses the messages.
+  bool is_free() const { return is_free_; }
+
+ private:
+  RunningGroup& running_;
+  const bool is_free_;
+};
 
 // Runs `call(group)`, which returns a Status, as a blocking call. Returns None, or null with an
 // exception. A signal aborts the group on all ranks, because the other ranks wait for this one.

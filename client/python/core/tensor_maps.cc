@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/parallel/messages/messages.h"
@@ -72,13 +71,8 @@ PyObject* RunMessages(RunningGroup& running, const Gather& gather, const Call& c
   };
   const Blocking blocking(end, /*is_frequent=*/true);
   if (blocking.raised()) return nullptr;
-  if (running.in_messages) {
-    return Raise(absl::FailedPreconditionError(
-        "another thread sends or receives a tensor map in this group"));
-  }
-  if (running.messages == nullptr) running.messages = std::make_unique<Messages>(*running.group);
-  running.in_messages = true;
-  const absl::Cleanup over = [&] { running.in_messages = false; };
+  const MessagesUse use(running);
+  if (!use.is_free()) return nullptr;
   const absl::Status status = blocking.Run([&] { return call(*running.messages); });
   return status.ok() ? WriteNone() : blocking.Raise(status);
 }

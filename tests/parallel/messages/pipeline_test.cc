@@ -524,6 +524,51 @@ TEST_P(PipelineTest, RingShiftRejectsTensorsThatCannotBeSent) {
   }
 }
 
+TEST_P(PipelineTest, FailRingShiftLeavesNothingForTheNextCall) {
+  for (const int size : {1, 2, 4}) {
+    MakeStages(size);
+    const absl::Status why = absl::InvalidArgumentError("no file");
+    const std::vector<absl::Status> statuses = OnRanks([&](Group& group) -> absl::Status {
+      if (group.rank() == 0) return FailRingShift(messages(group), why);
+      const Tensor good = Upload(group, Expected(1, true)[0]);
+      return RingShift(messages(group), good).status();
+    });
+    for (int r = 0; r < size; ++r) {
+      const absl::Status& status = statuses[static_cast<size_t>(r)];
+      EXPECT_EQ(status.ok(), r > 1) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(r > 1 ? "" : "no file"));
+    }
+    ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+      const auto tensor = [](int rank) { return Expected(Seed(rank, 0), true)[0]; };
+      COHORT_ASSIGN_OR_RETURN(const Tensor got,
+                              RingShift(messages(group), Upload(group, tensor(group.rank()))));
+      return Same(group, Tensors{got}, {tensor((group.rank() + size - 1) % size)});
+    }));
+  }
+}
+
+TEST_P(PipelineTest, ReceiversGetTheFailureOfACall) {
+  MakeStages(2);
+  const std::vector<absl::Status> statuses = OnRanks([&](Group& group) -> absl::Status {
+    if (group.rank() == 1) return of(group).RecvForward().status();
+    PipelineCall call;
+    call.failure = absl::InvalidArgumentError("no file");
+    Pipeline::ForwardBackward what;
+    what.output.emplace();
+    what.recv_next = false;
+    return of(group).SendForwardRecvBackward(what, call).status();
+  });
+  for (const absl::Status& status : statuses) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("no file"));
+  }
+  ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+    if (group.rank() == 0) return of(group).SendForward(Make(group, 5, true));
+    COHORT_ASSIGN_OR_RETURN(const auto input, of(group).RecvForward());
+    return Is(group, input, 5, true);
+  }));
+}
+
 INSTANTIATE_TEST_SUITE_P(Forms, PipelineTest, ::testing::ValuesIn(kForms), FormName);
 
 }  // namespace
