@@ -1,6 +1,7 @@
 """Layouts, and the groups of a layout."""
 
 import concurrent.futures
+import os
 import pickle
 import signal
 
@@ -206,6 +207,41 @@ def test_wrong_arguments_fail_on_all_ranks(worlds, name):
     for message in run_ranks(RANKS, body):
         assert text in message
         assert 'rank 1' in message or 'and 1' in message
+
+
+def test_groups_have_generations_of_their_own(worlds):
+    def body(rank):
+        with cohort.create_layout(worlds[rank], LAYOUT, kinds=['tensor', 'pipeline']) as groups:
+            tensor = groups['tensor']
+            worlds[rank].barrier()
+            if rank == 0:
+                tensor.abort('enough')
+            if rank <= 1:
+                with pytest.raises(cohort.Aborted, match='rank 0 aborted: enough'):
+                    tensor.barrier()
+                tensor.rejoin(LONG)
+            for group in (groups['pipeline'], worlds[rank], tensor):
+                assert group.all_reduce(np.ones(1)).tolist() == [group.size]
+            generations = tensor.generation, groups['pipeline'].generation
+            worlds[rank].barrier()
+            return generations
+    assert run_ranks(RANKS, body) == [(2, 1), (2, 1), (1, 1), (1, 1)]
+
+
+def test_many_layouts_leave_nothing_open(worlds):
+    def create(rank):
+        cohort.create_layout(worlds[rank], LAYOUT, kinds=['tensor']).close()
+        with pytest.raises(cohort.InvalidArgument):
+            cohort.create_layout(worlds[rank], LAYOUT, kinds=[f'of-rank-{rank}'])
+        worlds[rank].all_gather_objects(b'')
+    run_ranks(RANKS, create)
+    files = len(os.listdir('/proc/self/fd'))
+    threads = len(os.listdir('/proc/self/task'))
+    for _ in range(10):
+        run_ranks(RANKS, create)
+    # Less than one of each for each layout. The threads of gRPC come and go.
+    assert len(os.listdir('/proc/self/fd')) < files + 10
+    assert len(os.listdir('/proc/self/task')) < threads + 10
 
 
 def test_a_world_may_be_closed_before_its_groups(address):
