@@ -3,8 +3,11 @@
 # NCCL's header if the machine has none. When nothing is missing, it needs neither the network nor
 # root, and changes nothing.
 #
-#   deploy/bootstrap.sh [--benchmarks] [--develop]
+#   deploy/bootstrap.sh [--benchmarks] [--develop] [--torch]
 #
+# --torch: also the PyTorch that tests of the Python package need, newer than Debian's. It is kept in
+# COHORT_TORCH (default: ~/.cache/cohort-torch); COHORT_WITHOUT_TORCH=1 leaves it out, and these tests
+# are skipped.
 # The toolkit is kept in COHORT_CUDA_CACHE (default: ~/.cache/cohort-cuda); cuda_toolkit.py makes it.
 # COHORT_WITHOUT_GPU=1 asks for a build without GPU code: no toolkit is made then.
 set -euo pipefail
@@ -87,12 +90,29 @@ install_missing() {
   [[ -z $lacking ]] || fail "still missing after the installation: ${lacking//$'\n'/ }"
 }
 
+# Puts PyTorch into a folder of its own, for Debian's Python.
+install_torch() {
+  local folder=${COHORT_TORCH:-${HOME:-/tmp}/.cache/cohort-torch}
+  local wanted part=$folder.part
+  wanted=$(grep -v '^#' "$here/torch_version.txt")
+  [[ $(cat "$folder/version" 2> /dev/null) != "$wanted" ]] || return 0
+  echo "bootstrap: installing $wanted"
+  rm -rf "$folder" "$part"
+  PIP_ROOT_USER_ACTION=ignore /usr/bin/python3 -m pip install --quiet --target "$part" "$wanted" ||
+    fail "pip could not install $wanted; COHORT_WITHOUT_TORCH=1 leaves it out"
+  # The tests use Debian's numpy, as all others do.
+  rm -rf "$part"/numpy "$part"/numpy-* "$part"/numpy.libs
+  echo "$wanted" > "$part/version"
+  mv "$part" "$folder"
+}
+
 main() {
-  local groups=(test)
+  local groups=(test) torch=false
   while [[ $# -gt 0 ]]; do
     case $1 in
       --benchmarks) groups+=(benchmark) ;;
       --develop) groups+=(develop) ;;
+      --torch) torch=true ;;
       -h | --help)
         usage
         exit 0
@@ -109,6 +129,7 @@ main() {
   install_missing "${groups[@]}"
   # Debian's Python, whose pip is in packages.txt; another Python in the path may have none.
   /usr/bin/python3 "$here/cuda_toolkit.py" make
+  if $torch && [[ -z ${COHORT_WITHOUT_TORCH:-} ]]; then install_torch; fi
 }
 
 main "$@"

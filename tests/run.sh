@@ -9,6 +9,7 @@
 # --jobs N        how many actions at once
 # TARGET          //... when none is given
 #
+# COHORT_WITHOUT_TORCH=1 skips the tests that need PyTorch.
 # COHORT_WITHOUT_GPU=1 leaves GPU code and its tests out; without it, a missing CUDA toolkit is a failure.
 # Compiled results are kept in COHORT_BAZEL_CACHE (default: ~/.cache/cohort-bazel); delete it at will.
 set -euo pipefail
@@ -80,7 +81,7 @@ main() {
   done
   [[ ${#targets[@]} -gt 0 ]] || targets=(//...)
 
-  deploy/bootstrap.sh || { finish 0 1; return; }
+  deploy/bootstrap.sh --torch || { finish 0 1; return; }
   mkdir -p "$cache"
   events=$(mktemp)
   trap 'rm -f "$events"' EXIT
@@ -88,6 +89,7 @@ main() {
   local status=0
   bazel test "--disk_cache=$cache" "--build_event_json_file=$events" \
     "--test_tag_filters=$tags" "--build_tag_filters=$NOT_HERE" \
+    "--test_env=COHORT_TORCH=${COHORT_TORCH:-$HOME/.cache/cohort-torch}" \
     --color=no --curses=no --show_progress_rate_limit=60 \
     ${flags[@]+"${flags[@]}"} -- "${targets[@]}" < /dev/null || status=$?
 

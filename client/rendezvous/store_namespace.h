@@ -1,4 +1,4 @@
-// What the calls of a StoreClient share: the connection, the namespace of the keys, and receipts.
+// The shared part of the calls of a StoreClient: connection, namespace of the keys, receipts.
 #ifndef COHORT_CLIENT_RENDEZVOUS_STORE_NAMESPACE_H_
 #define COHORT_CLIENT_RENDEZVOUS_STORE_NAMESPACE_H_
 
@@ -129,16 +129,13 @@ class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace>
           then(std::move(status), response);
         });
     if (in_flight->cancellation != nullptr) {
-      // Later, because a call that is cancelled may end at once, and its end destroys the listener.
-      in_flight->on_cancel.emplace(
-          *in_flight->cancellation, [self = shared_from_this(), call](const absl::Status&) {
-            self->connection_->timers().Post([call] { call->Cancel(); });
-          });
+      in_flight->on_cancel.emplace(*in_flight->cancellation,
+                                   [call](const absl::Status& /*reason*/) { call->Cancel(); });
     }
     call->Start();
   }
 
-  // Of a call whose answer was an error.
+  // Keeps the receipts of a call whose answer was an error.
   void ReturnReceipts(const v1::Scope& scope, const absl::Status& status) {
     if (status.ok() || scope.acknowledged_receipts_size() == 0) return;
     {

@@ -24,8 +24,15 @@ class PutResult(NamedTuple):
     current: Optional[KeyValue]  # not written: that of the first key that differs
 
 
-def _bytes(value: Value) -> Union[bytes, bytearray, memoryview]:
+def to_bytes(value: Value) -> Union[bytes, bytearray, memoryview]:
+    """Returns the bytes of a value."""
     return value.encode() if isinstance(value, str) else value
+
+
+def read_put(result: tuple) -> PutResult:
+    """Returns the result of the module's tuple."""
+    written, revision, current = result
+    return PutResult(written, revision, KeyValue(*current) if current else None)
 
 
 class Store:
@@ -60,16 +67,14 @@ class Store:
           expected_revision: writes only if the key's revision is this (0: only if it is absent).
           expected_value: writes only if the key's value is this. An absent key counts as empty.
         """
-        written, revision, current = self._core.put(key, _bytes(value), expiration,
-                                                    expected_revision, expected_value, timeout)
-        return PutResult(written, revision, KeyValue(*current) if current else None)
+        return read_put(self._core.put(key, to_bytes(value), expiration, expected_revision,
+                                       expected_value, timeout))
 
     def multi_put(self, values: Dict[str, Value], *, expiration: Optional[float] = None,
                   timeout: float = 30) -> PutResult:
         """Writes all keys in one step: at least one, at most 1000."""
-        written, revision, current = self._core.multi_put(list(values), list(values.values()),
-                                                          expiration, timeout)
-        return PutResult(written, revision, KeyValue(*current) if current else None)
+        return read_put(self._core.multi_put(list(values), list(values.values()), expiration,
+                                             timeout))
 
     def get(self, key: str, *, wait: float = 0, newer_than: int = 0,
             timeout: float = 30) -> Optional[bytes]:
@@ -103,12 +108,12 @@ class Store:
 
     def append(self, key: str, value: Value, *, timeout: float = 30) -> int:
         """Appends to a value, which begins empty. Returns its new length in bytes."""
-        return self._core.append(key, _bytes(value), timeout)
+        return self._core.append(key, to_bytes(value), timeout)
 
     def queue_push(self, queue: str, value: Value, *, expiration: Optional[float] = None,
                    timeout: float = 30) -> int:
         """Appends a value to a queue. Returns the value's sequence number."""
-        return self._core.queue_push(queue, _bytes(value), expiration, timeout)
+        return self._core.queue_push(queue, to_bytes(value), expiration, timeout)
 
     def queue_pop(self, queue: str, *, wait: float = 0, timeout: float = 30) -> Optional[bytes]:
         """Takes the oldest value; None if the queue stayed empty for `wait` seconds."""

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Runs the files of tests that are its arguments, with the package `cohort` of this tree.
 
-It needs Debian's Python, which has numpy and pytest: another one may be first on the path.
+It needs Debian's Python, which has numpy and pytest: another one may be first on the path. PyTorch
+comes from the folder COHORT_TORCH, which deploy/bootstrap.sh --torch fills, or else from Debian.
 """
 
 import os
@@ -22,9 +23,12 @@ class SkippedFiles:
 
 
 if __name__ == '__main__':
-    sys.path.insert(0, PYTHON)
+    folders = [PYTHON]
+    if os.path.isdir(os.environ.get('COHORT_TORCH', '')):
+        folders.append(os.environ['COHORT_TORCH'])
+    sys.path[:0] = folders
     # For the processes that tests start.
-    os.environ['PYTHONPATH'] = PYTHON
+    os.environ['PYTHONPATH'] = os.pathsep.join(folders)
     os.environ['PATH'] = os.pathsep.join([os.path.abspath('coordinator'), os.environ['PATH']])
     skipped = SkippedFiles()
     status = pytest.main(['-q', '-rs', '-p', 'no:cacheprovider', '--import-mode=importlib',

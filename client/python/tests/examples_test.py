@@ -44,3 +44,13 @@ def test_recovery():
         assert lines[-1] == 'weights 2000 to 2000'
         lost = [line for line in lines if line.startswith('rank 1 is lost: ')]
         assert len(lost) == (0 if rank == 1 else 1)
+
+
+def test_barrier():
+    with coordinator() as address:
+        outputs = [output.splitlines() for output in run_example('barrier.py', 3, address)]
+    for lines in outputs:
+        assert lines[-1] == 'all ranks are here'
+    # Rank 2 comes last: the others wait for it, and not for each other, in the end.
+    assert outputs[0][-2].endswith('waits for ranks [2]')
+    assert outputs[1][-2].endswith('waits for ranks [2]')

@@ -15,7 +15,8 @@ namespace cohort::client {
 class Cancellable {
  public:
   virtual ~Cancellable() = default;
-  // Asks for an early end, once it has started; it still ends in its usual way, with CANCELLED.
+  // Asks for an early end, once it has started. It still ends in its usual way, with CANCELLED, and
+  // not in this call.
   virtual void Cancel() = 0;
 };
 

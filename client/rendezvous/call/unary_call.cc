@@ -162,8 +162,9 @@ void UnaryCall::Cancel() {
     framed_call_id = framed_call_id_;
     pause = pause_;
   }
-  // Outside of the lock: the answer may come in this very call.
-  if (context != nullptr) context->TryCancel();
+  // Later, because the answer may come in that very call.
+  if (context != nullptr) connection_->timers().Post([context] { context->TryCancel(); });
+  // Now, so that it reaches the coordinator before later calls of this thread.
   if (route.connection != nullptr) route.connection->Cancel(framed_call_id);
   if (pause != 0 && connection_->timers().Cancel(pause)) {
     connection_->timers().Post([self = shared_from_this()] { self->OnDone(OwnerGone()); });

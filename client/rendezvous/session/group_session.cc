@@ -74,10 +74,8 @@ void GroupSession::Register(const std::shared_ptr<Cancellable>& call, const Call
   if (!calls_.Add(call)) call->Cancel();
   if (spec.cancellation == nullptr) return;
   registered->cancellation = spec.cancellation;
-  // Later, because a call that is cancelled may end at once, and its end destroys the listener.
-  registered->on_cancel.emplace(*spec.cancellation, [this, call](const absl::Status& /*reason*/) {
-    connection_->timers().Post([call] { call->Cancel(); });
-  });
+  registered->on_cancel.emplace(*spec.cancellation,
+                                [call](const absl::Status& /*reason*/) { call->Cancel(); });
 }
 
 void GroupSession::Unregister(RegisteredCall& registered, absl::Status* status) {

@@ -1,0 +1,325 @@
+"""`ProcessGroup` and `Store` for asyncio: the methods are those of the classes in `cohort`, awaited.
+
+    import asyncio
+    import cohort.aio
+
+    async def main():
+        async with cohort.aio.ProcessGroup("weights", rank=0, world_size=2) as group:
+            await group.barrier()
+            return await group.all_gather(b"10.0.0.4:4123")
+
+    asyncio.run(main())
+
+Arguments, results and errors are those of `cohort.ProcessGroup` and `cohort.Store`. No call has a
+thread: any number of them may wait at once. A call starts when its method is awaited, or scheduled
+as a task. Cancelling the task that waits ends the call: this member then no longer takes part in
+that round, and its next call of that name does. If a value has reached this process when `receive`
+or `queue_pop` is cancelled, the next such call of the same object returns it. A value that the
+coordinator is just sending is lost: a later `receive` raises DataLoss when it has expired.
+
+An object may be used by several event loops; each call belongs to the loop that runs it.
+"""
+
+from typing import Any, Dict, Generator, List, Optional, Sequence, Tuple
+
+from cohort import _core
+from cohort import _lifetime
+from cohort._event_loop import Inbox, run
+from cohort.errors import Error
+from cohort.group_info import GroupInfo, OpenWait, View, read_group_info
+from cohort.process_group import BytesLike, VoteOp, VoteResult, membership_options
+from cohort.store import KeyValue, PutResult, Value, read_put, to_bytes
+
+
+class ProcessGroup:
+    """One membership in a process group, as `cohort.ProcessGroup`.
+
+        async with cohort.aio.ProcessGroup("weights", rank=0, world_size=2) as group: ...
+        group = await cohort.aio.ProcessGroup("weights", rank=0, world_size=2)
+
+    Both forms join. `async with` leaves at its end; otherwise await `close`.
+    """
+
+    def __init__(self, group: str, *, world_size: int, **options: Any):
+        """Does not join yet. `options` are those of `cohort.ProcessGroup`."""
+        self._options = membership_options(group, world_size=world_size, **options)
+        self._joined: Optional[Any] = None
+        self._inboxes: Dict[Tuple[int, Optional[int], str], Inbox] = {}
+
+    @property
+    def _core(self) -> Any:
+        if self._joined is None:
+            raise RuntimeError('the group is not joined: use "async with", or await it')
+        return self._joined
+
+    async def _join(self) -> 'ProcessGroup':
+        if self._joined is None:
+            self._joined = await run(_core.start_join_process_group, self._options)
+            _lifetime.close_at_exit(self, type(self).release)
+        return self
+
+    def __await__(self) -> Generator[Any, None, 'ProcessGroup']:
+        return self._join().__await__()
+
+    async def __aenter__(self) -> 'ProcessGroup':
+        return await self._join()
+
+    async def __aexit__(self, *exc_info) -> None:
+        await self.close()
+
+    # --- Facts.
+
+    @property
+    def group(self) -> str:
+        """The group's name."""
+        return self._core.facts()[0]
+
+    @property
+    def member(self) -> str:
+        """This member's name."""
+        return self._core.facts()[1]
+
+    @property
+    def rank(self) -> int:
+        """This member's rank, 0..world_size-1."""
+        return self._core.facts()[2]
+
+    @property
+    def world_size(self) -> int:
+        """How many members the generation has."""
+        return self._core.facts()[3]
+
+    @property
+    def generation(self) -> int:
+        """The number of the generation."""
+        return self._core.facts()[4]
+
+    # --- Objects.
+
+    async def send(self, obj: BytesLike, dst: int, tag: str = '', timeout: float = 0) -> None:
+        """As ProcessGroup.send."""
+        await run(self._core.start_send, obj, dst, tag, timeout)
+
+    async def receive(self, src: int, tag: str = '', timeout: float = 0) -> bytes:
+        """As ProcessGroup.receive."""
+        return (await self._receive(src, tag, timeout))[0]
+
+    async def receive_any(self, tag: str = '', timeout: float = 0) -> Tuple[bytes, int]:
+        """As ProcessGroup.receive_any."""
+        return await self._receive(None, tag, timeout)
+
+    async def _receive(self, src: Optional[int], tag: str, timeout: float) -> Tuple[bytes, int]:
+        generation = self.generation
+        key = generation, src, tag
+        inbox = self._inboxes.get(key)
+        if inbox is None:
+            # Objects of ended generations are gone.
+            self._inboxes = {old: box for old, box in self._inboxes.items()
+                             if old[0] == generation}
+            inbox = self._inboxes[key] = Inbox()
+        return await inbox.take(self._core.start_receive, src, tag, timeout)
+
+    async def broadcast(self, obj: Optional[BytesLike], root: int, *, name: str = '',
+                        participants: Sequence[int] = (), timeout: float = 0) -> bytes:
+        """As ProcessGroup.broadcast."""
+        return await run(self._core.start_broadcast, obj or b'', root, name, participants,
+                           timeout)
+
+    async def all_gather(self, obj: BytesLike, *, name: str = '',
+                         participants: Sequence[int] = (), timeout: float = 0) -> List[bytes]:
+        """As ProcessGroup.all_gather."""
+        return await run(self._core.start_all_gather, obj, name, participants, timeout)
+
+    async def gather(self, obj: BytesLike, root: int, *, name: str = '',
+                     participants: Sequence[int] = (), timeout: float = 0) -> List[bytes]:
+        """As ProcessGroup.gather."""
+        return await run(self._core.start_gather, obj, root, name, participants, timeout)
+
+    async def scatter(self, objs: Sequence[BytesLike], root: int, *, name: str = '',
+                      participants: Sequence[int] = (), timeout: float = 0) -> bytes:
+        """As ProcessGroup.scatter."""
+        return await run(self._core.start_scatter, objs, root, name, participants, timeout)
+
+    async def expire_data(self, older_than: Optional[float] = None) -> int:
+        """As ProcessGroup.expire_data."""
+        return await run(self._core.start_expire_data, older_than)
+
+    # --- Agreement.
+
+    async def barrier(self, *, name: str = '', participants: Sequence[int] = (),
+                      timeout: float = 0) -> None:
+        """As ProcessGroup.barrier."""
+        await run(self._core.start_barrier, name, participants, timeout)
+
+    async def cancel_barrier(self, name: str = '', reason: str = '') -> None:
+        """As ProcessGroup.cancel_barrier."""
+        await run(self._core.start_cancel_barrier, name, reason)
+
+    async def vote(self, value: int, op: VoteOp, *, name: str = '',
+                   participants: Sequence[int] = (), timeout: float = 0) -> VoteResult:
+        """As ProcessGroup.vote."""
+        return VoteResult(*await run(self._core.start_vote, value, VoteOp(op), name, participants,
+                                       timeout))
+
+    async def agree_alive(self, timeout: float = 30) -> Tuple[int, ...]:
+        """As ProcessGroup.agree_alive."""
+        return await run(self._core.start_agree_alive, timeout)
+
+    # --- Unique ids.
+
+    async def publish_unique_ids(self, name: str, ids: Sequence[BytesLike]) -> None:
+        """As ProcessGroup.publish_unique_ids."""
+        await run(self._core.start_publish_unique_ids, name, ids)
+
+    async def fetch_unique_ids(self, name: str, timeout: float = 0) -> List[bytes]:
+        """As ProcessGroup.fetch_unique_ids."""
+        return await run(self._core.start_fetch_unique_ids, name, timeout)
+
+    # --- Membership.
+
+    async def describe(self) -> GroupInfo:
+        """As ProcessGroup.describe."""
+        return read_group_info(await run(self._core.start_describe))
+
+    async def who_is_missing(self) -> List[OpenWait]:
+        """As ProcessGroup.who_is_missing."""
+        return [OpenWait(*wait) for wait in await run(self._core.start_who_is_missing)]
+
+    async def propose_view(self, *, remove: Sequence[int] = (), add: Sequence[str] = (),
+                           timeout: float = 30, drop_silent: bool = False) -> View:
+        """As ProcessGroup.propose_view."""
+        return View(*await run(self._core.start_propose_view, remove, add, timeout, drop_silent))
+
+    async def ack_view(self, proposal: int, *, accept: bool = True, reason: str = '',
+                       timeout: float = 30) -> View:
+        """As ProcessGroup.ack_view."""
+        return View(*await run(self._core.start_ack_view, proposal, accept, reason, timeout))
+
+    def report_progress(self, counter: int, operation: str = '') -> None:
+        """As ProcessGroup.report_progress, which does not wait."""
+        self._core.report_progress(counter, operation)
+
+    async def report_error(self, detail: str, *, fatal: bool = False,
+                           suspected: Sequence[int] = ()) -> None:
+        """As ProcessGroup.report_error."""
+        await run(self._core.start_report_error, detail, fatal, suspected)
+
+    async def rejoin(self, timeout: float = 0) -> None:
+        """As ProcessGroup.rejoin."""
+        await run(self._core.start_rejoin, timeout)
+
+    async def leave(self, reason: str = '') -> None:
+        """As ProcessGroup.leave."""
+        await run(self._core.start_leave, reason)
+
+    async def close_for_all(self, reason: str = '') -> None:
+        """As ProcessGroup.close_for_all."""
+        await run(self._core.start_close_for_all, reason)
+
+    def release(self) -> None:
+        """Leaves without asyncio, and blocks for at most a second. For programs that end."""
+        if self._joined is not None:
+            self._joined.release()
+
+    async def close(self) -> None:
+        """Leaves, if `leave` was not awaited, and frees the connection. It may be called twice."""
+        if self._joined is None:
+            return
+        try:
+            await self.leave('closed')
+        except Error:
+            pass  # it has left, or the coordinator is away: then its lease ends the membership
+        finally:
+            self._joined.release()
+
+
+class Store:
+    """Keys, counters and queues of the coordinator, as `cohort.Store`.
+
+        store = cohort.aio.Store("coordinator:7700")
+        print(await store.get("checkpoint", wait=10))
+    """
+
+    def __init__(self, address: str = '127.0.0.1:7700', *, tenant: str = '', group: str = ''):
+        """As Store: it connects on first use."""
+        self._core = _core.connect_store({'address': address, 'tenant': tenant, 'group': group})
+        self._queues: Dict[str, Inbox] = {}
+        _lifetime.close_at_exit(self, type(self).release)
+
+    async def put(self, key: str, value: Value, *, expiration: Optional[float] = None,
+                  expected_revision: Optional[int] = None,
+                  expected_value: Optional[Value] = None, timeout: float = 30) -> PutResult:
+        """As Store.put."""
+        return read_put(await run(self._core.start_put, key, to_bytes(value), expiration,
+                                    expected_revision, expected_value, timeout))
+
+    async def multi_put(self, values: Dict[str, Value], *, expiration: Optional[float] = None,
+                        timeout: float = 30) -> PutResult:
+        """As Store.multi_put."""
+        return read_put(await run(self._core.start_multi_put, list(values),
+                                    list(values.values()), expiration, timeout))
+
+    async def get(self, key: str, *, wait: float = 0, newer_than: int = 0,
+                  timeout: float = 30) -> Optional[bytes]:
+        """As Store.get."""
+        found = await self.get_many([key], wait=wait, newer_than=newer_than, timeout=timeout)
+        return found[key].value if key in found else None
+
+    async def get_many(self, keys: Sequence[str], *, wait: float = 0, newer_than: int = 0,
+                       timeout: float = 30) -> Dict[str, KeyValue]:
+        """As Store.get_many."""
+        values = (await run(self._core.start_get, keys, wait, newer_than, (), timeout))[0]
+        return {value[0]: KeyValue(*value) for value in values}
+
+    async def range(self, prefix: str, *, after: str = '', page_size: int = 100,
+                    keys_only: bool = False, timeout: float = 30) -> Tuple[List[KeyValue], str]:
+        """As Store.range."""
+        values, following, _, _ = await run(self._core.start_range, prefix, after, page_size,
+                                              keys_only, timeout)
+        return [KeyValue(*value) for value in values], following
+
+    async def delete(self, key: str, *, prefix: bool = False, timeout: float = 30) -> int:
+        """As Store.delete."""
+        return await run(self._core.start_delete, key, prefix, timeout)
+
+    async def add(self, key: str, delta: int, *, timeout: float = 30) -> int:
+        """As Store.add."""
+        return await run(self._core.start_add, key, delta, timeout)
+
+    async def append(self, key: str, value: Value, *, timeout: float = 30) -> int:
+        """As Store.append."""
+        return await run(self._core.start_append, key, to_bytes(value), timeout)
+
+    async def queue_push(self, queue: str, value: Value, *, expiration: Optional[float] = None,
+                         timeout: float = 30) -> int:
+        """As Store.queue_push."""
+        return await run(self._core.start_queue_push, queue, to_bytes(value), expiration, timeout)
+
+    async def queue_pop(self, queue: str, *, wait: float = 0,
+                        timeout: float = 30) -> Optional[bytes]:
+        """As Store.queue_pop."""
+        inbox = self._queues.setdefault(queue, Inbox())
+        try:
+            return await inbox.take(self._core.start_queue_pop, queue, wait, timeout)
+        finally:
+            if inbox.empty():
+                self._queues.pop(queue, None)
+
+    async def queue_len(self, queue: str, *, timeout: float = 30) -> int:
+        """As Store.queue_len."""
+        lengths = (await run(self._core.start_get, (), 0, 0, [queue], timeout))[3]
+        return lengths[0] if lengths else 0
+
+    def release(self) -> None:
+        """As close, without asyncio."""
+        self._core.release()
+
+    async def close(self) -> None:
+        """Frees the connection. It may be called twice."""
+        self._core.release()
+
+    async def __aenter__(self) -> 'Store':
+        return self
+
+    async def __aexit__(self, *exc_info) -> None:
+        await self.close()
