@@ -176,12 +176,16 @@ void AttachServer::DropDone() {
 }
 
 void AttachServer::Serve(const shm::LocalSocket& client, HeldDescriptors descriptors) {
+  // Before the reply: a client that has it may end at once, and has no process to watch then.
+  const pid_t pid = client.peer().pid;
+  const UniqueFd process(pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1);
+  const bool has_ended = pid > 0 && process.get() < 0 && errno == ESRCH;
   const absl::StatusOr<std::shared_ptr<Session>> session = Greet(client, descriptors);
   if (!session.ok()) {
     Reply(client, session.status(), {});
     return;
   }
-  if (Follow(client, **session)) {
+  if (has_ended || Follow(client, process.get(), **session)) {
     sessions_.End(*session, absl::StrCat("its client (", (*session)->Describe(), ") is gone"));
   }
 }
@@ -211,13 +215,10 @@ absl::StatusOr<std::shared_ptr<Session>> AttachServer::Greet(const shm::LocalSoc
   return session;
 }
 
-bool AttachServer::Follow(const shm::LocalSocket& client, Session& session) {
-  // A child that the client forked keeps the connection open, but not the client's process.
-  const pid_t pid = client.peer().pid;
-  const UniqueFd process(pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1);
+bool AttachServer::Follow(const shm::LocalSocket& client, int process, Session& session) {
   while (true) {
     const std::vector<bool> readable =
-        AwaitReadable({client.fd(), process.get(), session.ended_fd(), stop_.get()});
+        AwaitReadable({client.fd(), process, session.ended_fd(), stop_.get()});
     if (readable[2] || readable[3]) return false;
     if (readable[1]) return true;
     absl::StatusOr<shm::LocalSocket::Message> message = client.Receive(absl::InfinitePast());

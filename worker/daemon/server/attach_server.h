@@ -63,7 +63,9 @@ class AttachServer {
   absl::StatusOr<std::shared_ptr<Session>> Greet(const shm::LocalSocket& client,
                                                  HeldDescriptors& descriptors);
   // Serves the client until it, the session or the server ends. Returns true if the client ended.
-  bool Follow(const shm::LocalSocket& client, Session& session);
+  // `process`: the client's pidfd, or -1. A child that the client forked keeps the connection open,
+  // but not the client's process.
+  bool Follow(const shm::LocalSocket& client, int process, Session& session);
   static void AnswerRequest(const shm::LocalSocket& client, Session& session,
                             shm::LocalSocket::Message message);
   // After OK, the client has its answer.
