@@ -130,7 +130,7 @@ class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace>
         });
     if (in_flight->cancellation != nullptr) {
       in_flight->on_cancel.emplace(*in_flight->cancellation,
-                                   [call](const absl::Status& /*reason*/) { call->Cancel(); });
+                                   [call](const absl::Status& /*reason*/) { call->AskToCancel(); });
     }
     call->Start();
   }

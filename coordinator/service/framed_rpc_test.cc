@@ -176,6 +176,7 @@ TEST_F(FramedRpcTest, ACancelledCallIsForgotten) {
   client_->Call(1, kGet, Get("never", 60));
   ASSERT_TRUE(AwaitParked(1, 0));
   client_->Send(client_->Frame(Kind::kCancel, 1, "", ""));
+  EXPECT_EQ(client_->Next()->code(), absl::StatusCode::kCancelled);
   EXPECT_TRUE(AwaitNobody());
   client_->Send(client_->Frame(Kind::kCancel, 1, "", ""));  // for the second time
   client_->Call(1, kPut, Put("never", "v"));

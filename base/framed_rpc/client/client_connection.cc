@@ -328,6 +328,14 @@ void ClientConnection::Cancel(uint32_t id) {
       [waiter = std::move(pending.waiter), cancelled] { waiter->OnReply(cancelled, ""); });
 }
 
+void ClientConnection::AskToCancel(uint32_t id, absl::Duration patience) {
+  MutexLock lock(&mutex_);
+  const auto it = calls_.find(id);
+  if (it == calls_.end()) return;
+  it->second.deadline = std::min(it->second.deadline, Clock::Steady().Now() + patience);
+  SendCancel(id);
+}
+
 bool ClientConnection::Expire(Instant now) {
   std::vector<std::shared_ptr<Waiter>> late;
   bool unready = false;

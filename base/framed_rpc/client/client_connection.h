@@ -87,6 +87,9 @@ class ClientConnection final : public EventLoop::Handler,
              std::shared_ptr<Waiter> waiter, uint32_t* id);
   // Asks for an early end: the waiter gets CANCELLED, unless its answer is on its way.
   void Cancel(uint32_t id);
+  // The same for a call of Start, whose waiter gets the server's reply: CANCELLED, or an answer that
+  // was on its way and that Cancel would drop. DEADLINE_EXCEEDED: no reply came within `patience`.
+  void AskToCancel(uint32_t id, absl::Duration patience);
   // Blocks this thread: Begin sends the call, and returns false as Start does; then Await returns
   // once the waiter has been called.
   bool Begin(uint16_t method, std::string frame, absl::Duration timeout, BlockingCall& call);

@@ -273,6 +273,24 @@ TEST_F(ClientConnectionTest, CancelEndsACall) {
   EXPECT_EQ(peer->Next()->kind, Kind::kCancel);
 }
 
+TEST_F(ClientConnectionTest, ACallThatIsAskedToCancelEndsWithTheReplyOfTheServer) {
+  const auto peer = Ready();
+  uint32_t id = 0;
+  auto crossed = std::make_shared<Answer>();
+  ASSERT_TRUE(connection_->Start(0, Frame16("y"), kLong, crossed, &id));
+  connection_->AskToCancel(id, kLong);
+  const auto call = peer->Next();
+  EXPECT_EQ(peer->Next()->kind, Kind::kCancel);
+  peer->Reply(call->call, "was on its way");
+  EXPECT_EQ(crossed->body(), "was on its way");
+  connection_->AskToCancel(id, kLong);  // nothing is there any more
+  // A server that does not reply is given up.
+  auto silent = std::make_shared<Answer>();
+  ASSERT_TRUE(connection_->Start(0, Frame16("y"), kLong, silent, &id));
+  connection_->AskToCancel(id, absl::ZeroDuration());
+  EXPECT_EQ(silent->status().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+}
+
 TEST_F(ClientConnectionTest, CancelEndsCallsThatBlock) {
   const auto peer = Ready();
   // One reads for both, and the server answers neither.

@@ -34,9 +34,9 @@ class ServerCall {
 
   uint32_t id() const { return id_; }
   Instant started() const { return started_; }
-  // The client has cancelled the call, or is gone: no reply is sent any more. Runs on the thread of
-  // the connection, after Start has returned.
-  virtual void Cancel() = 0;
+  // The client has cancelled the call, or is gone. Returns true if that ends the call, and false if
+  // its reply is sent. Runs on the thread of the connection, after Start has returned.
+  virtual bool Cancel() = 0;
 
  protected:
   // Sends the reply: the concatenated pieces of `message`, or the error. With a batch, all replies

@@ -96,9 +96,9 @@ class TestHandler final : public CallHandler {
                 ReplyBatch* batch) {
       SendReply(status, message, batch);
     }
-    void Cancel() override {
+    bool Cancel() override {
       MutexLock lock(&handler_.mutex_);
-      handler_.parked_.erase(id());
+      return handler_.parked_.erase(id()) > 0;
     }
 
    private:
@@ -192,6 +192,7 @@ TEST_F(FramedRpcServerTest, BadRequestsAreAnsweredAndTheConnectionGoesOn) {
   EXPECT_EQ(client_->Next()->code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(handler_->AwaitParked(1));
   Cancel(4);
+  EXPECT_EQ(client_->Next()->code(), absl::StatusCode::kCancelled);
   EXPECT_TRUE(handler_->AwaitParked(0));
   Call(5, kEcho);
   EXPECT_EQ(client_->Next()->header.call, 5);
@@ -285,12 +286,19 @@ TEST_F(FramedRpcServerTest, AClientOverALimitLearnsItInItsLastReply) {
   server_->Stop(absl::Seconds(10));
 }
 
-TEST_F(FramedRpcServerTest, ACancelledCallHasNoReply) {
+TEST_F(FramedRpcServerTest, ACancelledCallHasOneReply) {
   Call(1, kPark);
   ASSERT_TRUE(handler_->AwaitParked(1));
   Cancel(1);
+  const auto reply = client_->Next();
+  EXPECT_EQ(reply->header.call, 1);
+  EXPECT_EQ(reply->code(), absl::StatusCode::kCancelled);
   EXPECT_TRUE(handler_->AwaitParked(0));
   Cancel(1);  // for the second time
+  // A cancellation that comes after the answer has no reply.
+  Call(3, kEcho);
+  Cancel(3);
+  EXPECT_EQ(client_->Next()->header.call, 3);
   Call(2, kEcho);
   EXPECT_EQ(client_->Next()->header.call, 2);
 }

@@ -162,7 +162,8 @@ bool ServerConnection::CancelCall(uint32_t id) {
     }
   }
   if (call == nullptr) return CheckIdleFrame(id);  // its reply is on its way
-  call->Cancel();
+  // The client learns that it misses no answer.
+  if (call->Cancel()) SendReply(nullptr, id, absl::CancelledError("cancelled"), {}, nullptr);
   return Check(id, guard_.OnCancelled(call->started(), Clock::Steady().Now(),
                                       peer_.suspect->load(std::memory_order_relaxed)));
 }

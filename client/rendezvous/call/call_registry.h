@@ -18,6 +18,9 @@ class Cancellable {
   // Asks for an early end, once it has started. It still ends in its usual way, with CANCELLED, and
   // not in this call.
   virtual void Cancel() = 0;
+  // The same, but an answer that is on its way is not dropped: the call then ends with it. If the
+  // coordinator is silent, the end takes a second.
+  virtual void AskToCancel() { Cancel(); }
 };
 
 // Thread-safe.

@@ -15,6 +15,8 @@ namespace {
 using google::protobuf::MessageLite;
 
 constexpr absl::Duration kReportInterval = absl::Seconds(1);
+// How long a cancelled call waits for the coordinator's reply.
+constexpr absl::Duration kCancelPatience = absl::Seconds(1);
 
 // A frame: room for the header, and the request.
 std::string MakeFrame(const MessageLite& request) {
@@ -55,6 +57,14 @@ bool CallByFramedRpc(const framed_rpc::Route& route, const MessageLite& request,
                                              [&] { route.connection->Cancel(call.id()); });
   route.connection->Await(call);
   return true;
+}
+
+void CancelFramed(const framed_rpc::Route& route, uint32_t id, absl::Duration patience) {
+  if (patience > absl::ZeroDuration()) {
+    route.connection->AskToCancel(id, patience);
+  } else {
+    route.connection->Cancel(id);
+  }
 }
 
 // Begins an attempt, and returns how long it may take.
@@ -123,6 +133,7 @@ bool UnaryCall::StartByFramedRpc(absl::Duration timeout) {
     return false;
   }
   bool cancelled = false;
+  absl::Duration patience;
   {
     MutexLock lock(&mutex_);
     // Else the answer has come before this.
@@ -131,8 +142,9 @@ bool UnaryCall::StartByFramedRpc(absl::Duration timeout) {
       framed_call_id_ = id;
     }
     cancelled = cancelled_;
+    patience = cancel_patience_;
   }
-  if (cancelled) route.connection->Cancel(id);
+  if (cancelled) CancelFramed(route, id, patience);
   return true;
 }
 
@@ -149,7 +161,9 @@ void UnaryCall::StartByGrpc(absl::Duration timeout) {
       [self = shared_from_this(), context](grpc::Status status) { self->OnAnswer(status); });
 }
 
-void UnaryCall::Cancel() {
+void UnaryCall::AskToCancel() { Cancel(kCancelPatience); }
+
+void UnaryCall::Cancel(absl::Duration patience) {
   std::shared_ptr<grpc::ClientContext> context;
   framed_rpc::Route route;
   uint32_t framed_call_id = 0;
@@ -157,6 +171,7 @@ void UnaryCall::Cancel() {
   {
     MutexLock lock(&mutex_);
     cancelled_ = true;
+    cancel_patience_ = patience;
     context = context_;
     route = route_;
     framed_call_id = framed_call_id_;
@@ -165,7 +180,7 @@ void UnaryCall::Cancel() {
   // Later, because the answer may come in that very call.
   if (context != nullptr) connection_->timers().Post([context] { context->TryCancel(); });
   // Now, so that it reaches the coordinator before later calls of this thread.
-  if (route.connection != nullptr) route.connection->Cancel(framed_call_id);
+  if (route.connection != nullptr) CancelFramed(route, framed_call_id, patience);
   if (pause != 0 && connection_->timers().Cancel(pause)) {
     connection_->timers().Post([self = shared_from_this()] { self->OnDone(OwnerGone()); });
   }

@@ -44,7 +44,8 @@ class UnaryCall : public Cancellable,
                   public std::enable_shared_from_this<UnaryCall> {
  public:
   void Start();
-  void Cancel() override;
+  void Cancel() override { Cancel(absl::ZeroDuration()); }
+  void AskToCancel() override;
 
  protected:
   UnaryCall(std::shared_ptr<ConnectionImpl> connection, const MethodInfo& method, CallLimits limits)
@@ -62,6 +63,8 @@ class UnaryCall : public Cancellable,
   // Runs once, on a thread of the library.
   virtual void OnDone(absl::Status status) = 0;
 
+  // `patience`: how long it waits for the coordinator's reply. Zero: not at all.
+  void Cancel(absl::Duration patience);
   bool StartByFramedRpc(absl::Duration timeout);
   void StartByGrpc(absl::Duration timeout);
   void OnReply(const grpc::Status& status, absl::string_view body) override;
@@ -81,6 +84,7 @@ class UnaryCall : public Cancellable,
   int attempt_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t pause_ ABSL_GUARDED_BY(mutex_) = 0;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Duration cancel_patience_ ABSL_GUARDED_BY(mutex_);
 };
 
 template <typename M>

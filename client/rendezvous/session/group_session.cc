@@ -75,7 +75,7 @@ void GroupSession::Register(const std::shared_ptr<Cancellable>& call, const Call
   if (spec.cancellation == nullptr) return;
   registered->cancellation = spec.cancellation;
   registered->on_cancel.emplace(*spec.cancellation,
-                                [call](const absl::Status& /*reason*/) { call->Cancel(); });
+                                [call](const absl::Status& /*reason*/) { call->AskToCancel(); });
 }
 
 void GroupSession::Unregister(RegisteredCall& registered, absl::Status* status) {

@@ -41,10 +41,11 @@ class FramedRpcCall final : public framed_rpc::ServerCall,
     dispatcher_.engine().Submit(std::move(call), this, &handle_);
   }
 
-  void Cancel() override {
-    if (!dispatcher_.engine().Cancel(handle_)) return;
+  bool Cancel() override {
+    if (!dispatcher_.engine().Cancel(handle_)) return false;
     const std::shared_ptr<FramedRpcCall> last = std::move(self_);
     dispatcher_.OnHandled(method_, absl::StatusCode::kCancelled, started());
+    return true;
   }
 
  private:
