@@ -19,7 +19,6 @@ namespace {
 
 using Stub = v1::WorkerService::Stub;
 
-constexpr absl::Duration kGoodBye = absl::Seconds(1);
 constexpr absl::Duration kShortTimeout = absl::Seconds(5);
 // The longest duration that a daemon accepts.
 constexpr absl::Duration kLongestDuration = absl::Hours(24);
@@ -86,8 +85,7 @@ RemoteGroup::~RemoteGroup() {
   v1::LeaveGroupRequest request;
   request.set_group(group_);
   v1::LeaveGroupResponse response;
-  // If LeaveGroup is lost, ending the session leaves the group.
-  wire().Call(&Stub::LeaveGroup, request, kGoodBye, &response).IgnoreError();
+  wire().Notify(&Stub::LeaveGroup, request, &response);
 }
 
 absl::Status RemoteGroup::Rejoin(absl::Duration timeout) {
@@ -232,7 +230,7 @@ void RemoteGroup::Abort(const absl::Status& cause) {
   request.set_group(group_);
   request.set_cause(std::string(cause.message()));
   v1::AbortGroupResponse response;
-  wire().Call(&Stub::AbortGroup, request, kGoodBye, &response).IgnoreError();
+  wire().Notify(&Stub::AbortGroup, request, &response);
 }
 
 }  // namespace cohort::client

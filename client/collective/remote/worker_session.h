@@ -34,7 +34,7 @@ class WorkerSession {
  public:
   // Blocks for at most `connect_timeout`. Errors: INVALID_ARGUMENT (no address, or a longer path
   // than Unix sockets have), UNAVAILABLE (the worker does not answer, or is draining),
-  // DEADLINE_EXCEEDED.
+  // DEADLINE_EXCEEDED, the reason of the thread's CancellationScope.
   static absl::StatusOr<std::shared_ptr<WorkerSession>> Connect(
       const WorkerSessionOptions& options);
   virtual ~WorkerSession() = default;

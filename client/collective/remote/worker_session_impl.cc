@@ -31,7 +31,6 @@ using Stub = v1::WorkerService::Stub;
 constexpr absl::Duration kMargin = absl::Seconds(2);
 // Limits calls that do not wait for other ranks.
 constexpr absl::Duration kShortTimeout = absl::Seconds(10);
-constexpr absl::Duration kGoodBye = absl::Seconds(1);
 constexpr absl::Duration kEndOnItsWay = absl::Milliseconds(500);
 constexpr int64_t kPartBytes = int64_t{1} << 20;
 constexpr int64_t kMinScratch = int64_t{64} << 10;
@@ -91,6 +90,9 @@ WorkerSessionImpl::~WorkerSessionImpl() {
 
 absl::Status WorkerSessionImpl::Open() {
   const Instant deadline = Clock::Steady().Now() + options_.connect_timeout;
+  const CallCancellations cancellations(nullptr);
+  const CallCancellations::Listener on_cancel(cancellations,
+                                              [this] { stream_context_.TryCancel(); });
   stream_context_.set_wait_for_ready(true);
   COHORT_ASSIGN_OR_RETURN(listener_, StartThread("cohort-session", [this] { Listen(); }));
   {
@@ -102,7 +104,10 @@ absl::Status WorkerSessionImpl::Open() {
       return absl::UnavailableError(absl::StrCat(worker_, " does not answer within ",
                                                  absl::FormatDuration(options_.connect_timeout)));
     }
-    if (ended_.has_value()) return *ended_;
+    if (ended_.has_value()) {
+      const absl::Status cancelled = cancellations.reason();
+      return cancelled.ok() ? *ended_ : cancelled;
+    }
     absl::StrAppend(&worker_, " (process ", opened_.pid(), " on ", opened_.host(), ")");
   }
   if (!options_.attach) {
@@ -318,7 +323,7 @@ void WorkerSessionImpl::FreeTensor(uint64_t tensor) {
   v1::FreeTensorRequest request;
   request.set_tensor(tensor);
   v1::FreeTensorResponse response;
-  Call(&Stub::FreeTensor, request, kGoodBye, &response).IgnoreError();
+  Notify(&Stub::FreeTensor, request, &response);
 }
 
 std::optional<WorkerSessionImpl::Location> WorkerSessionImpl::Find(const Tensor& tensor) const {

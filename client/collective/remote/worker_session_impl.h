@@ -21,6 +21,7 @@
 #include "client/collective/remote/attach_connection.h"
 #include "client/collective/remote/framed_collective_client.h"
 #include "client/collective/remote/worker_session.h"
+#include "client/rendezvous/call/cancellation.h"
 #include "cohort/v1/worker.grpc.pb.h"
 #include "grpcpp/client_context.h"
 
@@ -46,15 +47,30 @@ class WorkerSessionImpl final : public WorkerSession,
   // --- Calls. `call` is such as &Stub::RunCollective; the session is put into the request.
 
   // Errors: those of the worker, unchanged; ABORTED (the session has ended: the worker is gone);
-  // DEADLINE_EXCEEDED (no answer within a moment after `timeout`). `answered` (may be null):
-  // whether the worker itself has spoken.
+  // DEADLINE_EXCEEDED (no answer within a moment after `timeout`); the reason of the thread's
+  // CancellationScope. `answered` (may be null): whether the worker itself has spoken.
   template <typename Method, typename Request, typename Response>
   absl::Status Call(Method method, Request& request, absl::Duration timeout, Response* response,
                     bool* answered = nullptr) {
     request.set_session(opened_.session());
     grpc::ClientContext context;
     SetDeadline(context, timeout);
-    return Read(context, ((*stub_).*method)(&context, request, response), answered);
+    const CallCancellations cancellations(nullptr);
+    const CallCancellations::Listener on_cancel(cancellations, [&] { context.TryCancel(); });
+    const absl::Status status =
+        Read(context, ((*stub_).*method)(&context, request, response), answered);
+    if (status.ok()) return status;
+    const absl::Status cancelled = cancellations.reason();
+    return cancelled.ok() ? status : cancelled;
+  }
+  // A call that waits for no rank and whose result does not matter, such as one that frees memory.
+  // No cancellation ends it. If it fails, the end of the session does the same.
+  template <typename Method, typename Request, typename Response>
+  void Notify(Method method, Request& request, Response* response) {
+    request.set_session(opened_.session());
+    grpc::ClientContext context;
+    SetDeadline(context, kGoodBye);
+    ((*stub_).*method)(&context, request, response);
   }
 
   // The same for RunCollective, by `framed` where it is connected.
@@ -113,6 +129,7 @@ class WorkerSessionImpl final : public WorkerSession,
     int64_t generation = 0;
     OnEnd on_end;
   };
+  static constexpr absl::Duration kGoodBye = absl::Seconds(1);
   // The most bytes of scratch that are kept for later calls.
   static constexpr int64_t kKeptScratch = int64_t{256} << 20;
 

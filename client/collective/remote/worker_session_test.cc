@@ -1,10 +1,12 @@
-// Errors of a worker's address before any call.
+// Errors of a session before any call.
 #include "client/collective/remote/worker_session.h"
 
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "client/rendezvous/call/cancellation.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -41,6 +43,17 @@ TEST(WorkerSessionTest, APathIsAsLongAsUnixSocketsHaveThem) {
     const absl::Status absent = Connect(absl::StrCat(scheme, longest), absl::Milliseconds(50));
     EXPECT_EQ(absent.code(), absl::StatusCode::kUnavailable) << absent;
   }
+}
+
+TEST(WorkerSessionTest, ACancelledConnectEndsAtOnce) {
+  Cancellation cancellation;
+  const CancellationScope scope(cancellation);
+  // No worker listens there. The cancellation comes before the call, or while it waits.
+  const std::string address = "unix:/no/such/worker";
+  std::thread canceller([&] { cancellation.Cancel(absl::CancelledError("a signal came")); });
+  EXPECT_EQ(Connect(address), absl::CancelledError("a signal came"));
+  canceller.join();
+  EXPECT_EQ(Connect(address), absl::CancelledError("a signal came"));
 }
 
 }  // namespace

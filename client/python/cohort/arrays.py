@@ -1,5 +1,7 @@
 """Arrays of numpy and tensors of PyTorch, as collectives take and return them."""
 
+import importlib.util
+import os
 import sys
 from typing import Any, Callable, Optional
 
@@ -15,15 +17,46 @@ _DTYPES = {
 _TORCH_ALONE = frozenset(_DTYPES[name] for name in ('bfloat16', 'float8_e4m3fn', 'float8_e5m2'))
 
 
-def empty(allocate: Callable, shape: Any, dtype: Any) -> Array:
-    """Returns memory of allocate(number of the type, shape) as a tensor, if `dtype` is one of
-    PyTorch's, or else as a numpy array. Raises ValueError for a type that tensors do not have."""
+def device_number(device: Any) -> Optional[int]:
+    """Returns the number of a GPU in CUDA, or None for the host. `device` is such a number, None,
+    "cpu", "cuda:1" or a torch.device. Raises ValueError for others."""
+    if device is None or isinstance(device, int):
+        return device
+    name, _, number = str(device).partition(':')
+    if name == 'cpu':
+        return None
+    if name == 'cuda' and number.isdigit():
+        return int(number)
+    if name == 'cuda' and not number:
+        torch = sys.modules.get('torch')
+        return 0 if torch is None else torch.cuda.current_device()
+    raise ValueError(f'device: expected a number, "cpu" or "cuda:N", got {device!r}')
+
+
+def nccl_library() -> str:
+    """Returns the path of NCCL in the wheel nvidia-nccl, if it is installed. Empty: the loader finds
+    it, or PyTorch has loaded it, or $COHORT_NCCL_LIBRARY is its path."""
+    if 'torch' in sys.modules or 'COHORT_NCCL_LIBRARY' in os.environ:
+        return ''
+    nvidia = importlib.util.find_spec('nvidia')
+    for folder in (nvidia.submodule_search_locations or []) if nvidia is not None else []:
+        path = os.path.join(folder, 'nccl', 'lib', 'libnccl.so.2')
+        if os.path.exists(path):
+            return path
+    return ''
+
+
+def empty(allocate: Callable, shape: Any, dtype: Any, device: Optional[int] = None) -> Array:
+    """Returns memory of allocate(number of the type, shape, device) as a tensor, if `dtype` is one of
+    PyTorch's, or else as a numpy array; on a GPU, as an object with __dlpack__. Raises ValueError for
+    a type that tensors do not have."""
     name = str(dtype)
     if name.startswith('torch.'):
         import torch  # pylint: disable=import-outside-toplevel
-        return torch.from_dlpack(allocate(_number(name[len('torch.'):]), shape))
+        return torch.from_dlpack(allocate(_number(name[len('torch.'):]), shape, device))
     import numpy  # pylint: disable=import-outside-toplevel
-    return numpy.asarray(allocate(_number(numpy.dtype(dtype).name), shape))
+    memory = allocate(_number(numpy.dtype(dtype).name), shape, device)
+    return numpy.asarray(memory) if device is None else memory
 
 
 def of_library(like: Array, memory: Any) -> Array:

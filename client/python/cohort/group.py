@@ -43,9 +43,15 @@ class Group(TensorMaps):
     PendingCall at once; asynchronous calls run in the order in which they were started, and until
     they are over the group is not called in other ways.
 
-    Arrays are numpy arrays, CPU tensors of PyTorch, or objects with the buffer protocol or
-    __dlpack__, of any strides. Contiguous memory from `empty`, on all ranks, is the fast case: then
+    Arrays are numpy arrays, tensors of PyTorch, or objects with the buffer protocol or __dlpack__,
+    of any strides. Contiguous memory from `empty`, on all ranks, is the fast case: then
     nothing is copied. `out` is written in place; None makes a new array of the input's library.
+
+    In a group with `device`, arrays may be on this rank's GPU, on all ranks alike. A collective or a
+    message of theirs returns once its work is enqueued on PyTorch's current stream; arrays of other
+    libraries use the default stream. `timeout` then limits the work on the GPU. An error of the
+    work is raised by a later call, or by `await_streams`. A wrong argument raises an exception on
+    its rank alone, and the others wait for it until the timeout.
 
     Errors of all collectives: InvalidArgument (ranks called different collectives, or the arguments
     of one do not fit; all ranks get it, and the group stays usable), DeadlineExceeded (names the
@@ -53,29 +59,48 @@ class Group(TensorMaps):
     """
 
     def __init__(self, group: str, *, world_size: int, rank: Optional[int] = None,
-                 address: str = '127.0.0.1:7700', tenant: str = '', min_world_size: int = 0,
+                 address: Optional[str] = None, tenant: str = '', min_world_size: int = 0,
                  member: str = '', timeout: float = 300, join_timeout: float = 300,
                  lease: float = 30, data_expiration: float = 3600, parameters_digest: str = '',
                  labels: Optional[Dict[str, str]] = None, advertised_host: str = '',
-                 host_identity: str = ''):
+                 host_identity: str = '', device: Any = None, placement: Optional[str] = None,
+                 device_heap_bytes: int = 0, worker: Optional[str] = None, attached: bool = False):
         """Joins, waits until the group is complete, and connects the ranks.
 
         Args:
+          address: the coordinator. None: 127.0.0.1:7700, or with `worker` the worker's.
           advertised_host: the address to which ranks on other hosts connect, without a port. Empty:
             the local address towards the coordinator.
           host_identity: ranks with different names share no memory. Empty: this machine.
+          device: this rank's GPU: its number in CUDA, "cuda:1", or torch.device("cuda", 1).
+          placement: which arrays the collectives take, the same on all ranks: "host", "device" or
+            "both". None: "both" with `device`, else "host".
+          device_heap_bytes: the bytes of GPU memory that is registered with NCCL. `empty` uses it
+            while there is room. In a collective, either all ranks' arrays lie in it, or none.
+          worker: the address of a worker daemon that has this rank: "host:port" or "unix:/path". It
+            runs the collectives. The options min_world_size, labels, advertised_host and
+            host_identity are then the daemon's.
+          attached: this process runs the collectives itself, in memory of the worker on this host;
+            the worker keeps the membership and watches this process.
           The others: as ProcessGroup.
 
         Raises:
-          Those of ProcessGroup; Unavailable or DeadlineExceeded name a rank that could not be
-          connected.
+          Those of ProcessGroup; Unavailable or DeadlineExceeded name a rank or a worker that could
+          not be connected. With `device`: FailedPrecondition (no GPU, no driver, or NCCL too old),
+          NotFound (no NCCL; lists the paths that were tried), InvalidArgument (no such GPU).
         """
+        if address is None:
+            address = '' if worker else '127.0.0.1:7700'
         options = membership_options(
             group, world_size=world_size, rank=rank, address=address, tenant=tenant,
             min_world_size=min_world_size, member=member, timeout=timeout,
             join_timeout=join_timeout, lease=lease, data_expiration=data_expiration,
             parameters_digest=parameters_digest, labels=labels)
-        options.update(advertised_host=advertised_host, host_identity=host_identity)
+        number = arrays.device_number(device)
+        options.update(
+            advertised_host=advertised_host, host_identity=host_identity, device=number,
+            placement=placement, device_heap_bytes=device_heap_bytes, worker=worker,
+            attached=attached, nccl_library='' if number is None else arrays.nccl_library())
         self._own(_core.join_group(options))
 
     def _own(self, core) -> None:
@@ -113,6 +138,16 @@ class Group(TensorMaps):
         return self._core.facts()[3]
 
     @property
+    def placement(self) -> str:
+        """Which arrays the collectives take: "host", "device" or "both"."""
+        return self._core.place()[0]
+
+    @property
+    def device(self) -> str:
+        """This rank's GPU, such as "cuda:1"; "cpu" if it has none."""
+        return self._core.place()[1]
+
+    @property
     def paths(self) -> List[str]:
         """By rank: "self", "shared memory" or "tcp HOST:PORT"."""
         return self._core.paths()
@@ -128,15 +163,21 @@ class Group(TensorMaps):
 
     # --- Memory.
 
-    def empty(self, shape: Union[int, Sequence[int]], dtype: Any = 'float32') -> Array:
+    def empty(self, shape: Union[int, Sequence[int]], dtype: Any = 'float32',
+              device: Any = None) -> Array:
         """Returns a contiguous array of undefined values, in memory that the other ranks of this
         host can map: collectives do not copy it.
 
-        With a dtype of PyTorch the result is a CPU tensor, else a numpy array; numpy has no
-        bfloat16 and no float8. The memory lives as long as the array or a view of it.
+        With a dtype of PyTorch the result is a tensor, else a numpy array; numpy has no bfloat16
+        and no float8. The memory lives as long as the array or a view of it.
+
+        `device` is the group's: "cuda", its number, or None for the host. Without a dtype of
+        PyTorch, the result is then an object with `__dlpack__`, for example for cupy.from_dlpack.
+        Keep the array until the work on streams that uses it is done.
         """
         shape = [shape] if isinstance(shape, int) else list(shape)
-        return arrays.empty(self._core.allocate, shape, dtype)
+        return arrays.empty(self._core.allocate, shape, dtype,
+                            arrays.device_number(self.device if device == 'cuda' else device))
 
     # --- Collectives. Every rank has a part of the same size.
 
@@ -284,6 +325,13 @@ class Group(TensorMaps):
         """Waits for a message from one of `peers`. Returns its rank, type and number of elements.
         `timeout=0` polls: DeadlineExceeded leaves the group usable. Source: MPI_Probe."""
         return self._core.await_message(peers, timeout)
+
+    # --- GPUs.
+
+    def await_streams(self, *, timeout: Optional[float] = None) -> None:
+        """Waits until this group's work on streams is done, and raises its error. After
+        DeadlineExceeded the group stays usable."""
+        self._core.await_streams(timeout)
 
     # --- Objects, through the coordinator. They are not ordered with collectives.
 

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "base/tensor/data_type.h"
 #include "base/tensor/dlpack.h"
+#include "base/threads/thread.h"
 #include "client/python/core/convert.h"
 
 namespace cohort::python {
@@ -27,7 +28,7 @@ struct ExchangeApi {
   void* managed_from_python;
   void* python_from_managed;
   int (*view)(void* object, DLTensor* to);  // may be null
-  void* current_stream;
+  int (*current_stream)(DLDeviceType device, int32_t index, void** to);
 };
 
 // The functions of the type that was seen last: there is rarely more than one.
@@ -176,6 +177,22 @@ bool RefuseLazyElements(const char* name) {
   return false;
 }
 
+// The stream on which PyTorch works now; the default stream, if `array` is of another library.
+bool ReadStream(PyObject* array, Device device, void** stream) {
+  *stream = nullptr;
+  const Object module(
+      PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(array)), "__module__"));
+  PyErr_Clear();
+  if (!module || PyUnicode_CompareWithASCIIString(module.get(), "torch") != 0) return true;
+  const Object cuda(PyImport_ImportModule("torch.cuda"));
+  const Object current(
+      cuda ? PyObject_CallMethod(cuda.get(), "current_stream", "i", device.index()) : nullptr);
+  const Object number(current ? PyObject_GetAttrString(current.get(), "cuda_stream") : nullptr);
+  if (!number) return false;
+  *stream = PyLong_AsVoidPtr(number.get());
+  return PyErr_Occurred() == nullptr;
+}
+
 bool IsTorchBool(PyObject* array) {
   const Object type(PyObject_GetAttrString(array, "dtype"));
   const Object text(type ? PyObject_Str(type.get()) : nullptr);
@@ -185,7 +202,15 @@ bool IsTorchBool(PyObject* array) {
 
 }  // namespace
 
-bool Array::Read(PyObject* array, const char* name, Access access) {
+bool Array::Read(PyObject* array, const char* name, Access access, Where where) {
+  if (!ReadAnywhere(array, name, access)) return false;
+  if (where == Where::kAnywhere || tensor_.device().is_host()) return true;
+  PyErr_Format(PyExc_ValueError, "%s: the array is on %s; this call takes arrays in host memory",
+               name, tensor_.device().ToString().c_str());
+  return false;
+}
+
+bool Array::ReadAnywhere(PyObject* array, const char* name, Access access) {
   array_ = Object::Borrowed(array);
   const ExchangeApi* const api = ExchangeApiOf(Py_TYPE(array));
   if (api != nullptr) {
@@ -197,7 +222,8 @@ bool Array::Read(PyObject* array, const char* name, Access access) {
     absl::StatusOr<Tensor> tensor = ViewDLPack(view, nullptr);
     if (!tensor.ok()) return Refuse(name, tensor.status());
     tensor_ = *std::move(tensor);
-    return true;
+    return tensor_.device().is_host() ||
+           api->current_stream(kDLCUDA, tensor_.device().index(), &stream_.emplace()) == 0;
   }
   if (ReadBuffer(array, name, access)) return true;
   if (PyErr_Occurred() != nullptr) return false;
@@ -278,7 +304,7 @@ bool Array::ReadDLPack(PyObject* array, const char* name) {
     tensor_ = Tensor::Strided(tensor_.data(), DataType::kBool, tensor_.shape(), tensor_.strides(),
                               tensor_.owner(), tensor_.device());
   }
-  return true;
+  return tensor_.device().is_host() || ReadStream(array, tensor_.device(), &stream_.emplace());
 }
 
 Tensor Array::Keep() {
@@ -380,7 +406,23 @@ bool AddMemory(PyObject* module) {
   return PyModule_AddObjectRef(module, "Memory", type.get()) == 0;
 }
 
+namespace {
+
+// Freeing GPU memory waits for the GPU, whose work may wait for other ranks, and the last reference
+// goes on a thread that has the interpreter's lock. So another thread frees it.
+Tensor FreedElsewhere(const Tensor& tensor) {
+  std::shared_ptr<const void> owner(tensor.data(), [kept = tensor.owner()](const void*) mutable {
+    // Without a thread, this one frees it.
+    StartDetachedThread("cohort-free", [kept = std::move(kept)] {}).IgnoreError();
+  });
+  return Tensor::Strided(tensor.data(), tensor.type(), tensor.shape(), tensor.strides(),
+                         std::move(owner), tensor.device());
+}
+
+}  // namespace
+
 PyObject* WriteMemory(Tensor tensor) {
+  if (tensor.device().is_cuda()) tensor = FreedElsewhere(tensor);
   const auto allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(memory_type, Py_tp_alloc));
   PyObject* const object = allocate(memory_type, 0);
   if (object == nullptr) return nullptr;

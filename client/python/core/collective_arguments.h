@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -56,12 +57,16 @@ class CollectiveArguments {
 class Arrays {
  public:
   // Errors: as CollectiveArguments::Read.
-  absl::Status Read(PyObject* sequence, const char* name, Access access);
+  absl::Status Read(PyObject* sequence, const char* name, Access access,
+                    Where where = Where::kHost);
   const std::vector<Tensor>& tensors() const { return tensors_; }
+  // As Array::stream, of the first array that is on a GPU.
+  const std::optional<void*>& stream() const { return stream_; }
 
  private:
   std::vector<std::unique_ptr<Array>> arrays_;
   std::vector<Tensor> tensors_;
+  std::optional<void*> stream_;
 };
 
 // The timeout of a call; None stands for the group's. Errors: as CollectiveArguments::Read.

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "base/collective/message_info.h"
 #include "base/tensor/data_type.h"
+#include "base/tensor/device.h"
 #include "client/collective/async_calls.h"
 #include "client/collective/group.h"
 #include "client/python/core/array.h"
@@ -20,6 +21,7 @@
 #include "client/python/core/convert.h"
 #include "client/python/core/coordinator_call.h"
 #include "client/python/core/errors.h"
+#include "client/python/core/group_form.h"
 #include "client/python/core/message_queue.h"
 #include "client/python/core/layout_groups.h"
 #include "client/python/core/method.h"
@@ -29,7 +31,6 @@
 #include "client/python/core/running_group.h"
 #include "client/python/core/tensor_maps.h"
 #include "client/rendezvous/call/cancellation.h"
-#include "worker/group/local_group.h"
 
 namespace cohort::python {
 namespace {
@@ -49,6 +50,7 @@ PyObject* Exchange(GroupHandle& handle, std::vector<PyObject*> transfers, Timeou
   if (running == nullptr) return nullptr;
   std::vector<std::unique_ptr<Array>> arrays;
   std::vector<client::TensorTransfer> plan;
+  CallOptions options = WithTimeout(timeout);
   for (PyObject* const transfer : transfers) {
     client::TensorTransfer next;
     std::vector<PyObject*> parts;
@@ -56,14 +58,16 @@ PyObject* Exchange(GroupHandle& handle, std::vector<PyObject*> transfers, Timeou
     arrays.push_back(std::make_unique<Array>());
     if (parts.size() != 3 || !Read(parts[0], "sends", &next.sends) ||
         !Read(parts[1], "peer", &next.peer) ||
-        !arrays.back()->Read(parts[2], "tensor", next.sends ? Access::kRead : Access::kWrite)) {
+        !arrays.back()->Read(parts[2], "tensor", next.sends ? Access::kRead : Access::kWrite,
+                             Where::kAnywhere)) {
       return nullptr;
     }
+    if (arrays.back()->stream().has_value()) options.stream = arrays.back()->stream();
     next.tensor = arrays.back()->tensor();
     plan.push_back(std::move(next));
   }
   return RunOnAllRanks(
-      *running, [&](client::Group& group) { return group.Exchange(plan, WithTimeout(timeout)); });
+      *running, [&](client::Group& group) { return group.Exchange(plan, options); });
 }
 
 PyObject* AwaitMessage(GroupHandle& handle, std::vector<int> peers, Timeout timeout) {
@@ -80,13 +84,24 @@ PyObject* AwaitMessage(GroupHandle& handle, std::vector<int> peers, Timeout time
                        static_cast<long long>(info.count));  // NOLINT: Python's type
 }
 
-PyObject* Allocate(GroupHandle& handle, int type, std::vector<int64_t> shape) {
+// `device`: the number of a GPU; None: the host.
+PyObject* Allocate(GroupHandle& handle, int type, std::vector<int64_t> shape,
+                   std::optional<int> device) {
   const std::shared_ptr<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   absl::StatusOr<Tensor> tensor =
-      running->group->Allocate(static_cast<DataType>(type), Shape(shape.begin(), shape.end()));
+      running->group->Allocate(static_cast<DataType>(type), Shape(shape.begin(), shape.end()),
+                               device.has_value() ? Device::Cuda(*device) : Device::Host());
   if (!tensor.ok()) return Raise(tensor.status());
   return WriteMemory(*std::move(tensor));
+}
+
+PyObject* AwaitStreams(GroupHandle& handle, Timeout timeout) {
+  const std::shared_ptr<RunningGroup> running = handle.Use();
+  if (running == nullptr) return nullptr;
+  return RunOnAllRanks(*running, [&](client::Group& group) {
+    return group.AwaitStreams(WithTimeout(timeout));
+  });
 }
 
 PyObject* SendObject(GroupHandle& handle, Bytes object, int destination, Timeout timeout) {
@@ -162,6 +177,15 @@ PyObject* Facts(GroupHandle& handle) {
                        static_cast<long long>(group.generation()));  // NOLINT: Python's type
 }
 
+// The placement, and the device.
+PyObject* Place(GroupHandle& handle) {
+  const std::shared_ptr<RunningGroup> running = handle.Use();
+  if (running == nullptr) return nullptr;
+  const Device device = running->group->device();
+  return Py_BuildValue("(NN)", WriteText(NameOf(running->group->placement())),
+                       WriteText(device.is_host() ? "cpu" : device.ToString()));
+}
+
 PyObject* Paths(GroupHandle& handle) {
   const std::shared_ptr<RunningGroup> running = handle.Use();
   return running == nullptr ? nullptr : WriteList(running->group->paths(), WriteText);
@@ -185,26 +209,17 @@ PyObject* Stats(GroupHandle& handle) {
 
 PyObject* Join(PyObject* /*module*/, PyObject* dict) {
   Options options(dict);
-  worker::LocalGroupOptions local;
-  if (!ReadMembership(options, &local.membership) ||
-      !options.Get("advertised_host", &local.bootstrap.advertised_host) ||
-      !options.Get("host_identity", &local.bootstrap.host_identity) || !options.Finish()) {
-    return nullptr;
-  }
-  local.timeout = local.membership.timeout;
-  local.bootstrap.timeout = local.membership.join_timeout;
-  local.membership.cancellation = std::make_shared<client::Cancellation>();
-  local.bootstrap.cancellation = local.membership.cancellation;
-  const auto end = [&](const absl::Status& reason) {
-    local.membership.cancellation->Cancel(reason);
-  };
+  GroupForm form;
+  if (!form.Read(options) || !options.Finish()) return nullptr;
+  const auto cancellation = std::make_shared<client::Cancellation>();
+  const auto end = [&](const absl::Status& reason) { cancellation->Cancel(reason); };
   const Blocking blocking(end);
   if (blocking.raised()) return nullptr;
-  absl::StatusOr<std::unique_ptr<worker::LocalGroup>> group =
-      blocking.Run([&] { return worker::LocalGroup::Create(local); });
+  absl::StatusOr<std::unique_ptr<client::Group>> group =
+      blocking.Run([&] { return form.Join(cancellation); });
   if (!group.ok()) return blocking.Raise(group.status());
-  return WriteInstance(
-      std::make_unique<GroupHandle>(std::make_shared<RunningGroup>(*std::move(group), local)));
+  return WriteInstance(std::make_unique<GroupHandle>(
+      std::make_shared<RunningGroup>(*std::move(group), std::move(form))));
 }
 
 PyMethodDef methods[] = {Method<&RunCollective>("run"),
@@ -215,7 +230,8 @@ PyMethodDef methods[] = {Method<&RunCollective>("run"),
                          Method<&ExchangeSizes>("exchange_sizes"),
                          Method<&Exchange>("exchange", {"transfers", "timeout"}),
                          Method<&AwaitMessage>("await_message", {"peers", "timeout"}),
-                         Method<&Allocate>("allocate", {"dtype", "shape"}),
+                         Method<&Allocate>("allocate", {"dtype", "shape", "device"}),
+                         Method<&AwaitStreams>("await_streams", {"timeout"}),
                          Method<&SendObject>("send_object", {"obj", "destination", "timeout"}),
                          Method<&ReceiveObject>("receive_object", {"source", "timeout"}),
                          Method<&BroadcastObject>("broadcast_object", {"obj", "root", "timeout"}),
@@ -235,6 +251,7 @@ PyMethodDef methods[] = {Method<&RunCollective>("run"),
                          Method<&Abort>("abort", {"reason"}),
                          Method<&Release>("release"),
                          Method<&Facts>("facts"),
+                         Method<&Place>("place"),
                          Method<&Paths>("paths"),
                          Method<&Hosts>("hosts"),
                          Method<&Stats>("stats"),

@@ -19,8 +19,6 @@
 #include "client/python/core/layout.h"
 #include "client/python/core/method.h"
 #include "client/rendezvous/call/cancellation.h"
-#include "worker/group/local_group.h"
-#include "worker/group/local_group_factory.h"
 
 namespace cohort::python {
 namespace {
@@ -49,16 +47,6 @@ std::vector<Shared> ByGroup(const ParallelGroups& made) {
   return all;
 }
 
-// How the groups are joined: as `world` was, with a rank and a size of the plan's.
-worker::LocalGroupOptions OptionsOf(const RunningGroup& world,
-                                    std::shared_ptr<client::Cancellation> cancellation) {
-  worker::LocalGroupOptions options = world.options;
-  options.membership.min_world_size = 0;
-  options.membership.cancellation = cancellation;
-  options.bootstrap.cancellation = std::move(cancellation);
-  return options;
-}
-
 }  // namespace
 
 PyObject* CreateLayout(GroupHandle& handle, PyObject* layout, PyObject* kinds, PyObject* separate,
@@ -75,7 +63,6 @@ PyObject* CreateLayout(GroupHandle& handle, PyObject* layout, PyObject* kinds, P
     fit = TakeException();
   }
   const auto cancellation = std::make_shared<client::Cancellation>();
-  const worker::LocalGroupOptions own = OptionsOf(*running, cancellation);
   const auto end = [&](const absl::Status& reason) {
     cancellation->Cancel(reason);
     world.Abort(reason);
@@ -85,14 +72,14 @@ PyObject* CreateLayout(GroupHandle& handle, PyObject* layout, PyObject* kinds, P
   absl::StatusOr<ParallelGroups> made = blocking.Run([&]() -> absl::StatusOr<ParallelGroups> {
     const client::CancellationScope scope(*cancellation);
     if (!fit.ok()) return parallel::FailCreateLayout(world, fit, options.timeout);
-    return parallel::CreateLayout(world, *plan, worker::LocalGroupFactory(own), options);
+    return parallel::CreateLayout(world, *plan, running->form.Factory(cancellation), options);
   });
   if (!made.ok()) return blocking.Raise(made.status());
   return WriteList(ByGroup(*made), [&](const Shared& shared) -> PyObject* {
     Object group(shared.group.get() == &world
                      ? WriteNone()
                      : WriteInstance(std::make_unique<GroupHandle>(
-                           std::make_shared<RunningGroup>(shared.group, own))));
+                           std::make_shared<RunningGroup>(shared.group, running->form))));
     if (!group) return nullptr;
     return Py_BuildValue(
         "(NN)", group.release(),

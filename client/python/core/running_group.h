@@ -12,20 +12,20 @@
 #include "client/python/core/blocking.h"
 #include "client/python/core/convert.h"
 #include "client/python/core/errors.h"
+#include "client/python/core/group_form.h"
 #include "client/python/core/handle.h"
-#include "worker/group/local_group.h"
 
 namespace cohort::python {
 
 // With the thread of its asynchronous calls, which starts with the first of them, and its messages.
 struct RunningGroup {
-  RunningGroup(std::shared_ptr<client::Group> made, worker::LocalGroupOptions joined)
-      : options(std::move(joined)),
+  RunningGroup(std::shared_ptr<client::Group> made, GroupForm joined)
+      : form(std::move(joined)),
         group(std::move(made)),
         async_calls(std::make_unique<client::AsyncCalls>(*group)) {}
 
   // How this process joined it. The groups of a layout are joined in the same way.
-  const worker::LocalGroupOptions options;
+  const GroupForm form;
   const std::shared_ptr<client::Group> group;
   // The rest changes with the interpreter's lock.
   std::unique_ptr<client::AsyncCalls> async_calls;  // null: closed

@@ -1,4 +1,4 @@
-"""A coordinator of its own for a test, and ranks as threads or as processes."""
+"""Daemons of its own for a test, and ranks as threads or as processes."""
 
 import concurrent.futures
 import contextlib
@@ -12,17 +12,31 @@ LONG = 60
 
 
 @contextlib.contextmanager
-def coordinator():
-    """Runs a coordinator and yields its address. Clients wait until it serves."""
+def _daemon(name, *flags):
+    """Runs a daemon and yields its address and its process. Clients wait until it serves."""
     with tempfile.TemporaryDirectory(prefix='cohort') as folder:
-        address = f'unix:{folder}/coordinator'
+        address = f'unix:{folder}/{name}'
         with open(os.path.join(folder, 'log'), 'w', encoding='utf-8') as log:
-            with subprocess.Popen(['cohort-coordinator', '--listen', address,
-                                   '--metrics-listen', ''], stdout=log, stderr=log) as process:
+            with subprocess.Popen([f'cohort-{name}', '--listen', address, '--metrics-listen', '',
+                                   *flags], stdout=log, stderr=log) as process:
                 try:
-                    yield address
+                    yield address, process
                 finally:
                     process.terminate()
+
+
+@contextlib.contextmanager
+def coordinator():
+    """Runs a coordinator and yields its address."""
+    with _daemon('coordinator') as (address, _):
+        yield address
+
+
+@contextlib.contextmanager
+def worker(coordinator_address):
+    """Runs a worker daemon, and yields its address and its process."""
+    with _daemon('worker', '--coordinator', coordinator_address) as running:
+        yield running
 
 
 def run_ranks(count, body):

@@ -29,7 +29,9 @@ if __name__ == '__main__':
     sys.path[:0] = folders
     # For the processes that tests start.
     os.environ['PYTHONPATH'] = os.pathsep.join(folders)
-    os.environ['PATH'] = os.pathsep.join([os.path.abspath('coordinator'), os.environ['PATH']])
+    os.environ['PATH'] = os.pathsep.join(
+        [os.path.abspath('coordinator'), os.path.abspath('worker/daemon'),
+         os.path.abspath('worker/cli'), os.environ['PATH']])
     skipped = SkippedFiles()
     status = pytest.main(['-q', '-rs', '-p', 'no:cacheprovider', '--import-mode=importlib',
                           *sys.argv[1:]], [skipped])

@@ -225,7 +225,7 @@ def test_empty_of_each_type(groups):
     assert group.empty(5).shape == (5,)
     assert group.empty(()).shape == ()
     assert group.empty((0, 4)).shape == (0, 4)
-    assert np.from_dlpack(group._core.allocate(12, [2, 2])).dtype == np.float32
+    assert np.from_dlpack(group._core.allocate(12, [2, 2], None)).dtype == np.float32
 
 
 def test_statistics(address):

@@ -9,6 +9,7 @@
 #include "base/memory/no_memory.h"
 #include "base/status_macros.h"
 #include "worker/daemon/methods/answer.h"
+#include "worker/daemon/methods/cancellable_call.h"
 #include "worker/daemon/methods/collective_request.h"
 #include "worker/daemon/methods/worker_service.h"
 #include "worker/group/membership/gather_member_objects.h"
@@ -74,32 +75,31 @@ absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& reques
   return status;
 }
 
-grpc::Status WorkerService::RunObject(grpc::ServerContext* context,
-                                      const v1::RunObjectRequest* request,
-                                      v1::RunObjectResponse* response) {
-  const Instant started = Clock::Steady().Now();
-  const auto run = [&]() -> absl::Status {
-    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
-                            sessions_.Find(request->session()));
-    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<ClientRank> entry,
-                            session->FindGroup(request->group()));
-    COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter(session->calls()));
-    return RunObject(*entry, *request, response);
-  };
-  const absl::Status status = WithMemory("cohort.v1.WorkerService/RunObject", "an object",
-                                         static_cast<int64_t>(request->object().size()), run);
-  auto bytes = static_cast<int64_t>(request->object().size());
-  for (const std::string& object : response->objects()) {
-    bytes = std::max(bytes, static_cast<int64_t>(object.size()));
-  }
-  metrics_.OnCall(NameOf(request->operation()), bytes, Clock::Steady().Now() - started,
-                  status.code());
-  return Answer(context, status);
+grpc::ServerUnaryReactor* WorkerService::RunObject(grpc::CallbackServerContext* context,
+                                                   const v1::RunObjectRequest* request,
+                                                   v1::RunObjectResponse* response) {
+  return RunCancellable(
+      context, sessions_, gate_, request->session(), [=](const auto& session, const auto&) {
+        const Instant started = Clock::Steady().Now();
+        auto bytes = static_cast<int64_t>(request->object().size());
+        const absl::Status status =
+            WithMemory("cohort.v1.WorkerService/RunObject", "an object", bytes, [&] {
+              return RunObject(*session, *request, response);
+            });
+        for (const std::string& object : response->objects()) {
+          bytes = std::max(bytes, static_cast<int64_t>(object.size()));
+        }
+        metrics_.OnCall(NameOf(request->operation()), bytes, Clock::Steady().Now() - started,
+                        status.code());
+        return status;
+      });
 }
 
-absl::Status WorkerService::RunObject(ClientRank& entry, const v1::RunObjectRequest& request,
+absl::Status WorkerService::RunObject(Session& session, const v1::RunObjectRequest& request,
                                       v1::RunObjectResponse* response) {
-  client::ProcessGroup& member = entry.membership();
+  COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<ClientRank> entry,
+                          session.FindGroup(request.group()));
+  client::ProcessGroup& member = entry->membership();
   COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
                           ReadTimeout(request.has_timeout(), request.timeout(), kTimeout));
   client::RoundOptions round;

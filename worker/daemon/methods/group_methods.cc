@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,10 +12,10 @@
 #include "base/tensor/device.h"
 #include "base/text/logging.h"
 #include "base/text/printable.h"
-#include "base/threads/thread.h"
 #include "client/collective/remote/worker_client.h"
 #include "worker/daemon/limits/descriptor_quota.h"
 #include "worker/daemon/methods/answer.h"
+#include "worker/daemon/methods/cancellable_call.h"
 #include "worker/daemon/methods/served_addresses.h"
 #include "worker/daemon/methods/worker_service.h"
 #include "worker/daemon/sessions/attached_rank.h"
@@ -54,37 +53,6 @@ void LogMembership(absl::string_view what, const Session& session, const GroupFa
        {"client", session.client().name},
        {"pid", session.client().pid}});
 }
-
-// Joins a group on a thread of its own, until its caller goes away. Deletes itself in OnDone, which
-// gRPC calls last.
-class JoinReactor final : public grpc::ServerUnaryReactor {
- public:
-  using Body = std::function<absl::Status(const std::shared_ptr<client::Cancellation>&)>;
-
-  // `pass` counts for `session`.
-  JoinReactor(grpc::CallbackServerContext* context, std::shared_ptr<Session> session,
-              CallGate::Pass pass, Body body)
-      : context_(context),
-        session_(std::move(session)),
-        pass_(std::move(pass)),
-        body_(std::move(body)) {
-    const absl::Status started =
-        StartDetachedThread("cohort-join", [this] { Finish(Answer(context_, body_(joining_))); });
-    if (!started.ok()) Finish(Answer(context_, started));
-  }
-
-  void OnCancel() override {
-    joining_->Cancel(absl::CancelledError("its caller has cancelled the call, or is gone"));
-  }
-  void OnDone() override { delete this; }
-
- private:
-  grpc::CallbackServerContext* const context_;
-  const std::shared_ptr<Session> session_;
-  const CallGate::Pass pass_;
-  const Body body_;
-  const std::shared_ptr<client::Cancellation> joining_ = std::make_shared<client::Cancellation>();
-};
 
 // Returns `entry` with its descriptors, which are given back when it goes.
 std::shared_ptr<ClientRank> Holding(std::shared_ptr<HeldDescriptors> descriptors,
@@ -174,20 +142,11 @@ ClientRank::OnEnded NotifierOfEnd(const std::shared_ptr<Session>& session, uint6
 grpc::ServerUnaryReactor* WorkerService::JoinGroup(grpc::CallbackServerContext* context,
                                                    const v1::JoinGroupRequest* request,
                                                    v1::JoinGroupResponse* response) {
-  const auto refuse = [context](const absl::Status& why) {
-    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    reactor->Finish(Answer(context, why));
-    return reactor;
-  };
-  if (const absl::Status serving = sessions_.CheckServing(); !serving.ok()) return refuse(serving);
-  const absl::StatusOr<std::shared_ptr<Session>> session = sessions_.Find(request->session());
-  if (!session.ok()) return refuse(session.status());
-  absl::StatusOr<CallGate::Pass> pass = gate_.Enter((*session)->calls());
-  if (!pass.ok()) return refuse(pass.status());
-  return new JoinReactor(context, *session, *std::move(pass),
-                         [this, session = *session, request, response](const auto& joining) {
-                           return Join(session, *request, joining, response);
-                         });
+  return RunCancellable(context, sessions_, gate_, request->session(),
+                        [=](const auto& session, const auto& cancellation) -> absl::Status {
+                          COHORT_RETURN_IF_ERROR(sessions_.CheckServing());
+                          return Join(session, *request, cancellation, response);
+                        });
 }
 
 absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
@@ -237,22 +196,22 @@ absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
   return absl::OkStatus();
 }
 
-grpc::Status WorkerService::RejoinGroup(grpc::ServerContext* context,
-                                        const v1::RejoinGroupRequest* request,
-                                        v1::JoinGroupResponse* response) {
-  return Answer(context, Rejoin(*request, response));
+grpc::ServerUnaryReactor* WorkerService::RejoinGroup(grpc::CallbackServerContext* context,
+                                                     const v1::RejoinGroupRequest* request,
+                                                     v1::JoinGroupResponse* response) {
+  return RunCancellable(
+      context, sessions_, gate_, request->session(),
+      [=](const auto& session, const auto&) { return Rejoin(session, *request, response); });
 }
 
-absl::Status WorkerService::Rejoin(const v1::RejoinGroupRequest& request,
+absl::Status WorkerService::Rejoin(const std::shared_ptr<Session>& session,
+                                   const v1::RejoinGroupRequest& request,
                                    v1::JoinGroupResponse* response) {
   COHORT_RETURN_IF_ERROR(sessions_.CheckServing());
-  COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
-                          sessions_.Find(request.session()));
   COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<ClientRank> entry,
                           session->FindGroup(request.group()));
   COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
                           ReadTimeout(request.has_timeout(), request.timeout(), kRejoinTimeout));
-  COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter(session->calls()));
   const client::Cancellation::Listener end_of_session(
       session->joining(), [&](const absl::Status& why) { entry->joining().Cancel(why); });
   const absl::Status rejoined = entry->Rejoin(timeout);

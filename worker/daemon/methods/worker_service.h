@@ -30,14 +30,17 @@ struct WorkerServiceOptions {
 };
 
 // Collectives and most other calls use the synchronous API: each runs to its end on the thread on
-// which gRPC read it. Passing it to another thread would cost more than a small collective. Four
-// methods use the callback API. OpenSession and JoinGroup must notice at once that their caller is
-// gone. The parts of WriteTensor and ReadTensor may never come or be taken.
-class WorkerService final
-    : public v1::WorkerService::WithCallbackMethod_OpenSession<
-          v1::WorkerService::WithCallbackMethod_JoinGroup<
-              v1::WorkerService::WithCallbackMethod_WriteTensor<
-                  v1::WorkerService::WithCallbackMethod_ReadTensor<v1::WorkerService::Service>>>> {
+// which gRPC read it. Passing it to another thread would cost more than a small collective. Six
+// methods use the callback API. OpenSession, JoinGroup, RejoinGroup and RunObject must notice at
+// once that their caller is gone. The parts of WriteTensor and ReadTensor may never come or be
+// taken.
+using Service = v1::WorkerService;
+using CallbackMethods =
+    Service::WithCallbackMethod_OpenSession<Service::WithCallbackMethod_JoinGroup<
+        Service::WithCallbackMethod_RejoinGroup<Service::WithCallbackMethod_RunObject<
+            Service::WithCallbackMethod_WriteTensor<
+                Service::WithCallbackMethod_ReadTensor<Service::Service>>>>>>;
+class WorkerService final : public CallbackMethods {
  public:
   // All references outlive it.
   WorkerService(WorkerServiceOptions options, SessionTable& sessions, CallGate& gate,
@@ -59,8 +62,9 @@ class WorkerService final
   grpc::ServerUnaryReactor* JoinGroup(grpc::CallbackServerContext* context,
                                       const v1::JoinGroupRequest* request,
                                       v1::JoinGroupResponse* response) override;
-  grpc::Status RejoinGroup(grpc::ServerContext* context, const v1::RejoinGroupRequest* request,
-                           v1::JoinGroupResponse* response) override;
+  grpc::ServerUnaryReactor* RejoinGroup(grpc::CallbackServerContext* context,
+                                        const v1::RejoinGroupRequest* request,
+                                        v1::JoinGroupResponse* response) override;
   grpc::Status LeaveGroup(grpc::ServerContext* context, const v1::LeaveGroupRequest* request,
                           v1::LeaveGroupResponse* response) override;
   grpc::Status AbortGroup(grpc::ServerContext* context, const v1::AbortGroupRequest* request,
@@ -93,16 +97,18 @@ class WorkerService final
   // The same for both ways of a request: gRPC and plain frames.
   absl::Status RunCollective(const v1::RunCollectiveRequest& request,
                              v1::RunCollectiveResponse* response);
-  grpc::Status RunObject(grpc::ServerContext* context, const v1::RunObjectRequest* request,
-                         v1::RunObjectResponse* response) override;
+  grpc::ServerUnaryReactor* RunObject(grpc::CallbackServerContext* context,
+                                      const v1::RunObjectRequest* request,
+                                      v1::RunObjectResponse* response) override;
 
  private:
   // Joins a group until `joining` is cancelled.
   absl::Status Join(const std::shared_ptr<Session>& session, const v1::JoinGroupRequest& request,
                     const std::shared_ptr<client::Cancellation>& joining,
                     v1::JoinGroupResponse* response);
-  absl::Status Rejoin(const v1::RejoinGroupRequest& request, v1::JoinGroupResponse* response);
-  absl::Status RunObject(ClientRank& entry, const v1::RunObjectRequest& request,
+  absl::Status Rejoin(const std::shared_ptr<Session>& session,
+                      const v1::RejoinGroupRequest& request, v1::JoinGroupResponse* response);
+  absl::Status RunObject(Session& session, const v1::RunObjectRequest& request,
                          v1::RunObjectResponse* response);
 
   const WorkerServiceOptions options_;

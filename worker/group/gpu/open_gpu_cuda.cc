@@ -6,9 +6,10 @@
 
 namespace cohort::worker {
 
-absl::StatusOr<std::shared_ptr<GpuContext>> OpenGpu(int device, const GpuContextOptions& options) {
+absl::StatusOr<std::shared_ptr<GpuContext>> OpenGpu(int device, const GpuContextOptions& options,
+                                                    const std::string& nccl_library) {
   COHORT_RETURN_IF_ERROR(cuda::DescribeDevice(device).status());
-  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<NcclApi> nccl, LoadNccl());
+  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<NcclApi> nccl, LoadNccl(nccl_library));
   return std::make_shared<CudaGpuContext>(std::move(nccl), device, options);
 }
 

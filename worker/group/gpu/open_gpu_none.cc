@@ -11,7 +11,8 @@ absl::Status NoCuda() {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<GpuContext>> OpenGpu(int /*device*/,
-                                                    const GpuContextOptions& /*options*/) {
+                                                    const GpuContextOptions& /*options*/,
+                                                    const std::string& /*nccl_library*/) {
   return NoCuda();
 }
 
