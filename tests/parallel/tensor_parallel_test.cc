@@ -212,6 +212,33 @@ TEST_P(TensorParallelTest, RaggedRegionsAreAdjoint) {
   }
 }
 
+TEST_P(TensorParallelTest, AnExchangeWithOneOfItsSizesIsAdjoint) {
+  for (int size = 1; size <= 4; ++size) {
+    SCOPED_TRACE(absl::StrCat(size, " ranks"));
+    MakeGroup(size);
+    random_.seed(static_cast<uint32_t>(size));
+    // Rank r has r * size rows: r of them for each rank.
+    Sizes own;
+    Sizes from_each;
+    for (int rank = 0; rank < size; ++rank) {
+      own.push_back(int64_t{rank} * size);
+      from_each.push_back(rank);
+    }
+    const int64_t sum = std::accumulate(from_each.begin(), from_each.end(), int64_t{0});
+    const Shape shape = RowsAndColumns(sum, 2);
+    ExpectAdjoint(
+        Ragged(shape, own), Side::kOwn, Each(shape), Side::kOwn,
+        [&](client::Group& group) { return AllToAllRegion(group, {.output_sizes = from_each}); });
+    // All ranks have the same number of rows, in parts that the other ranks know.
+    const Shape even = RowsAndColumns(2 * size, 2);
+    const Sizes parts(static_cast<size_t>(size), 2);
+    ExpectAdjoint(Each(even), Side::kOwn, Each(even), Side::kOwn, [&](client::Group& group) {
+      return AllToAllRegion(group, {.input_sizes = parts});
+    });
+    if (HasFailure()) return;
+  }
+}
+
 TEST_P(TensorParallelTest, SlicesAndJoins) {
   for (const int size : {1, 2, 3, 4, 8}) {
     SCOPED_TRACE(absl::StrCat(size, " ranks"));

@@ -56,4 +56,15 @@ absl::StatusOr<Tensor> SequenceGather::Backward(const Tensor& gradient) const {
   return Slice(gradient, 0);
 }
 
+absl::StatusOr<Tensor> AllToAllRegion::Backward(const Tensor& gradient) const {
+  const auto rank = static_cast<size_t>(group().rank());
+  if (input_sizes_.has_value() || !output_sizes_.has_value() || rank >= output_sizes_->size()) {
+    return Exchange(gradient, output_sizes_, input_sizes_);
+  }
+  // The gradient does not tell how many rows the input had. But the input was in equal parts, and
+  // the output sizes include this rank's part for itself.
+  return Exchange(gradient, output_sizes_,
+                  Sizes(static_cast<size_t>(group().size()), (*output_sizes_)[rank]));
+}
+
 }  // namespace cohort::parallel

@@ -63,6 +63,7 @@ class Region {
                                   const std::optional<Sizes>& sizes = {}) const;
   absl::StatusOr<Tensor> Exchange(const Tensor& tensor, const std::optional<Sizes>& input_sizes,
                                   const std::optional<Sizes>& output_sizes) const;
+  const client::Group& group() const { return *group_; }
 
  private:
   client::Group* group_;
@@ -192,9 +193,9 @@ class ReduceScatterLastDim : private Region {
 };
 
 struct AllToAllRegionOptions {
-  // By rank, the rows that go to it, and the rows that come from it: each rank's own numbers. If
-  // one of the two is absent: the input's rows in equal parts. Either all ranks give sizes, or no
-  // rank does.
+  // By rank, the rows that Forward sends to it, and the rows that Forward receives from it: each
+  // rank's own numbers. An absent one stands for equal parts of the rows of Forward's input. Either
+  // all ranks give sizes, or no rank does.
   std::optional<Sizes> input_sizes;
   std::optional<Sizes> output_sizes;
   client::CallOptions call;
@@ -212,9 +213,7 @@ class AllToAllRegion : private Region {
   absl::StatusOr<Tensor> Forward(const Tensor& input) const {
     return Exchange(input, input_sizes_, output_sizes_);
   }
-  absl::StatusOr<Tensor> Backward(const Tensor& gradient) const {
-    return Exchange(gradient, output_sizes_, input_sizes_);
-  }
+  absl::StatusOr<Tensor> Backward(const Tensor& gradient) const;
 
  private:
   std::optional<Sizes> input_sizes_;
