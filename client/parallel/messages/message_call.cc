@@ -35,11 +35,12 @@ void MessageCall::Add(int peer, int channel, const Message& message, bool awaite
   out.failure = &failure;
 }
 
-void MessageCall::Add(int peer, int channel, const Accept& accept) {
+void MessageCall::Add(int peer, int channel, const Accept& accept, bool kept_on_error) {
   In& in = ins_.emplace_back();
   in.peer = peer;
   in.channel = channel;
   in.accept = &accept;
+  in.kept_on_error = kept_on_error;
 }
 
 absl::Status MessageCall::Run() {

@@ -107,8 +107,8 @@ class MessageCall {
   // `failure`: see MessageSend.
   void Add(int peer, int channel, const Message& message, bool awaited,
            const absl::Status& failure);
-  // `accept` may be empty.
-  void Add(int peer, int channel, const Accept& accept);
+  // `accept` may be empty. `kept_on_error`: see MessageReceive.
+  void Add(int peer, int channel, const Accept& accept, bool kept_on_error);
   absl::Status Run();
   // After Run returned OK: the received messages, in the order in which receives were added.
   Message& received(size_t index) { return ins_[index].message; }
@@ -131,6 +131,7 @@ class MessageCall {
     int peer = 0;
     int channel = 0;
     const Accept* accept = nullptr;
+    bool kept_on_error = true;
     Arrival* arrival = nullptr;
     bool done = false;
     bool accepted = false;  // the caller gave the message's tensors
@@ -194,7 +195,8 @@ class MessageCall {
   // Gives the receive its message, if all of it has arrived.
   void Deliver(In& in);
   void Keep(Arrival& arrival, int64_t bytes);
-  // Keeps a message that arrived, or began to, in a call with an error, for the next receive.
+  // Keeps a message that arrived, or began to, in a call with an error, for the next receive. Drops
+  // one that arrived, if its receive asks for that.
   void PutBack(In& in);
   // Replaces tensors that the caller gave by new ones with the same elements.
   absl::Status Disown(std::vector<Tensor>& tensors) const;

@@ -88,7 +88,7 @@ void MessageCall::PutBack(In& in) {
     Keep(arrival, arrival.kept_bytes);
     return;
   }
-  if (!in.done || !in.status.ok() || !state_.broken.ok()) return;
+  if (!in.done || !in.status.ok() || !in.kept_on_error || !state_.broken.ok()) return;
   Arrival& arrival = peer(in.peer).arrivals.emplace_front();
   arrival.peer = in.peer;
   arrival.frame.channel = in.channel;

@@ -29,7 +29,7 @@ absl::Status Messages::Send(int peer, int channel, const Message& message,
 absl::StatusOr<Message> Messages::Receive(int peer, int channel, const client::CallOptions& options,
                                           const Accept& accept) {
   MessageCall call(*state_, options);
-  call.Add(peer, channel, accept);
+  call.Add(peer, channel, accept, /*kept_on_error=*/true);
   COHORT_RETURN_IF_ERROR(call.Run());
   return std::move(call.received(0));
 }
@@ -42,7 +42,7 @@ absl::StatusOr<std::vector<Message>> Messages::Exchange(const std::vector<Messag
     call.Add(send.peer, send.channel, send.message, send.awaited, send.failure);
   }
   for (const MessageReceive& receive : receives) {
-    call.Add(receive.peer, receive.channel, receive.accept);
+    call.Add(receive.peer, receive.channel, receive.accept, receive.kept_on_error);
   }
   COHORT_RETURN_IF_ERROR(call.Run());
   std::vector<Message> received;

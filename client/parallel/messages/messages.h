@@ -54,6 +54,9 @@ struct MessageReceive {
   int peer = 0;
   int channel = 0;
   Accept accept;
+  // If true, a message that arrived in a call with an error stays for the next Receive. If false,
+  // the call drops it.
+  bool kept_on_error = true;
 };
 
 struct MessagesOptions {
@@ -93,7 +96,7 @@ struct MessagesOptions {
 //                       the text has that error. Rejoin: messages of the old generation are gone.
 //
 // An error of one message does not affect the other messages of the call: this rank sends them, and
-// the received ones stay for the next Receive.
+// the received ones stay for the next Receive, unless kept_on_error is false.
 class Messages {
  public:
   // `group` outlives it.

@@ -1,10 +1,10 @@
 #include "client/parallel/pipeline/ring_shift.h"
 
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "client/collective/call_deadline.h"
 
 namespace cohort::parallel {
 
@@ -24,6 +24,19 @@ struct RingPeers {
   int from = 0;
 };
 
+// Returns the message of rank `from`. After an error of either message no message stays here: the
+// next call would return it.
+absl::StatusOr<Message> Shift(Messages& messages, const MessageSend& send, int from,
+                              const client::CallOptions& options) {
+  MessageReceive receive;
+  receive.peer = from;
+  receive.channel = kRingChannel;
+  receive.kept_on_error = false;
+  COHORT_ASSIGN_OR_RETURN(std::vector<Message> received,
+                          messages.Exchange({send}, {receive}, options));
+  return std::move(received[0]);
+}
+
 }  // namespace
 
 absl::StatusOr<Tensor> RingShift(Messages& messages, const Tensor& tensor, int distance,
@@ -36,14 +49,13 @@ absl::StatusOr<Tensor> RingShift(Messages& messages, const Tensor& tensor, int d
     COHORT_RETURN_IF_ERROR(group.Copy(tensor, copy, options));
     return copy;
   }
-  COHORT_ASSIGN_OR_RETURN(const std::vector<Message> received,
-                          messages.Exchange({{to, kRingChannel, {"", {tensor}}}},
-                                            {{from, kRingChannel, nullptr}}, options));
-  if (received[0].tensors.size() != 1) {
+  COHORT_ASSIGN_OR_RETURN(const Message received,
+                          Shift(messages, {to, kRingChannel, {"", {tensor}}}, from, options));
+  if (received.tensors.size() != 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("rank ", from, " shifts ", received[0].tensors.size(), " tensors, not one"));
+        absl::StrCat("rank ", from, " shifts ", received.tensors.size(), " tensors, not one"));
   }
-  return received[0].tensors[0];
+  return received.tensors[0];
 }
 
 absl::StatusOr<Tensor> RingShift(client::Group& group, const Tensor& tensor, int distance,
@@ -54,17 +66,13 @@ absl::StatusOr<Tensor> RingShift(client::Group& group, const Tensor& tensor, int
 
 absl::Status FailRingShift(Messages& messages, const absl::Status& why, int distance,
                            const client::CallOptions& options) {
-  const client::CallDeadline deadline(options);
   const auto [to, from] = RingPeers(messages.group(), distance);
   if (to == messages.group().rank()) return why;
   MessageSend failed;
   failed.peer = to;
   failed.channel = kRingChannel;
   failed.failure = why;
-  const absl::Status sent = messages.Exchange({failed}, {}, deadline.Left()).status();
-  // A message that stayed here would be taken for that of the next call.
-  messages.Receive(from, kRingChannel, deadline.Left()).IgnoreError();
-  return sent;
+  return Shift(messages, failed, from, options).status();
 }
 
 }  // namespace cohort::parallel

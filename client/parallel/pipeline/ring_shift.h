@@ -19,7 +19,8 @@ inline constexpr int kRingChannel = 16;
 // copy of `tensor`.
 //
 // All ranks of the group call it, with the same distance. It blocks. Errors: those of Messages. A
-// tensor that cannot be sent is INVALID_ARGUMENT, for its receiver, too.
+// tensor that cannot be sent is INVALID_ARGUMENT, for its receiver, too. If a tensor was not sent
+// or was refused, its sender drops the tensor that it receives, and the next call is not affected.
 absl::StatusOr<Tensor> RingShift(Messages& messages, const Tensor& tensor, int distance = 1,
                                  const client::CallOptions& options = {});
 // For a group without a Messages object in use.
