@@ -1,5 +1,7 @@
 // Objects between ranks: mailboxes, and rounds that carry values.
 #include <atomic>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -68,36 +70,46 @@ void ReadValue(CallMode mode, const std::shared_ptr<GroupSession>& session, cons
          });
 }
 
+// Runs a round in which the root has the objects and each other rank receives one. `own`: the
+// root's own object; absent on the other ranks.
+template <typename Method, typename Value, typename End>
+void RunFromRoot(CallMode mode, const std::shared_ptr<GroupSession>& session, const Method& method,
+                 typename Method::Request request, const RoundPlan& plan, const Value& value,
+                 std::optional<std::string> own, End end) {
+  const bool is_root = own.has_value();
+  auto then = [mode, session, plan, end = std::move(end), own = std::move(own)](
+                  absl::Status called, auto& response) {
+    RoundReport report;
+    called = EndRound(*session, called, response.result(), plan, &report);
+    if (!called.ok()) {
+      end(std::move(called), std::move(report));
+    } else if (own.has_value()) {
+      // The root received no object, so it must not acknowledge for the ranks that did.
+      end(*own, std::move(report));
+    } else {
+      ReadValue(mode, session, plan, response.result().receipt(), *response.mutable_payload(),
+                std::move(report), end);
+    }
+  };
+  if (is_root) {
+    RunWithValue(mode, session, method, std::move(request), plan.spec, value, std::move(then));
+  } else {
+    session->Run(mode, method, std::move(request), plan.spec, std::move(then));
+  }
+}
+
 // The attempts of each kind of round. They borrow their arguments for the call of the attempt.
 
 auto BroadcastAttempt(const std::shared_ptr<GroupSession>& session, absl::string_view object,
                       int root, const RoundOptions& options) {
   return [&session, object, root, &options](CallMode mode, const RoundPlan& plan, auto end) {
-    const bool is_root = root == session->position().rank;
     v1::BroadcastRequest request;
     FillRound(plan, options, request.mutable_round());
     request.set_root(root);
-    auto then = [mode, session, plan, end = std::move(end), is_root,
-                 own = std::string(is_root ? object : "")](absl::Status called,
-                                                           v1::BroadcastResponse& response) {
-      RoundReport report;
-      called = EndRound(*session, called, response.result(), plan, &report);
-      if (!called.ok()) {
-        end(std::move(called), std::move(report));
-      } else if (is_root) {
-        // The root received no object, so it must not acknowledge for the ranks that did.
-        end(own, std::move(report));
-      } else {
-        ReadValue(mode, session, plan, response.result().receipt(), *response.mutable_payload(),
-                  std::move(report), end);
-      }
-    };
-    if (is_root) {
-      RunWithValue(mode, session, method::kBroadcast, std::move(request), plan.spec,
-                   ObjectValue{object}, std::move(then));
-    } else {
-      session->Run(mode, method::kBroadcast, std::move(request), plan.spec, std::move(then));
-    }
+    std::optional<std::string> own;
+    if (root == session->position().rank) own.emplace(object);
+    RunFromRoot(mode, session, method::kBroadcast, std::move(request), plan, ObjectValue{object},
+                std::move(own), std::move(end));
   };
 }
 
@@ -147,26 +159,8 @@ auto ScatterAttempt(const std::shared_ptr<GroupSession>& session,
     v1::ScatterRequest request;
     FillRound(plan, options, request.mutable_round());
     request.set_root(root);
-    auto then = [mode, session, plan, end = std::move(end), is_root = own != nullptr,
-                 own = own != nullptr ? *own : std::string()](absl::Status called,
-                                                              v1::ScatterResponse& response) {
-      RoundReport report;
-      called = EndRound(*session, called, response.result(), plan, &report);
-      if (!called.ok()) {
-        end(std::move(called), std::move(report));
-      } else if (is_root) {
-        end(own, std::move(report));
-      } else {
-        ReadValue(mode, session, plan, response.result().receipt(), *response.mutable_payload(),
-                  std::move(report), end);
-      }
-    };
-    if (own != nullptr) {
-      RunWithValue(mode, session, method::kScatter, std::move(request), plan.spec,
-                   ListValue{objects}, std::move(then));
-    } else {
-      session->Run(mode, method::kScatter, std::move(request), plan.spec, std::move(then));
-    }
+    RunFromRoot(mode, session, method::kScatter, std::move(request), plan, ListValue{objects},
+                own != nullptr ? std::make_optional(*own) : std::nullopt, std::move(end));
   };
 }
 
