@@ -1,9 +1,9 @@
-// Both ends in one process: each path to the writer, and each end of a queue.
+// Values and readers of a queue with both ends in one process.
 #include "client/parallel/queue/message_queue.h"
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <random>
 #include <stdexcept>
@@ -13,8 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/clock.h"
-#include "client/rendezvous/call/cancellation.h"
+#include "client/parallel/queue/message_queue_test_base.h"
 #include "cohort/v1/queue.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -25,20 +24,13 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr QueueCall kShort = {absl::Milliseconds(30)};
-
-v1::QueueHandle Parsed(const std::string& handle) {
-  v1::QueueHandle parsed;
-  EXPECT_TRUE(parsed.ParseFromString(handle));
-  return parsed;
-}
-
 // COHORT_TEST_SEED repeats a run.
 uint64_t TestSeed() {
   const char* const given = std::getenv("COHORT_TEST_SEED");
   return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
 }
 
+// `size` bytes, which depend on the seed.
 std::string Value(uint64_t seed, size_t size) {
   std::mt19937_64 random(seed);
   std::string value(size + 8, '\0');
@@ -50,47 +42,7 @@ std::string Value(uint64_t seed, size_t size) {
   return value;
 }
 
-bool Eventually(const std::function<bool()>& done) {
-  const Instant deadline = Clock::Steady().Now() + absl::Seconds(30);
-  while (!done()) {
-    if (Clock::Steady().Now() > deadline) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
-
-enum class Transport { kMemory, kStream, kStream6 };
-
-class MessageQueueTest : public ::testing::TestWithParam<Transport> {
- protected:
-  bool streams() const { return GetParam() != Transport::kMemory; }
-
-  void MakeWriter(int64_t bytes = 256 << 10) {
-    QueueOptions options;
-    options.block_bytes = bytes;
-    options.blocks = 1;
-    options.max_value_bytes = 16 << 20;
-    if (streams()) options.listen = GetParam() == Transport::kStream ? "127.0.0.1:0" : "[::1]:0";
-    auto writer = MessageQueue::CreateExternal("weights", options);
-    ASSERT_TRUE(writer.ok()) << writer.status();
-    writer_ = *std::move(writer);
-    handle_ = writer_->handle();
-    if (!streams()) return;
-    v1::QueueHandle handle = Parsed(handle_);
-    handle.clear_local();
-    handle_ = handle.SerializeAsString();
-  }
-  std::unique_ptr<MessageQueue> NewReader(const std::string& name = "a reader") {
-    QueueOptions options;
-    options.join_timeout = absl::Seconds(20);
-    auto reader = MessageQueue::Open(handle_, name, options);
-    EXPECT_TRUE(reader.ok()) << reader.status();
-    return reader.ok() ? *std::move(reader) : nullptr;
-  }
-
-  std::unique_ptr<MessageQueue> writer_;
-  std::string handle_;
-};
+class MessageQueueTest : public QueueFixture {};
 
 TEST_P(MessageQueueTest, EveryReaderGetsEveryValueInOrder) {
   MakeWriter();
@@ -172,78 +124,6 @@ TEST_P(MessageQueueTest, AValueThatCameInPartIsFinishedLater) {
   EXPECT_TRUE(*read == value);
 }
 
-TEST_P(MessageQueueTest, TheWriterDoesNotWaitForAReaderThatLeft) {
-  MakeWriter(64 << 10);
-  auto stays = NewReader("stays");
-  auto leaves = NewReader("leaves");
-  std::thread leaving([&] {
-    EXPECT_TRUE(Eventually([&] {
-      for (const QueueReader& reader : writer_->readers()) {
-        if (reader.name == "leaves" && reader.bytes_behind > 40000) return true;
-      }
-      return false;
-    }));
-    leaves = nullptr;
-    EXPECT_EQ(stays->Dequeue()->size(), 200000U);
-  });
-  const absl::Status status = writer_->Enqueue(std::string(200000, 'x'));
-  EXPECT_TRUE(status.ok()) << status;
-  leaving.join();
-  ASSERT_EQ(writer_->departures().size(), 1U);
-  EXPECT_EQ(writer_->departures()[0].name, "leaves");
-  EXPECT_EQ(writer_->departures()[0].why, "it left: it closed the queue");
-  stays = nullptr;
-  EXPECT_TRUE(Eventually([&] { return writer_->readers().empty(); }));
-  const absl::Status alone = writer_->Enqueue("x");
-  EXPECT_EQ(alone.code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(std::string(alone.message()), AllOf(HasSubstr("leaves"), HasSubstr("stays")));
-}
-
-TEST_P(MessageQueueTest, AfterTheLastValueComesTheEnd) {
-  MakeWriter();
-  const auto reader = NewReader();
-  ASSERT_TRUE(writer_->Enqueue("last").ok());
-  writer_->Shutdown("the epoch is over");
-  EXPECT_EQ(*reader->Dequeue(), "last");
-  for (int i = 0; i < 2; ++i) {
-    const absl::Status end = reader->Dequeue().status();
-    EXPECT_EQ(end.code(), absl::StatusCode::kCancelled);
-    EXPECT_THAT(std::string(end.message()),
-                HasSubstr("the writer of \"weights\" shut it down: the epoch is over"));
-  }
-  EXPECT_EQ(writer_->Enqueue("more").code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(writer_->AwaitReaders(9).code(), absl::StatusCode::kCancelled);
-}
-
-TEST_P(MessageQueueTest, AWriterThatLeavesLingers) {
-  MakeWriter();
-  const auto reader = NewReader();
-  for (int i = 0; i < 100; ++i) ASSERT_TRUE(writer_->Enqueue(absl::StrCat(i)).ok());
-  writer_ = nullptr;
-  for (int i = 0; i < 100; ++i) ASSERT_EQ(*reader->Dequeue(), absl::StrCat(i));
-  const absl::Status end = reader->Dequeue().status();
-  EXPECT_EQ(end.code(), absl::StatusCode::kCancelled);
-  EXPECT_THAT(std::string(end.message()), HasSubstr("its writer has left"));
-}
-
-TEST_P(MessageQueueTest, AnotherThreadEndsAWait) {
-  MakeWriter();
-  const auto reader = NewReader();
-  client::Cancellation cancellation;
-  std::thread cancelling([&] { cancellation.Cancel(absl::CancelledError("never mind")); });
-  const absl::Status status = reader->Dequeue({absl::InfiniteDuration(), &cancellation}).status();
-  cancelling.join();
-  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("never mind"));
-  ASSERT_TRUE(writer_->Enqueue("after").ok());
-  EXPECT_EQ(*reader->Dequeue(), "after");
-
-  std::thread ending([&] { reader->Shutdown("enough"); });
-  EXPECT_THAT(std::string(reader->Dequeue({absl::InfiniteDuration()}).status().message()),
-              HasSubstr("this reader was shut down: enough"));
-  ending.join();
-}
-
 TEST_P(MessageQueueTest, AReaderThatComesLateReadsWhatIsWrittenThen) {
   MakeWriter();
   const auto first = NewReader();
@@ -255,46 +135,6 @@ TEST_P(MessageQueueTest, AReaderThatComesLateReadsWhatIsWrittenThen) {
   EXPECT_EQ(*first->Dequeue(), "one");
   EXPECT_EQ(*first->Dequeue(), "two");
   EXPECT_EQ(*second->Dequeue(), "two");
-}
-
-TEST_P(MessageQueueTest, AReaderThatWasShutDownIsNotWaitedFor) {
-  MakeWriter(64 << 10);
-  const auto stays = NewReader("stays");
-  const auto quits = NewReader("quits");
-  ASSERT_TRUE(writer_->Enqueue("unread").ok());
-  quits->Shutdown("enough");
-  std::thread reading([&] {
-    EXPECT_EQ(*stays->Dequeue(), "unread");
-    EXPECT_EQ(stays->Dequeue()->size(), 200000U);
-  });
-  const absl::Status status = writer_->Enqueue(std::string(200000, 'x'));
-  EXPECT_TRUE(status.ok()) << status;
-  reading.join();
-  ASSERT_EQ(writer_->departures().size(), 1U);
-  EXPECT_EQ(writer_->departures()[0].name, "quits");
-  EXPECT_EQ(writer_->departures()[0].why, "it left: it was shut down: enough");
-  for (int i = 0; i < 2; ++i) {
-    const absl::Status shut = quits->Dequeue(kShort).status();
-    EXPECT_EQ(shut.code(), absl::StatusCode::kCancelled);
-    EXPECT_THAT(std::string(shut.message()), HasSubstr("this reader was shut down: enough"));
-    quits->Shutdown("again");
-  }
-}
-
-TEST_P(MessageQueueTest, AViewStaysValidWhenItsReaderIsShutDown) {
-  MakeWriter(64 << 10);
-  const auto reader = NewReader();
-  const std::string value(20000, 'x');
-  ASSERT_TRUE(writer_->Enqueue(value).ok());
-  const absl::Status status = reader->DequeueView([&](absl::string_view seen) {
-    reader->Shutdown("enough");
-    while (writer_->Enqueue(std::string(20000, 'y'), kShort).ok()) {
-    }
-    EXPECT_EQ(seen, value);
-    return absl::OkStatus();
-  });
-  EXPECT_TRUE(status.ok()) << status;
-  EXPECT_TRUE(Eventually([&] { return writer_->readers().empty(); }));
 }
 
 TEST_P(MessageQueueTest, NamesAndReasonsAreAnyBytes) {
@@ -349,27 +189,6 @@ TEST_P(MessageQueueTest, AnAcquiredViewIsOpenUntilItIsDestroyed) {
   EXPECT_EQ(*reader->Dequeue(), "next");
 }
 
-TEST_P(MessageQueueTest, ACancellationEndsOpening) {
-  MakeWriter(64 << 10);
-  const auto slow = NewReader("slow");
-  // New readers come after this value, which has no room before it is read.
-  std::thread writing([this] {
-    const absl::Status status = writer_->Enqueue(std::string(300000, 'x'));
-    EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
-  });
-  EXPECT_TRUE(Eventually([&] { return writer_->readers()[0].bytes_behind > 0; }));
-  client::Cancellation cancellation;
-  QueueOptions options;
-  options.cancellation = &cancellation;
-  std::thread cancelling([&] { cancellation.Cancel(absl::CancelledError("enough")); });
-  const absl::Status status = MessageQueue::Open(handle_, "late", options).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("enough"));
-  cancelling.join();
-  writer_->Shutdown("over");
-  writing.join();
-}
-
 TEST_P(MessageQueueTest, AReaderNeedsTheToken) {
   MakeWriter();
   v1::QueueHandle stolen = Parsed(handle_);
@@ -398,14 +217,8 @@ TEST_P(MessageQueueTest, CallsOfTheOtherEndAreRefused) {
   EXPECT_THAT(std::string(large.message()), HasSubstr("max_value_bytes is 16777216"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, MessageQueueTest,
-                         ::testing::Values(Transport::kMemory, Transport::kStream,
-                                           Transport::kStream6),
-                         [](const auto& info) {
-                           return info.param == Transport::kMemory   ? "Memory"
-                                  : info.param == Transport::kStream ? "Stream"
-                                                                     : "StreamIPv6";
-                         });
+INSTANTIATE_TEST_SUITE_P(Transports, MessageQueueTest, ::testing::ValuesIn(kTransports),
+                         TransportName);
 
 }  // namespace
 }  // namespace cohort::parallel
