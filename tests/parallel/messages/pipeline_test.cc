@@ -1,29 +1,22 @@
-// Transfers of pipeline stages, on groups of every form. One file, though long: the nine transfers
-// are one table of senders and receivers.
+// Transfers of pipeline stages, on groups of every form.
 #include "client/parallel/pipeline/pipeline.h"
 
-#include <functional>
-#include <memory>
+#include <algorithm>
+#include <cstdint>
 #include <optional>
-#include <random>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "base/testing/random_tensor.h"
 #include "client/collective/async_calls.h"
 #include "client/parallel/collectives/send_receive.h"
-#include "client/parallel/pipeline/ring_shift.h"
-#include "gmock/gmock.h"
-#include "tests/parallel/testing/parallel_test_base.h"
+#include "gtest/gtest.h"
+#include "tests/parallel/testing/pipeline_test_base.h"
 
 namespace cohort::testing {
 namespace {
 
 using client::Group;
-using parallel::Messages;
 using parallel::Pipeline;
 using parallel::PipelineCall;
 using parallel::PipelineOptions;
@@ -31,93 +24,8 @@ using parallel::PipelineReceive;
 using parallel::ReceiveCache;
 using parallel::TensorMeta;
 using parallel::Tensors;
-using ::testing::HasSubstr;
 
-// Large enough that the sender asks the receiver first.
-constexpr int64_t kLarge = 30000;
-
-class PipelineTest : public ParallelTest {
- protected:
-  void MakeStages(int size, const PipelineOptions& options = {}) {
-    pipelines_.clear();
-    messages_.clear();
-    MakeGroup(size);
-    for (int r = 0; r < size; ++r) {
-      messages_.push_back(std::make_unique<Messages>(rank(r)));
-      pipelines_.push_back(std::make_unique<Pipeline>(*messages_.back(), options));
-    }
-  }
-  void TearDown() override {
-    pipelines_.clear();
-    messages_.clear();
-    ParallelTest::TearDown();
-  }
-  Pipeline& of(Group& group) { return *pipelines_[static_cast<size_t>(group.rank())]; }
-  Messages& messages(Group& group) { return *messages_[static_cast<size_t>(group.rank())]; }
-
-  // Types, shapes and elements depend on the seed; the first `large` tensor is so large that the
-  // sender asks first.
-  static Tensors Expected(uint32_t seed, bool large) {
-    std::mt19937 random(seed * 7919 + (large ? 1 : 0));
-    Tensors tensors;
-    for (size_t count = 1 + random() % 3; count > 0; --count) {
-      Shape shape;
-      for (size_t dims = random() % 3; dims > 0; --dims) shape.push_back(random() % 4);
-      if (large && tensors.empty()) shape = {3, kLarge};
-      const DataType type = kDataTypes[random() % kDataTypes.size()];
-      tensors.push_back(Tensor::Zeros(type, shape));
-      auto* const bytes = static_cast<unsigned char*>(tensors.back().data());
-      for (int64_t i = 0; i < tensors.back().bytes(); ++i) {
-        bytes[i] = static_cast<unsigned char>(random());
-      }
-    }
-    return tensors;
-  }
-  static Tensors Make(Group& group, uint32_t seed, bool large) {
-    Tensors tensors = Expected(seed, large);
-    for (Tensor& tensor : tensors) tensor = Upload(group, tensor);
-    return tensors;
-  }
-  static absl::Status Same(Group& group, const std::optional<Tensors>& got, const Tensors& want) {
-    if (!got.has_value()) return absl::InternalError("none was received");
-    if (got->size() != want.size()) return absl::InternalError("another number of tensors");
-    for (size_t i = 0; i < want.size(); ++i) {
-      const Tensor& tensor = (*got)[i];
-      if (tensor.type() != want[i].type() || tensor.shape() != want[i].shape()) {
-        return absl::InternalError(absl::StrCat(tensor.ToString(), " for ", want[i].ToString()));
-      }
-      if (!tensor.contiguous()) return absl::InternalError("a strided result");
-      if (ElementsOf(Download(group, tensor)) != ElementsOf(want[i])) {
-        return absl::InternalError(absl::StrCat("rank ", group.rank(), ": other elements of ", i));
-      }
-    }
-    return absl::OkStatus();
-  }
-  static absl::Status Is(Group& group, const std::optional<Tensors>& got, uint32_t seed,
-                         bool large) {
-    return Same(group, got, Expected(seed, large));
-  }
-
-  // A shift by one returns the tensor that the previous rank passes to it.
-  void ExpectShift() {
-    ExpectOk(OnRanks([&](Group& group) -> absl::Status {
-      const auto tensor = [](int rank) {
-        return Expected(static_cast<uint32_t>(rank) + 1, true)[0];
-      };
-      COHORT_ASSIGN_OR_RETURN(const Tensor got,
-                              RingShift(messages(group), Upload(group, tensor(group.rank()))));
-      return Same(group, Tensors{got}, {tensor((group.rank() + size() - 1) % size())});
-    }));
-  }
-
-  std::vector<std::unique_ptr<Messages>> messages_;
-  std::vector<std::unique_ptr<Pipeline>> pipelines_;
-};
-
-// The seed of forward (0) or backward (1) transfer `step` from `rank`.
-uint32_t Seed(int rank, int direction, int step = 0) {
-  return static_cast<uint32_t>((step * 16 + rank) * 2 + direction + 1);
-}
+class PipelineTest : public PipelineFixture {};
 
 TEST_P(PipelineTest, DefaultChannelsAreNotThoseOfSendAndReceive) {
   MakeStages(2);
@@ -259,46 +167,6 @@ TEST_P(PipelineTest, Rings) {
   }
 }
 
-TEST_P(PipelineTest, NothingIsDroppedAtTheEnds) {
-  MakeStages(3);
-  ExpectOk(OnRanks([&](Group& group) -> absl::Status {
-    Pipeline& stage = of(group);
-    const Tensors some = Make(group, 1, false);
-    const auto refused = [&](const absl::Status& status, const char* why) {
-      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-      EXPECT_THAT(std::string(status.message()), HasSubstr(why));
-    };
-    Pipeline::Both both;
-    both.recv_prev = both.recv_next = false;
-    if (group.rank() == 0) {
-      Pipeline::BackwardForward backward;
-      EXPECT_EQ(*stage.SendBackwardRecvForward(backward), std::nullopt);
-      backward.input_gradient = some;
-      refused(stage.SendBackwardRecvForward(backward).status(), "stage 0 of 3");
-      refused(stage.SendForwardRecvForward({}).status(), "no previous stage to receive from");
-      both.input_gradient = some;
-      refused(stage.SendForwardBackwardRecvForwardBackward(both).status(), "has no previous stage");
-      refused(stage.RecvTensorMeta().status(), "has no previous stage");
-    }
-    if (group.rank() == 2) {
-      Pipeline::ForwardBackward forward;
-      EXPECT_EQ(*stage.SendForwardRecvBackward(forward), std::nullopt);
-      forward.output = some;
-      refused(stage.SendForwardRecvBackward(forward).status(), "stage 2 of 3");
-      refused(stage.SendBackwardRecvBackward({}).status(), "no next stage to receive from");
-      both.output = some;
-      refused(stage.SendForwardBackwardRecvForwardBackward(both).status(), "has no next stage");
-      refused(stage.SendTensorMeta(some).status(), "has no next stage");
-    }
-    // Between the ends, and without wrap, a call with two directions works.
-    Pipeline::ForwardForward middle;
-    if (group.rank() < 2) middle.output = some;
-    middle.recv_prev = group.rank() > 0;
-    COHORT_ASSIGN_OR_RETURN(const auto input, stage.SendForwardRecvForward(middle));
-    return group.rank() == 0 ? absl::OkStatus() : Is(group, input, 1, false);
-  }));
-}
-
 TEST_P(PipelineTest, PeersCanBeChosen) {
   MakeStages(4);
   // Backwards through the ranks.
@@ -341,72 +209,6 @@ TEST_P(PipelineTest, DirectionsAreApart) {
     COHORT_RETURN_IF_ERROR(Is(group, gradient, 2, false));
     COHORT_ASSIGN_OR_RETURN(const auto input, stage.RecvForward({}, of_other));
     return Is(group, input, 1, false);
-  }));
-}
-
-TEST_P(PipelineTest, ExpectedTensorsAreChecked) {
-  for (const int size : {2, 4}) {
-    MakeStages(size);
-    for (const int64_t count : {int64_t{4}, kLarge}) {
-      const std::vector<absl::Status> statuses = OnRanks([&](Group& group) -> absl::Status {
-        if (group.rank() == 0) {
-          return of(group).SendForward({Upload(group, Tensor::Zeros(DataType::kF64, {count}))});
-        }
-        if (group.rank() > 1) return absl::OkStatus();
-        PipelineReceive input;
-        input.expected = {{DataType::kF32, Shape{count}}};
-        return of(group).RecvForward(input).status();
-      });
-      const std::string both =
-          absl::StrCat("rank 1 expects f32 [", count, "], and rank 0 sent f64 [", count, "]");
-      EXPECT_EQ(statuses[1].code(), absl::StatusCode::kInvalidArgument);
-      EXPECT_THAT(std::string(statuses[1].message()), HasSubstr(both));
-      if (count == kLarge || GetParam() == Form::kDevice) {
-        EXPECT_EQ(statuses[0].code(), absl::StatusCode::kInvalidArgument);
-        EXPECT_THAT(std::string(statuses[0].message()), HasSubstr(both));
-      }
-    }
-    // The stages go on, with tensors whose type, shape or both are expected.
-    ExpectOk(OnRanks([&](Group& group) -> absl::Status {
-      const Tensor two = Tensor::Zeros(DataType::kI8, {2, 2});
-      if (group.rank() == 0) {
-        for (int i = 0; i < 3; ++i) {
-          COHORT_RETURN_IF_ERROR(of(group).SendForward({Upload(group, two)}));
-        }
-      }
-      if (group.rank() != 1) return absl::OkStatus();
-      for (const parallel::Expected& expected : {parallel::Expected{DataType::kI8, std::nullopt},
-                                                 parallel::Expected{std::nullopt, Shape{2, 2}},
-                                                 parallel::Expected{DataType::kI8, Shape{2, 2}}}) {
-        PipelineReceive input;
-        input.expected = {expected};
-        COHORT_ASSIGN_OR_RETURN(const auto got, of(group).RecvForward(input));
-        COHORT_RETURN_IF_ERROR(Same(group, got, {two}));
-      }
-      return absl::OkStatus();
-    }));
-  }
-}
-
-// Tensors that have arrived beside an error are kept.
-TEST_P(PipelineTest, AnErrorOfOneSideLosesNothingOfTheOther) {
-  MakeStages(3);
-  ExpectOk(OnRanks([&](Group& group) -> absl::Status {
-    Pipeline& stage = of(group);
-    if (group.rank() == 0) return stage.SendForward(Make(group, 5, true));
-    if (group.rank() == 2) {
-      EXPECT_EQ(stage.SendBackward({Tensor(nullptr, DataType::kF32, {4})}).code(),
-                absl::StatusCode::kInvalidArgument);
-      return stage.SendBackward(Make(group, 6, true));
-    }
-    Pipeline::Both both;
-    const absl::Status status = stage.SendForwardBackwardRecvForwardBackward(both).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 2"));
-    COHORT_ASSIGN_OR_RETURN(const auto input, stage.RecvForward());
-    COHORT_RETURN_IF_ERROR(Is(group, input, 5, true));
-    COHORT_ASSIGN_OR_RETURN(const auto gradient, stage.RecvBackward());
-    return Is(group, gradient, 6, true);
   }));
 }
 
@@ -481,99 +283,6 @@ TEST_P(PipelineTest, Async) {
       COHORT_RETURN_IF_ERROR(sent.Wait());
     }
     return absl::OkStatus();
-  }));
-}
-
-TEST_P(PipelineTest, TheEndOfAStageIsThatOfThePipeline) {
-  MakeStages(4);
-  const std::vector<absl::Status> statuses = OnRanks([&](Group& group) -> absl::Status {
-    if (group.rank() == 3) {
-      group.Abort(absl::InternalError("it has had enough"));
-      return absl::OkStatus();
-    }
-    // No stage sends a gradient back.
-    return of(group).RecvBackward().status();
-  });
-  for (int r = 0; r < 3; ++r) {
-    const absl::Status& status = statuses[static_cast<size_t>(r)];
-    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 3"));
-  }
-}
-
-TEST_P(PipelineTest, RingShift) {
-  for (const int size : {1, 2, 3, 8}) {
-    MakeStages(size);
-    for (const int distance : {1, -1, 2, 0, size, 5}) {
-      for (const bool large : {false, true}) {
-        SCOPED_TRACE(absl::StrCat(size, " ranks, by ", distance));
-        ExpectOk(OnRanks([&](Group& group) -> absl::Status {
-          const int own = group.rank();
-          const int from = ((own - distance) % size + size) % size;
-          const auto tensor = [&](int rank) { return Expected(Seed(rank, 0), large)[0]; };
-          const Tensor mine = Upload(group, tensor(own));
-          COHORT_ASSIGN_OR_RETURN(const Tensor got, RingShift(messages(group), mine, distance));
-          EXPECT_TRUE(got.count() == 0 || got.data() != mine.data());
-          return Same(group, Tensors{got}, {tensor(from)});
-        }));
-      }
-    }
-  }
-}
-
-TEST_P(PipelineTest, RingShiftRejectsTensorsThatCannotBeSent) {
-  for (const int size : {2, 4}) {
-    MakeStages(size);
-    const std::vector<absl::Status> statuses = OnRanks([&](Group& group) -> absl::Status {
-      const Tensor bad(nullptr, DataType::kF32, {4});
-      const Tensor good = Upload(group, Tensor::Zeros(DataType::kF32, {4}));
-      return RingShift(messages(group), group.rank() == 0 ? bad : good).status();
-    });
-    for (const int r : {0, 1}) {
-      EXPECT_EQ(statuses[static_cast<size_t>(r)].code(), absl::StatusCode::kInvalidArgument);
-    }
-    // Rank 0 drops the tensor that it received, so it is not the result of the next call.
-    ExpectShift();
-  }
-}
-
-TEST_P(PipelineTest, FailRingShiftLeavesNothingForTheNextCall) {
-  for (const int size : {1, 2, 4}) {
-    MakeStages(size);
-    const absl::Status why = absl::InvalidArgumentError("no file");
-    const std::vector<absl::Status> statuses = OnRanks([&](Group& group) -> absl::Status {
-      if (group.rank() == 0) return FailRingShift(messages(group), why);
-      const Tensor good = Upload(group, Expected(1, true)[0]);
-      return RingShift(messages(group), good).status();
-    });
-    for (int r = 0; r < size; ++r) {
-      const absl::Status& status = statuses[static_cast<size_t>(r)];
-      EXPECT_EQ(status.ok(), r > 1) << status;
-      EXPECT_THAT(std::string(status.message()), HasSubstr(r > 1 ? "" : "no file"));
-    }
-    ExpectShift();
-  }
-}
-
-TEST_P(PipelineTest, ReceiversGetTheFailureOfACall) {
-  MakeStages(2);
-  const std::vector<absl::Status> statuses = OnRanks([&](Group& group) -> absl::Status {
-    if (group.rank() == 1) return of(group).RecvForward().status();
-    PipelineCall call;
-    call.failure = absl::InvalidArgumentError("no file");
-    Pipeline::ForwardBackward what;
-    what.output.emplace();
-    what.recv_next = false;
-    return of(group).SendForwardRecvBackward(what, call).status();
-  });
-  for (const absl::Status& status : statuses) {
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("no file"));
-  }
-  ExpectOk(OnRanks([&](Group& group) -> absl::Status {
-    if (group.rank() == 0) return of(group).SendForward(Make(group, 5, true));
-    COHORT_ASSIGN_OR_RETURN(const auto input, of(group).RecvForward());
-    return Is(group, input, 5, true);
   }));
 }
 
