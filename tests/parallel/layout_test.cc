@@ -244,6 +244,16 @@ TEST_P(LayoutTest, AllRanksLearnWhichRankDiffersAndHow) {
         .status();
   });
   ExpectErrorOnAll(statuses, absl::StatusCode::kInvalidArgument, {"rank 1", "no factory"});
+  // A rank without lists tells the others why.
+  ExpectErrorOnAll(
+      OnRanks([&](client::Group& world) -> absl::Status {
+        if (world.rank() == 1) {
+          return FailCreateGroups(world, absl::NotFoundError("no file"));
+        }
+        return CreateGroups(world, {{0, 2}}, Role::kTensor, FactoryOf(world.rank())).status();
+      }),
+      absl::StatusCode::kInvalidArgument, {"rank 1", "no file"});
+  ExpectWorks();
 }
 
 TEST_P(LayoutTest, LayoutsThatDifferAreNamed) {

@@ -10,9 +10,10 @@ CPU tensors between the processes.
         group.all_reduce(gradients, out=gradients)
 
 `Group` moves tensors; `ProcessGroup` moves bytes and needs no worker; `Store` has keys, counters and
-queues; `MessageQueue` sends values of one process to many. `create_layout` creates groups of some
-ranks of a group, `moe` dispatches tokens to experts, and `Pipeline` joins the stages of a pipeline.
-`cohort.aio` has the classes for asyncio. All errors are subclasses of `Error`.
+queues; `MessageQueue` sends values of one process to many. `create_layout` and `create_groups`
+create groups of some ranks of a group, `moe` dispatches tokens to experts, and `Pipeline` joins the
+stages of a pipeline. `cohort.aio` has the classes for asyncio. All errors are subclasses of
+`Error`.
 """
 
 from cohort import _core, moe
@@ -22,8 +23,8 @@ from cohort.errors import (Aborted, AlreadyExists, Cancelled, DataLoss, Deadline
                            Unimplemented, Unknown)
 from cohort.group import Group, PeerStats
 from cohort.group_info import GroupInfo, Member, OpenWait, View, ViewProposal
-from cohort.layout import (Layout, ParallelGroups, colossalai_layout, create_layout, make_layout,
-                           megatron_layout, split_layers, vllm_layout)
+from cohort.layout import (Layout, ParallelGroups, colossalai_layout, create_groups, create_layout,
+                           make_layout, megatron_layout, split_layers, vllm_layout)
 from cohort.message_queue import MessageQueue, QueueDeparture, QueueReader
 from cohort.pending_call import PendingCall
 from cohort.pipeline import Pipeline, ring_shift
@@ -40,6 +41,6 @@ __all__ = [
     'PendingCall', 'PermissionDenied', 'Pipeline', 'ProcessGroup', 'PutResult', 'QueueDeparture',
     'QueueReader', 'ReduceOp', 'ResourceExhausted', 'Store', 'Unauthenticated', 'Unavailable',
     'Unimplemented', 'Unknown', 'View', 'ViewProposal', 'VoteOp', 'VoteResult', 'colossalai_layout',
-    'create_layout', 'make_layout', 'megatron_layout', 'moe', 'ring_shift', 'split_layers',
-    'vllm_layout',
+    'create_groups', 'create_layout', 'make_layout', 'megatron_layout', 'moe', 'ring_shift',
+    'split_layers', 'vllm_layout',
 ]

@@ -1,4 +1,5 @@
-"""Which ranks form which groups: the layouts of vLLM, Megatron and ColossalAI, and their groups."""
+"""Which ranks form which groups: the layouts of vLLM, Megatron and ColossalAI, and their groups.
+Groups of any other lists of ranks."""
 
 from collections.abc import Mapping
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -261,3 +262,32 @@ def create_layout(world: Group, layout: Layout, *, kinds: Sequence[str] = (),
         groups.update((kind, group) for kind in served)
     return ParallelGroups(layout, world, {kind: groups[kind] for kind in layout.families
                                           if kind in groups})
+
+
+def create_groups(world: Group, lists: Sequence[Sequence[int]], *, overlap: bool = False,
+                  name: str = '', timeout: float = 300) -> List[Group]:
+    """Creates the groups of `lists`, ranks of `world`, that this rank is in.
+
+        ring = [[rank, (rank + 1) % world.size] for rank in range(world.size)]
+        groups = cohort.create_groups(world, ring, overlap=True)      # two groups on each rank
+
+    All ranks of `world` call it, with the same arguments, which one exchange of a few bytes
+    compares before any group is created. Returns the groups in the order of `lists`: no group if
+    this rank is in no list, and at most one unless `overlap`. Rank r of a group is rank list[r] of
+    the world. Each list has a group of its own, also a list of all ranks. The groups are joined as
+    those of create_layout, and a signal ends the call in the same way.
+
+    Args:
+      overlap: whether a rank may be in several lists.
+      name: the beginning of the names of the groups.
+      timeout: limits, in seconds, the wait until all ranks have called, and then each wait while
+        the groups form. The whole call takes at most seven times as long, and a minute.
+
+    Raises:
+      InvalidArgument: an argument of a rank is wrong: a rank outside of the world, twice in a
+        list, or in two lists without `overlap`; an empty list. Or two ranks differ. All ranks get
+        it, with the ranks that it names, and `world` stays usable.
+      Others: a rank could not create its groups. All ranks get its error, which names it, and no
+        rank keeps a group. Or ranks did not come: DeadlineExceeded, Aborted.
+    """
+    return [Group._of(core) for core in world._core.create_groups(lists, overlap, name, timeout)]

@@ -122,12 +122,8 @@ client::GroupFactory GroupForm::Factory(std::shared_ptr<client::Cancellation> ca
     options.bootstrap.cancellation = std::move(cancellation);
     return worker::LocalGroupFactory(std::move(options));
   }
-  return [cancellation, make = remote_->attached ? worker::AttachedGroupFactory(*remote_, gpu_)
-                                                 : client::RemoteGroupFactory(*remote_)](
-             const client::PlannedRank& place) {
-    const client::CancellationScope scope(*cancellation);
-    return make(place);
-  };
+  return remote_->attached ? worker::AttachedGroupFactory(*remote_, gpu_)
+                           : client::RemoteGroupFactory(*remote_);
 }
 
 }  // namespace cohort::python

@@ -30,7 +30,8 @@ class GroupForm {
   // worker::LocalGroup, worker::AttachedGroup or client::RemoteGroup.
   absl::StatusOr<std::unique_ptr<client::Group>> Join(
       std::shared_ptr<client::Cancellation> cancellation);
-  // Makes groups of the same form, until `cancellation` is cancelled. After Join.
+  // Makes groups of the same form, until `cancellation` is cancelled, which is also that of the
+  // thread's CancellationScope. After Join.
   client::GroupFactory Factory(std::shared_ptr<client::Cancellation> cancellation) const;
 
  private:

@@ -8,7 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
+#include "client/collective/group_factory.h"
+#include "client/parallel/layout/grid.h"
 #include "client/parallel/layout/groups/create_groups.h"
 #include "client/parallel/layout/groups/create_layout.h"
 #include "client/parallel/layout/layout.h"
@@ -47,6 +48,29 @@ std::vector<Shared> ByGroup(const ParallelGroups& made) {
   return all;
 }
 
+// The group is joined as `world` is.
+PyObject* WriteGroup(const std::shared_ptr<client::Group>& group, const RunningGroup& world) {
+  return WriteInstance(
+      std::make_unique<GroupHandle>(std::make_shared<RunningGroup>(group, world.form)));
+}
+
+// Calls `create(factory)` as a blocking call. Returns `write(created)`, or null with an exception.
+template <typename Create, typename Write>
+PyObject* RunCreation(RunningGroup& world, const Create& create, const Write& write) {
+  const auto cancellation = std::make_shared<client::Cancellation>();
+  const auto end = [&](const absl::Status& reason) {
+    cancellation->Cancel(reason);
+    world.group->Abort(reason);
+  };
+  const Blocking blocking(end);
+  if (blocking.raised()) return nullptr;
+  const auto created = blocking.Run([&] {
+    const client::CancellationScope scope(*cancellation);
+    return create(world.form.Factory(cancellation));
+  });
+  return created.ok() ? write(*created) : blocking.Raise(created.status());
+}
+
 }  // namespace
 
 PyObject* CreateLayout(GroupHandle& handle, PyObject* layout, PyObject* kinds, PyObject* separate,
@@ -62,29 +86,45 @@ PyObject* CreateLayout(GroupHandle& handle, PyObject* layout, PyObject* kinds, P
       !ReadKinds(separate, "separate", &options.separate) || !ReadLayout(layout, &plan)) {
     fit = TakeException();
   }
-  const auto cancellation = std::make_shared<client::Cancellation>();
-  const auto end = [&](const absl::Status& reason) {
-    cancellation->Cancel(reason);
-    world.Abort(reason);
-  };
-  const Blocking blocking(end);
-  if (blocking.raised()) return nullptr;
-  absl::StatusOr<ParallelGroups> made = blocking.Run([&]() -> absl::StatusOr<ParallelGroups> {
-    const client::CancellationScope scope(*cancellation);
+  const auto create = [&](const client::GroupFactory& factory) -> absl::StatusOr<ParallelGroups> {
     if (!fit.ok()) return parallel::FailCreateLayout(world, fit, options.timeout);
-    return parallel::CreateLayout(world, *plan, running->form.Factory(cancellation), options);
-  });
-  if (!made.ok()) return blocking.Raise(made.status());
-  return WriteList(ByGroup(*made), [&](const Shared& shared) -> PyObject* {
-    Object group(shared.group.get() == &world
-                     ? WriteNone()
-                     : WriteInstance(std::make_unique<GroupHandle>(
-                           std::make_shared<RunningGroup>(shared.group, running->form))));
-    if (!group) return nullptr;
-    return Py_BuildValue(
-        "(NN)", group.release(),
-        WriteList(shared.kinds, [](const GroupKind& kind) { return WriteText(NameOf(kind)); }));
-  });
+    return parallel::CreateLayout(world, *plan, factory, options);
+  };
+  const auto write = [&](const ParallelGroups& made) {
+    return WriteList(ByGroup(made), [&](const Shared& shared) -> PyObject* {
+      Object group(shared.group.get() == &world ? WriteNone() : WriteGroup(shared.group, *running));
+      if (!group) return nullptr;
+      return Py_BuildValue(
+          "(NN)", group.release(),
+          WriteList(shared.kinds, [](const GroupKind& kind) { return WriteText(NameOf(kind)); }));
+    });
+  };
+  return RunCreation(*running, create, write);
+}
+
+PyObject* CreateGroups(GroupHandle& handle, PyObject* lists, PyObject* overlap, PyObject* name,
+                       PyObject* timeout) {
+  const std::shared_ptr<RunningGroup> running = handle.Use();
+  if (running == nullptr) return nullptr;
+  client::Group& world = *running->group;
+  parallel::RankLists ranks;
+  parallel::CreateGroupsOptions options;
+  absl::Status fit;
+  if (!Read(timeout, "timeout", &options.timeout) || !Read(name, "name", &options.name) ||
+      !Read(overlap, "overlap", &options.overlap) || !Read(lists, "lists", &ranks)) {
+    fit = TakeException();
+  }
+  using Subgroups = std::vector<parallel::Subgroup>;
+  const auto create = [&](const client::GroupFactory& factory) -> absl::StatusOr<Subgroups> {
+    if (!fit.ok()) return parallel::FailCreateGroups(world, fit, options.timeout);
+    return parallel::CreateGroups(world, ranks, parallel::Role::kUnspecified, factory, options);
+  };
+  const auto write = [&](const Subgroups& made) {
+    return WriteList(made, [&](const parallel::Subgroup& subgroup) {
+      return WriteGroup(subgroup.group, *running);
+    });
+  };
+  return RunCreation(*running, create, write);
 }
 
 }  // namespace cohort::python

@@ -11,6 +11,8 @@
 namespace cohort::parallel {
 namespace {
 
+constexpr char kWhat[] = "groups of some of its ranks";
+
 std::string FormatList(const RankList& list) {
   return absl::StrCat("[", absl::StrJoin(list, ", "), "]");
 }
@@ -58,7 +60,7 @@ absl::StatusOr<std::vector<Subgroup>> CreateGroups(client::Group& world, const R
                                                    const CreateGroupsOptions& options) {
   const std::string name = options.name.empty() ? "anonymous" : options.name;
   Proposal proposal;
-  proposal.what = "groups of some of its ranks";
+  proposal.what = kWhat;
   proposal.parameters = {{"the name", name},
                          {"the role", std::string(NameOf(role))},
                          {"the lists", FormatRankLists(lists)},
@@ -74,6 +76,14 @@ absl::StatusOr<std::vector<Subgroup>> CreateGroups(client::Group& world, const R
     groups.push_back({std::move(made.group), lists[made.number], role});
   }
   return groups;
+}
+
+absl::Status FailCreateGroups(client::Group& world, const absl::Status& why,
+                              absl::Duration timeout) {
+  Proposal proposal;
+  proposal.what = kWhat;
+  proposal.problem = why;
+  return FormGroups(world, std::move(proposal), {}, nullptr, timeout).status();
 }
 
 }  // namespace cohort::parallel

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/collective/group.h"
@@ -56,6 +57,12 @@ struct CreateGroupsOptions {
 absl::StatusOr<std::vector<Subgroup>> CreateGroups(client::Group& world, const RankLists& lists,
                                                    Role role, const client::GroupFactory& factory,
                                                    const CreateGroupsOptions& options = {});
+
+// Fails CreateGroups on all ranks, because this rank cannot take part in it. This rank calls it in
+// place of CreateGroups. All ranks get INVALID_ARGUMENT, which names this rank and `why`. Errors:
+// also those of AllGatherObjects.
+absl::Status FailCreateGroups(client::Group& world, const absl::Status& why,
+                              absl::Duration timeout = absl::Seconds(300));
 
 }  // namespace cohort::parallel
 
