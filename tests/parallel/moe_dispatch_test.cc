@@ -48,6 +48,34 @@ class MoeDispatchTest : public ParallelTest {
     EXPECT_EQ(tensor.shape(), model.shape);
     EXPECT_EQ(ElementsOf(Download(group, tensor)), model.bytes);
   }
+
+  void ExpectDispatchOnAStream(bool knows_sizes) {
+    ExpectOk(OnRanks([&](client::Group& group) -> absl::Status {
+      const Tensor own = Tensor::Zeros(DataType::kI32, {group.rank() + 1});
+      std::fill_n(static_cast<int32_t*>(own.data()), own.count(), group.rank() + 5);
+      TokenBatch batch;
+      batch.hidden = Upload(group, own);
+      batch.extras.push_back(Upload(group, own));
+      DispatchOptions options;
+      if (knows_sizes) options.sizes = {1, 2};
+      // The default stream is that of the thread's device.
+      EXPECT_EQ(cudaSetDevice(group.device().index()), cudaSuccess);
+      options.call.stream = nullptr;
+      COHORT_ASSIGN_OR_RETURN(const DispatchedBatch all, parallel::Dispatch(group, batch, options));
+      CombineOptions combine;
+      combine.call = options.call;
+      COHORT_ASSIGN_OR_RETURN(const Tensor back,
+                              parallel::Combine(group, all.hidden, all.sizes, combine));
+      COHORT_RETURN_IF_ERROR(group.AwaitStreams());
+      const Tensor extra = Download(group, all.extras[0]);
+      const auto* const numbers = static_cast<const int32_t*>(extra.data());
+      EXPECT_THAT(std::vector<int32_t>(numbers, numbers + extra.count()), ElementsAre(5, 6, 6));
+      const Tensor sums = Download(group, back);
+      EXPECT_EQ(sums.count(), group.rank() + 1);
+      EXPECT_EQ(static_cast<const int32_t*>(sums.data())[0], 2 * (group.rank() + 5));
+      return absl::OkStatus();
+    }));
+  }
 };
 
 // The tensors of all ranks: by tensor, then by rank.
@@ -215,35 +243,15 @@ TEST_P(MoeDispatchTest, InChunksUntilAllAreThrough) {
   }));
 }
 
-// With sizes that all ranks know, calls on a stream do not wait.
+// With sizes that all ranks know, calls on a stream do not wait. Without them, ranks wait for each
+// other's numbers of rows, on the host.
 TEST_P(MoeDispatchTest, OnAStreamOfAGpu) {
   if (GetParam() != Form::kDevice) GTEST_SKIP() << "the others have no GPUs";
   MakeGroup(2);
-  ExpectOk(OnRanks([&](client::Group& group) -> absl::Status {
-    const Tensor own = Tensor::Zeros(DataType::kI32, {group.rank() + 1});
-    std::fill_n(static_cast<int32_t*>(own.data()), own.count(), group.rank() + 5);
-    TokenBatch batch;
-    batch.hidden = Upload(group, own);
-    batch.extras.push_back(Upload(group, own));
-    DispatchOptions options;
-    options.sizes = {1, 2};
-    // The default stream is that of the thread's device.
-    EXPECT_EQ(cudaSetDevice(group.device().index()), cudaSuccess);
-    options.call.stream = nullptr;
-    COHORT_ASSIGN_OR_RETURN(const DispatchedBatch all, parallel::Dispatch(group, batch, options));
-    CombineOptions combine;
-    combine.call = options.call;
-    COHORT_ASSIGN_OR_RETURN(const Tensor back,
-                            parallel::Combine(group, all.hidden, all.sizes, combine));
-    COHORT_RETURN_IF_ERROR(group.AwaitStreams());
-    const Tensor extra = Download(group, all.extras[0]);
-    const auto* const numbers = static_cast<const int32_t*>(extra.data());
-    EXPECT_THAT(std::vector<int32_t>(numbers, numbers + extra.count()), ElementsAre(5, 6, 6));
-    const Tensor sums = Download(group, back);
-    EXPECT_EQ(sums.count(), group.rank() + 1);
-    EXPECT_EQ(static_cast<const int32_t*>(sums.data())[0], 2 * (group.rank() + 5));
-    return absl::OkStatus();
-  }));
+  for (const bool knows_sizes : {true, false}) {
+    SCOPED_TRACE(knows_sizes);
+    ExpectDispatchOnAStream(knows_sizes);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, MoeDispatchTest, ::testing::ValuesIn(kForms), FormName);

@@ -149,6 +149,19 @@ TEST_F(DeviceGroupTest, TheDefaultStreamIsTheRanks) {
   gate.Open();
 }
 
+TEST_F(DeviceGroupTest, TheWorkOnAStreamIsAwaited) {
+  Form(Placement::kBoth, 1);
+  const std::shared_ptr<GpuContext> gpu = GpuOf(1);
+  const absl::StatusOr<cuda::Stream> stream = cuda::Stream::Create(1);
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  cuda::StreamGate gate;
+  ASSERT_EQ(gate.Close(stream->get()), cudaSuccess);
+  EXPECT_EQ(gpu->AwaitStream(stream->get(), absl::Milliseconds(10)).code(),
+            absl::StatusCode::kDeadlineExceeded);
+  gate.Open();
+  EXPECT_EQ(gpu->AwaitStream(stream->get(), absl::Minutes(1)), absl::OkStatus());
+}
+
 TEST_F(DeviceGroupTest, TheFlightRecordKnowsTheDevice) {
   Form(Placement::kBoth);
   ExpectSums(true);

@@ -116,6 +116,9 @@ class NoHostBarrier final : public GpuContext {
                     absl::Duration timeout) override {
     return gpu_->Copy(copies, stream, timeout);
   }
+  absl::Status AwaitStream(void* stream, absl::Duration timeout) override {
+    return gpu_->AwaitStream(stream, timeout);
+  }
   absl::StatusOr<std::unique_ptr<DeviceSide>> Form(
       UniqueIdExchange& ids, Communicator& host,
       std::shared_ptr<const NcclOperationLog> operation_log, DeviceProgress* progress,

@@ -1,5 +1,5 @@
 """Groups of processes: objects, barriers and membership through a coordinator, and collectives on
-CPU tensors between the processes.
+tensors between the processes.
 
     import cohort
     import numpy as np

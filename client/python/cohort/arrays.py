@@ -14,6 +14,8 @@ _DTYPES = {
     'uint64': 9, 'float16': 10, 'bfloat16': 11, 'float32': 12, 'float64': 13, 'float8_e4m3fn': 14,
     'float8_e5m2': 15, 'complex64': 16, 'complex128': 17,
 }
+# As __dlpack_device__ says it.
+_CPU = (1, 0)
 _TORCH_ALONE = frozenset(_DTYPES[name] for name in ('bfloat16', 'float8_e4m3fn', 'float8_e5m2'))
 
 
@@ -61,10 +63,16 @@ def empty(allocate: Callable, shape: Any, dtype: Any, device: Optional[int] = No
 
 def of_library(like: Array, memory: Any) -> Array:
     """Returns memory of the extension module as an array of the library of `like`, without a copy:
-    as a tensor if `like` is one, or else as a numpy array."""
+    as a tensor if `like` is one, or else as a numpy array; on a GPU as an object with __dlpack__."""
     torch = sys.modules.get('torch')
     if torch is not None and isinstance(like, torch.Tensor):
         return torch.from_dlpack(memory)
+    return _as_numpy(memory)
+
+
+def _as_numpy(memory: Any) -> Array:
+    if memory.__dlpack_device__() != _CPU:
+        return memory
     import numpy  # pylint: disable=import-outside-toplevel
     return numpy.asarray(memory)
 
@@ -99,11 +107,8 @@ def new_like(array: Array, dim: Optional[int] = None,
 
 def as_numpy(memory: Any, number: int) -> Array:
     """Returns memory of the library with elements of the type `number` as a numpy array, or as a
-    tensor of PyTorch if numpy has no such type."""
-    if number in _TORCH_ALONE:
-        return as_torch(memory, number)
-    import numpy  # pylint: disable=import-outside-toplevel
-    return numpy.asarray(memory)
+    tensor of PyTorch if numpy has no such type; on a GPU as an object with __dlpack__."""
+    return as_torch(memory, number) if number in _TORCH_ALONE else _as_numpy(memory)
 
 
 def as_torch(memory: Any, _: int) -> Array:

@@ -8,7 +8,7 @@
     hidden = moe.combine_from_experts(group, batch, outputs, weights_by="combine")
 
 All ranks of the group call these functions, with or without tokens. Calls block and release the
-GIL. Inputs are numpy arrays, CPU tensors of PyTorch, or other arrays, of any strides; they are not
+GIL. Inputs are numpy arrays, tensors of PyTorch, or other arrays, of any strides; they are not
 changed. Results are new arrays of the library of their inputs, in memory of the group, and require
 no grad.
 
@@ -119,7 +119,7 @@ class ExpertBatch:
       weights: f32 [R, k]: 0 where the id is -1.
       extras: arrays of R rows.
       form: "routed" or "gathered".
-      expert_rows: by local expert: i64, its rows of `hidden`, in ascending order.
+      expert_rows: by local expert: i64, its rows of `hidden`, in ascending order; in host memory.
       expert_slots: by local expert: i64, the slot of the expert in each of these rows.
     """
 

@@ -15,7 +15,7 @@ class TensorMaps:
     """The methods of `cohort.Group` that move tensor maps: dicts that travel as a whole.
 
     The keys are str. The values are None, bool, int of 64 bits, float, str, bytes, lists, dicts with
-    such values, arrays of numpy, CPU tensors of PyTorch, and objects with the buffer protocol or
+    such values, arrays of numpy, tensors of PyTorch, and objects with the buffer protocol or
     __dlpack__. Nothing is pickled. Arrays have any strides and are not copied before they are sent;
     the caller does not write to them until the call returns. C++ ranks of the group send and receive
     the same maps (SendTensorMap, BroadcastTensorMap).
@@ -23,7 +23,8 @@ class TensorMaps:
     Receivers get the same keys in the same order and new, contiguous arrays. The message does not
     say which library an array is from, so the receiver chooses: tensors="numpy" or "torch". numpy has
     no bfloat16 and no float8: such arrays arrive as tensors of PyTorch in any case. Scalars of numpy
-    arrive as arrays without dimensions, except numpy.float64, which is a float.
+    arrive as arrays without dimensions, except numpy.float64, which is a float. Arrays on the
+    sender's GPU arrive on the receiver's.
 
     A value that cannot be sent is InvalidArgument on all ranks of the call; its text has the path to
     the value, such as tensor_dict['a'][2]. So is a dict that is nested deeper than 32, or contains

@@ -202,15 +202,7 @@ bool IsTorchBool(PyObject* array) {
 
 }  // namespace
 
-bool Array::Read(PyObject* array, const char* name, Access access, Where where) {
-  if (!ReadAnywhere(array, name, access)) return false;
-  if (where == Where::kAnywhere || tensor_.device().is_host()) return true;
-  PyErr_Format(PyExc_ValueError, "%s: the array is on %s; this call takes arrays in host memory",
-               name, tensor_.device().ToString().c_str());
-  return false;
-}
-
-bool Array::ReadAnywhere(PyObject* array, const char* name, Access access) {
+bool Array::Read(PyObject* array, const char* name, Access access) {
   array_ = Object::Borrowed(array);
   const ExchangeApi* const api = ExchangeApiOf(Py_TYPE(array));
   if (api != nullptr) {

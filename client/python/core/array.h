@@ -10,16 +10,15 @@
 namespace cohort::python {
 
 enum class Access { kRead, kWrite };
-enum class Where { kHost, kAnywhere };
 
 // An array that a call uses: of PyTorch or another library with DLPack's exchange of C functions,
 // with the buffer protocol (numpy), or with __dlpack__.
 class Array {
  public:
   // Returns false with an exception: TypeError (no array), ValueError (read-only, a type or layout
-  // that tensors do not have, it requires grad, it is a lazy conjugate or negative, or it is on a GPU
-  // and `where` is the host). `name` is the argument's name in errors.
-  bool Read(PyObject* array, const char* name, Access access, Where where = Where::kHost);
+  // that tensors do not have, it requires grad, or it is a lazy conjugate or negative). `name` is
+  // the argument's name in errors.
+  bool Read(PyObject* array, const char* name, Access access);
   // Valid while this lives.
   const Tensor& tensor() const { return tensor_; }
   // For an array on a GPU: the stream on which its library works now. A call on that stream comes
@@ -31,7 +30,6 @@ class Array {
   Tensor Keep();
 
  private:
-  bool ReadAnywhere(PyObject* array, const char* name, Access access);
   bool ReadBuffer(PyObject* array, const char* name, Access access);
   bool ReadDLPack(PyObject* array, const char* name);
 

@@ -37,13 +37,10 @@ bool CollectiveArguments::ReadAll(Collective collective, int rank, const RawArgu
   if (!python::Read(raw.root, "root", &root)) return false;
   // The root of a broadcast only reads its tensor.
   const Access access = has_one_tensor_ && rank == root ? Access::kRead : Access::kWrite;
-  if (raw.input != Py_None &&
-      !input_.Read(raw.input, "input", Access::kRead, Where::kAnywhere)) {
-    return false;
-  }
+  if (raw.input != Py_None && !input_.Read(raw.input, "input", Access::kRead)) return false;
   options_.stream = input_.stream();
   if (raw.output != Py_None &&
-      !output_.Read(raw.output, has_one_tensor_ ? "tensor" : "output", access, Where::kAnywhere)) {
+      !output_.Read(raw.output, has_one_tensor_ ? "tensor" : "output", access)) {
     return false;
   }
   if (output_.stream().has_value()) options_.stream = output_.stream();
@@ -66,12 +63,12 @@ KeptCall CollectiveArguments::Keep() {
   return KeptCall(call_, has_one_tensor_ ? output : input_.Keep(), output);
 }
 
-absl::Status Arrays::Read(PyObject* sequence, const char* name, Access access, Where where) {
+absl::Status Arrays::Read(PyObject* sequence, const char* name, Access access) {
   std::vector<PyObject*> items;
   if (!python::Read(sequence, name, &items)) return TakeException();
   for (PyObject* const item : items) {
     arrays_.push_back(std::make_unique<Array>());
-    if (!arrays_.back()->Read(item, name, access, where)) return TakeException();
+    if (!arrays_.back()->Read(item, name, access)) return TakeException();
     tensors_.push_back(arrays_.back()->tensor());
     if (!stream_.has_value()) stream_ = arrays_.back()->stream();
   }

@@ -57,8 +57,7 @@ class CollectiveArguments {
 class Arrays {
  public:
   // Errors: as CollectiveArguments::Read.
-  absl::Status Read(PyObject* sequence, const char* name, Access access,
-                    Where where = Where::kHost);
+  absl::Status Read(PyObject* sequence, const char* name, Access access);
   const std::vector<Tensor>& tensors() const { return tensors_; }
   // As Array::stream, of the first array that is on a GPU.
   const std::optional<void*>& stream() const { return stream_; }

@@ -50,8 +50,8 @@ PyObject* AllReduceCoalesced(GroupHandle& handle, PyObject* inputs, PyObject* ou
   Arrays from, to;
   Reduction reduction;
   absl::Status fit = ReadTimeout(timeout, &options);
-  if (fit.ok()) fit = from.Read(inputs, "inputs", Access::kRead, Where::kAnywhere);
-  if (fit.ok()) fit = to.Read(outputs, "outputs", Access::kWrite, Where::kAnywhere);
+  if (fit.ok()) fit = from.Read(inputs, "inputs", Access::kRead);
+  if (fit.ok()) fit = to.Read(outputs, "outputs", Access::kWrite);
   options.stream = from.stream();
   if (fit.ok() && !Read(op, "op", &reduction)) fit = TakeException();
   return RunOnAllRanks(*running, [&](client::Group& group) {

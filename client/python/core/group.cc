@@ -58,8 +58,7 @@ PyObject* Exchange(GroupHandle& handle, std::vector<PyObject*> transfers, Timeou
     arrays.push_back(std::make_unique<Array>());
     if (parts.size() != 3 || !Read(parts[0], "sends", &next.sends) ||
         !Read(parts[1], "peer", &next.peer) ||
-        !arrays.back()->Read(parts[2], "tensor", next.sends ? Access::kRead : Access::kWrite,
-                             Where::kAnywhere)) {
+        !arrays.back()->Read(parts[2], "tensor", next.sends ? Access::kRead : Access::kWrite)) {
       return nullptr;
     }
     if (arrays.back()->stream().has_value()) options.stream = arrays.back()->stream();

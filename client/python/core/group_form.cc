@@ -126,4 +126,11 @@ client::GroupFactory GroupForm::Factory(std::shared_ptr<client::Cancellation> ca
                            : client::RemoteGroupFactory(*remote_);
 }
 
+absl::Status GroupForm::AwaitStream(std::optional<void*> stream,
+                                    const client::CallOptions& options) const {
+  // Without a GPU, the group refuses the arrays.
+  if (!stream.has_value() || gpu_ == nullptr) return absl::OkStatus();
+  return gpu_->AwaitStream(*stream, options.timeout.value_or(local_.timeout));
+}
+
 }  // namespace cohort::python

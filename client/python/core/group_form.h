@@ -34,6 +34,10 @@ class GroupForm {
   // thread's CancellationScope. After Join.
   client::GroupFactory Factory(std::shared_ptr<client::Cancellation> cancellation) const;
 
+  // For calls that block: waits until the work on `stream`, that of the arrays of the call, is done.
+  // Absent: they are in host memory. Errors: those of worker::GpuContext::AwaitStream.
+  absl::Status AwaitStream(std::optional<void*> stream, const client::CallOptions& options) const;
+
  private:
   bool ReadWorker(Options& options);
   absl::Status OpenGpu();

@@ -171,11 +171,6 @@ class MapReader {
           "expected None, a bool, int, float, str, bytes, list, dict, array or tensor, got ",
           TypeOf(from)));
     }
-    const Device device = array->tensor().device();
-    if (!device.is_host()) {
-      return Refuse(absl::StrCat("the tensor is on ", device.ToString(),
-                                 ", and this group moves CPU tensors; pass tensor.cpu()"));
-    }
     arrays_.push_back(std::move(array));
     return Value(arrays_.back()->tensor());
   }
@@ -234,6 +229,13 @@ absl::Status MapArgument::Read(PyObject* dict) {
   }
   COHORT_ASSIGN_OR_RETURN(map_, reader.ReadMap(dict));
   return absl::OkStatus();
+}
+
+std::optional<void*> MapArgument::stream() const {
+  for (const std::unique_ptr<Array>& array : arrays_) {
+    if (array->stream().has_value()) return array->stream();
+  }
+  return std::nullopt;
 }
 
 PyObject* WriteMap(const TensorMap& map, PyObject* make_array) {

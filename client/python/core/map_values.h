@@ -3,6 +3,7 @@
 #define COHORT_CLIENT_PYTHON_CORE_MAP_VALUES_H_
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,6 +20,8 @@ class MapArgument {
   // tensor_dict['a'][2]), RESOURCE_EXHAUSTED (above the limits of entries.h). No exception is left.
   absl::Status Read(PyObject* dict);
   const parallel::TensorMap& map() const { return map_; }
+  // As Array::stream, of the first array that is on a GPU.
+  std::optional<void*> stream() const;
 
  private:
   std::vector<std::unique_ptr<Array>> arrays_;

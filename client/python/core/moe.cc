@@ -41,19 +41,24 @@ absl::Status ReadArgument(PyObject* from, const char* name, T* to) {
 absl::Status ReadArgument(PyObject* from, const char* name, Array* to) {
   return to->Read(from, name, Access::kRead) ? absl::OkStatus() : TakeException();
 }
+absl::Status ReadArgument(PyObject* from, const char* name, Arrays* to) {
+  return to->Read(from, name, Access::kRead);
+}
 template <typename T>
 absl::Status ReadArgument(PyObject* from, const char* name, T** to) {
   *to = ReadInstance<T>(from, name);
   return *to != nullptr ? absl::OkStatus() : TakeException();
 }
 
-// Runs `call(group)`, which returns a StatusOr, or fails it on all ranks with `fit`. Returns
-// nothing, with an exception, if it failed.
+// Runs `call(group)`, which returns a StatusOr, once the work on `stream` is done, or fails it on
+// all ranks with `fit`. Returns nothing, with an exception, if it failed.
 template <typename T, typename Call>
-std::optional<T> RunForResult(RunningGroup& running, const absl::Status& fit,
+std::optional<T> RunForResult(RunningGroup& running, absl::Status fit,
+                              const std::optional<void*>& stream,
                               const client::CallOptions& options, const Call& call) {
   std::optional<T> result;
   const Object done(RunOnAllRanks(running, [&](client::Group& group) {
+    if (fit.ok()) fit = running.form.AwaitStream(stream, options);
     if (!fit.ok()) return group.FailCollectiveAs(fit, options);
     absl::StatusOr<T> made = call(group);
     if (made.ok()) result = *std::move(made);
@@ -74,14 +79,16 @@ PyObject* Dispatch(GroupHandle& handle, PyObject* hidden, PyObject* companions, 
   const auto read = [&]() -> absl::Status {
     COHORT_RETURN_IF_ERROR(ReadTimeout(timeout, &options.call));
     COHORT_RETURN_IF_ERROR(ReadArgument(hidden, "hidden", &hidden_array));
-    COHORT_RETURN_IF_ERROR(companion_arrays.Read(companions, "companions", Access::kRead));
-    COHORT_RETURN_IF_ERROR(extra_arrays.Read(extras, "extras", Access::kRead));
+    COHORT_RETURN_IF_ERROR(ReadArgument(companions, "companions", &companion_arrays));
+    COHORT_RETURN_IF_ERROR(ReadArgument(extras, "extras", &extra_arrays));
     COHORT_RETURN_IF_ERROR(ReadArgument(sizes, "sizes", &options.sizes));
     return ReadArgument(sequence_parallel, "sequence_parallel", &options.sequence_parallel);
   };
   const absl::Status fit = read();
-  std::optional<DispatchedBatch> batch =
-      RunForResult<DispatchedBatch>(*running, fit, options.call, [&](client::Group& group) {
+  // Without sizes, the ranks wait for each other on the host first.
+  if (fit.ok() || sizes != Py_None) options.call.stream = hidden_array.stream();
+  std::optional<DispatchedBatch> batch = RunForResult<DispatchedBatch>(
+      *running, fit, std::nullopt, options.call, [&](client::Group& group) {
         return parallel::Dispatch(
             group, {hidden_array.tensor(), companion_arrays.tensors(), extra_arrays.tensors()},
             options);
@@ -107,8 +114,9 @@ PyObject* Combine(GroupHandle& handle, PyObject* hidden, PyObject* sizes,
     return ReadArgument(sequence_parallel, "sequence_parallel", &options.sequence_parallel);
   };
   const absl::Status fit = read();
-  std::optional<Tensor> result =
-      RunForResult<Tensor>(*running, fit, options.call, [&](client::Group& group) {
+  options.call.stream = array.stream();
+  std::optional<Tensor> result = RunForResult<Tensor>(
+      *running, fit, std::nullopt, options.call, [&](client::Group& group) {
         return parallel::Combine(group, array.tensor(), tokens, options);
       });
   return result.has_value() ? WriteMemory(*std::move(result)) : nullptr;
@@ -178,13 +186,13 @@ PyObject* DispatchToExperts(GroupHandle& handle, PyObject* hidden, PyObject* ids
     COHORT_RETURN_IF_ERROR(ReadArgument(hidden, "hidden", &hidden_array));
     COHORT_RETURN_IF_ERROR(ReadArgument(ids, "ids", &id_array));
     COHORT_RETURN_IF_ERROR(ReadArgument(weights, "weights", &weight_array));
-    COHORT_RETURN_IF_ERROR(extra_arrays.Read(extras, "extras", Access::kRead));
+    COHORT_RETURN_IF_ERROR(ReadArgument(extras, "extras", &extra_arrays));
     COHORT_RETURN_IF_ERROR(ReadArgument(placement, "placement", &experts));
     return ReadForm(form, &options.form);
   };
   const absl::Status fit = read();
-  std::optional<ExpertBatch> batch =
-      RunForResult<ExpertBatch>(*running, fit, options.call, [&](client::Group& group) {
+  std::optional<ExpertBatch> batch = RunForResult<ExpertBatch>(
+      *running, fit, hidden_array.stream(), options.call, [&](client::Group& group) {
         return parallel::DispatchToExperts(group,
                                            {hidden_array.tensor(), id_array.tensor(),
                                             weight_array.tensor(), extra_arrays.tensors()},
@@ -220,8 +228,8 @@ PyObject* CombineFromExperts(GroupHandle& handle, PyObject* batch, PyObject* out
     return ReadWeightsBy(weights_by, &options.weights);
   };
   const absl::Status fit = read();
-  std::optional<Tensor> result =
-      RunForResult<Tensor>(*running, fit, options.call, [&](client::Group& group) {
+  std::optional<Tensor> result = RunForResult<Tensor>(
+      *running, fit, array.stream(), options.call, [&](client::Group& group) {
         return parallel::CombineFromExperts(group, *dispatched, array.tensor(), options);
       });
   return result.has_value() ? WriteMemory(*std::move(result)) : nullptr;

@@ -1,3 +1,7 @@
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
 #include "client/python/core/open_device.h"
 #include "worker/group/gpu/open_gpu.h"
 

@@ -117,6 +117,8 @@ PyObject* RunTransfer(RunningPipeline& own, int transfer, PyObject* output, PyOb
                    !Read(recv_next, "recv_next", &what.recv_next))) {
     fit = TakeException();
   }
+  const std::optional<void*>& stream =
+      outputs.stream().has_value() ? outputs.stream() : gradients.stream();
   if (sends_output) what.output = outputs.tensors();
   if (sends_gradient) what.input_gradient = gradients.tensors();
   if (!fit.ok()) {
@@ -128,6 +130,7 @@ PyObject* RunTransfer(RunningPipeline& own, int transfer, PyObject* output, PyOb
   if (!use.is_free()) return nullptr;
   Received received;
   const Object done(RunOnAllRanks(*running, [&](client::Group&) -> absl::Status {
+    if (fit.ok()) fit = running->form.AwaitStream(stream, call.options);
     absl::StatusOr<Received> result = Run(own.pipeline, kind, what, call);
     if (!result.ok()) return result.status();
     received = *std::move(result);
@@ -180,6 +183,7 @@ PyObject* RingShift(GroupHandle& handle, PyObject* array, PyObject* distance, Py
   }
   Tensor output;
   const Object done(RunOnAllRanks(*running, [&](client::Group&) -> absl::Status {
+    if (fit.ok()) fit = running->form.AwaitStream(input.stream(), options);
     if (!fit.ok()) return parallel::FailRingShift(messages, fit, step, options);
     absl::StatusOr<Tensor> shifted = parallel::RingShift(messages, input.tensor(), step, options);
     if (shifted.ok()) output = *std::move(shifted);

@@ -104,6 +104,7 @@ PyObject* SendMap(GroupHandle& handle, PyObject* map, PyObject* peer, PyObject* 
   if (fit.ok()) fit = argument.Read(map);
   options.gather = gathers.options;
   return RunMessages(*running, gathers, [&](Messages& messages) {
+    if (fit.ok()) fit = running->form.AwaitStream(argument.stream(), options.call);
     return fit.ok() ? SendTensorMap(messages, argument.map(), options)
                     : SendError(messages, fit, options);
   });
@@ -142,6 +143,7 @@ PyObject* BroadcastMap(GroupHandle& handle, PyObject* map, PyObject* root, PyObj
   if (fit.ok() && is_root) fit = argument.Read(map);
   TensorMap result;
   const Object done(RunOnAllRanks(*running, [&](client::Group& group) {
+    if (fit.ok()) fit = running->form.AwaitStream(argument.stream(), options.call);
     if (!fit.ok()) return group.FailCollectiveAs(fit, options.call);
     absl::StatusOr<TensorMap> came = BroadcastTensorMap(group, &argument.map(), options);
     if (came.ok()) result = *std::move(came);

@@ -27,4 +27,6 @@ def elements(memory, ctype, count):
     pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
     # A DLManagedTensor begins with the address of the elements.
     data = ctypes.cast(pointer_of(capsule, b'dltensor'), ctypes.POINTER(ctypes.c_void_p))[0]
-    return (ctype * count).from_address(data)
+    array = (ctype * count).from_address(data)
+    array.memory = memory  # lives as long as the array
+    return array

@@ -159,18 +159,89 @@ def test_a_wrong_array_is_an_error_of_its_rank(groups):
     test_collectives(groups)
 
 
-@pytest.mark.parametrize('name, call', {
-    'a tensor map': lambda group, array: group.broadcast_map({'x': array}, 0),
-    'a ring': lambda group, array: cohort.ring_shift(group, array, 1),
-}.items())
-def test_calls_that_take_host_arrays_alone(groups, name, call):
-    def body(group, _):
-        with pytest.raises((cohort.InvalidArgument, ValueError), match='host memory') as caught:
-            call(group, on_gpu(group, [1]))
+def test_tensor_maps(groups):
+    def body(group, rank):
+        if rank == 0:
+            group.send_map({'x': on_gpu(group, [1, 2]), 'host': np.arange(2)}, 1)
+        elif rank == 1:
+            received = group.receive_map(0)
+            assert received['host'].tolist() == [0, 1]
+            assert received['x'].__dlpack_device__() == (2, 1)
+            assert list(floats(received['x'], 2)) == [1, 2]
+        own = {'y': on_gpu(group, [7])} if rank == 2 else None
+        everywhere = group.broadcast_map(own, 2)['y']
+        return list(floats(everywhere, 1))
+    assert run(groups, body) == [[7]] * RANKS
+
+
+def test_a_call_that_blocks_comes_after_the_work_on_the_stream(groups):
+    count = 1 << 18
+    def body(group, rank):
+        own = group.empty(count, 'float32', device='cuda')
+        ctypes.memset(ctypes.addressof(floats(own, count)), 0, 4 * count)
+        floats(own, count)[count - 1] = rank
+        for _ in range(3):
+            group.all_reduce(own, out=own)
+        return floats(cohort.ring_shift(group, own, 1), count)[count - 1]
+    assert run(groups, body) == [27] * RANKS
+
+
+def test_rings_and_pipelines(groups):
+    def body(group, rank):
+        shifted = cohort.ring_shift(group, on_gpu(group, [rank]), 1)
+        stage = cohort.Pipeline(group)
+        if not stage.is_first:
+            (came,) = stage.recv_forward()
+            assert list(floats(came, 1)) == [10 * (rank - 1)]
+        if not stage.is_last:
+            stage.send_forward(on_gpu(group, [10 * rank]))
+        return list(floats(shifted, 1))
+    assert run(groups, body) == [[2], [0], [1]]
+
+
+def row_on_gpu(group, ctype, dtype, value):
+    memory = group.empty((1, 1), dtype, device='cuda')
+    elements(memory, ctype, 1)[:] = [value]
+    return memory
+
+
+def test_dispatch(groups):
+    def body(group, rank):
+        batch = cohort.moe.dispatch(group, row_on_gpu(group, ctypes.c_float, 'float32', rank))
+        every = read(group, batch.hidden, RANKS)
+        own = cohort.moe.combine(group, batch.hidden, batch.sizes)
+        return every, read(group, own, 1)
+    for rank, (every, own) in enumerate(run(groups, body)):
+        assert every == [0, 1, 2] and own == [RANKS * rank]
+
+
+def test_experts(groups):
+    placement = cohort.moe.ExpertPlacement.blocks(experts=RANKS, ranks=RANKS)
+    def body(group, rank):
+        hidden = row_on_gpu(group, ctypes.c_float, 'float32', rank + 1)
+        ids = row_on_gpu(group, ctypes.c_int32, 'int32', (rank + 1) % RANKS)
+        weights = row_on_gpu(group, ctypes.c_float, 'float32', 0.5)
+        batch = cohort.moe.dispatch_to_experts(group, hidden, ids, weights, placement)
+        assert [len(rows) for rows in batch.expert_rows] == [1]
+        rows = range(RANKS)  # of all ranks
+        mine = elements(batch.ids, ctypes.c_int32, RANKS)
+        outputs = group.empty((RANKS, 1), 'float32', device='cuda')
+        floats(outputs, RANKS)[:] = [
+            2 * floats(batch.hidden, RANKS)[row] * floats(batch.weights, RANKS)[row]
+            if mine[row] >= 0 else 0 for row in rows]
+        return list(floats(cohort.moe.combine_from_experts(group, batch, outputs), 1))
+    # The experts double their rows, and the weight is a half.
+    assert run(groups, body) == [[1], [2], [3]]
+
+
+def test_a_wrong_argument_of_a_call_that_blocks_is_an_error_on_all_ranks(groups):
+    def body(group, rank):
+        hidden = row_on_gpu(group, ctypes.c_float, 'float32', rank)
+        with pytest.raises(cohort.InvalidArgument, match='rank 1.*companions') as caught:
+            cohort.moe.dispatch(group, hidden, ['wrong'] if rank == 1 else [])
         return str(caught.value)
-    for text in run(groups, body):
-        assert 'cuda:' in text, name
-    test_host_arrays_beside(groups)
+    assert len(set(run(groups, body))) == 1
+    test_dispatch(groups)
 
 
 def test_groups_that_do_not_form(address):

@@ -164,6 +164,11 @@ absl::Status CudaGpuContext::RegisterHeap(NcclCommunicator& group, Instant deadl
   return absl::OkStatus();
 }
 
+absl::Status CudaGpuContext::AwaitStream(void* stream, absl::Duration timeout) {
+  COHORT_ASSIGN_OR_RETURN(const auto at_device, cuda::AtDeviceOf(stream, device_));
+  return cuda::Synchronize(static_cast<cudaStream_t>(stream), Clock::Steady().Now() + timeout);
+}
+
 absl::StatusOr<std::unique_ptr<DeviceSide>> CudaGpuContext::Form(
     UniqueIdExchange& ids, Communicator& host,
     std::shared_ptr<const NcclOperationLog> operation_log, DeviceProgress* progress,

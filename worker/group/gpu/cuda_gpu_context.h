@@ -28,6 +28,7 @@ class CudaGpuContext final : public GpuContext {
                     absl::Duration timeout) override {
     return copies_.Run(copies, stream, timeout);
   }
+  absl::Status AwaitStream(void* stream, absl::Duration timeout) override;
   absl::StatusOr<std::unique_ptr<DeviceSide>> Form(
       UniqueIdExchange& ids, Communicator& host,
       std::shared_ptr<const NcclOperationLog> operation_log, DeviceProgress* progress,

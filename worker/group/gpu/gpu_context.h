@@ -91,6 +91,10 @@ class GpuContext {
   virtual absl::Status Copy(absl::Span<const client::TensorCopy> copies,
                             std::optional<void*> stream, absl::Duration timeout) = 0;
 
+  // Waits until the work that has been enqueued on `stream`, a cudaStream_t, is done. Errors:
+  // DEADLINE_EXCEEDED, those of CUDA.
+  virtual absl::Status AwaitStream(void* stream, absl::Duration timeout) = 0;
+
   // Forms the generation's communicator on devices; all its ranks call it. `host` has the same
   // ranks and outlives the result, which uses it during its calls. So does `progress`, which learns
   // how far the GPU is with them. `operation_log` is that of Connections. Errors: DEADLINE_EXCEEDED

@@ -43,7 +43,7 @@ absl::StatusOr<client::Sizes> ExchangeAgreed(client::Group& group, int64_t own,
   constexpr int kOwnNumberBits = 32;
   const int64_t fingerprint = meaning.fingerprint;
   COHORT_ASSIGN_OR_RETURN(
-      client::Sizes all, group.ExchangeSizes(fingerprint << kOwnNumberBits | own, deadline.Left()));
+      client::Sizes all, group.ExchangeSizes(fingerprint << kOwnNumberBits | own, deadline.LeftOnHost()));
   const int64_t first = all[0] >> kOwnNumberBits;
   for (int64_t& one : all) {
     if (one >> kOwnNumberBits != first) return ExplainDifference(group, meaning, deadline);
@@ -55,7 +55,7 @@ absl::StatusOr<client::Sizes> ExchangeAgreed(client::Group& group, int64_t own,
 absl::Status ExplainDifference(client::Group& group, const Meaning& meaning,
                                const client::CallDeadline& deadline) {
   COHORT_ASSIGN_OR_RETURN(const std::vector<std::string> descriptions,
-                          group.AllGatherObjects(meaning.text(), deadline.Left()));
+                          group.AllGatherObjects(meaning.text(), deadline.LeftOnHost()));
   const auto other = std::find_if(descriptions.begin(), descriptions.end(),
                                   [&](const std::string& one) { return one != descriptions[0]; });
   if (other == descriptions.end()) {
