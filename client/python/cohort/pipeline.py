@@ -42,7 +42,8 @@ class Pipeline:
 
     def __init__(self, group: Group, *, next_rank: Optional[int] = None,
                  prev_rank: Optional[int] = None, wrap: bool = False,
-                 channel: Optional[int] = None, library: str = 'numpy'):
+                 channel: Optional[int] = None, library: str = 'numpy',
+                 tensor_group: Optional[Group] = None):
         """Makes this rank's end; no rank waits.
 
         Args:
@@ -53,6 +54,10 @@ class Pipeline:
           channel: the first of three channels. Two pipelines of one group need channels of their
             own; 1 to 13 are free. None: that of the library.
           library: of received arrays: "numpy" or "torch". numpy has no bfloat16 and no float8.
+          tensor_group: this rank's group whose ranks all send the same arrays, each to its own
+            receiver, at the same time. Each sends a slice of the elements, and the receivers gather
+            the slices in a group of the same size; they give theirs. An array travels whole if its
+            elements do not divide by the size.
 
         Raises:
           ValueError: another library.
@@ -61,7 +66,8 @@ class Pipeline:
             raise ValueError(f'library: expected "numpy" or "torch", got {library!r}')
         self._like = _example_of(library)
         self._core = group._core.pipeline({
-            'next_rank': next_rank, 'prev_rank': prev_rank, 'wrap': wrap, 'channel': channel})
+            'next_rank': next_rank, 'prev_rank': prev_rank, 'wrap': wrap, 'channel': channel,
+            'tensor_group': getattr(tensor_group, '_core', tensor_group)})
 
     @property
     def stage(self) -> int:

@@ -27,13 +27,15 @@ using Received = Pipeline::Received;
 
 struct RunningPipeline {
   std::weak_ptr<RunningGroup> group;  // which has the messages that `pipeline` uses
+  bool has_tensor_group = false;
+  std::weak_ptr<RunningGroup> tensor_group;
   Pipeline pipeline;
 
   // A share of the group for one call; null with an exception if the group is closed.
-  std::shared_ptr<RunningGroup> Use() const {
+  static std::shared_ptr<RunningGroup> Use(const std::weak_ptr<RunningGroup>& group) {
     std::shared_ptr<RunningGroup> running = group.lock();
     if (running == nullptr) {
-      Raise(absl::FailedPreconditionError("close() was called on the group of the pipeline"));
+      Raise(absl::FailedPreconditionError("close() was called on a group of the pipeline"));
     }
     return running;
   }
@@ -101,14 +103,20 @@ PyObject* WriteTensors(const std::optional<Tensors>& tensors) {
 // Returns (inputs, gradients), each a list or None.
 PyObject* RunTransfer(RunningPipeline& own, int transfer, PyObject* output, PyObject* gradient,
                       PyObject* recv_prev, PyObject* recv_next, PyObject* timeout) {
-  const std::shared_ptr<RunningGroup> running = own.Use();
+  const std::shared_ptr<RunningGroup> running = RunningPipeline::Use(own.group);
   if (running == nullptr) return nullptr;
+  std::shared_ptr<RunningGroup> tensor_group;
+  if (own.has_tensor_group) {
+    tensor_group = RunningPipeline::Use(own.tensor_group);
+    if (tensor_group == nullptr) return nullptr;
+  }
   const auto kind = static_cast<Transfer>(transfer);
   const bool sends_output = output != Py_None || kind == Transfer::kSendForward;
   const bool sends_gradient = gradient != Py_None || kind == Transfer::kSendBackward;
   Arrays outputs, gradients;
   Pipeline::Both what;
   PipelineCall call;
+  call.scatter_gather_tensors = tensor_group != nullptr;
   absl::Status& fit = call.failure;
   fit = ReadTimeout(timeout, &call.options);
   if (fit.ok() && sends_output) fit = ReadTensors(output, "output", &outputs);
@@ -129,13 +137,16 @@ PyObject* RunTransfer(RunningPipeline& own, int transfer, PyObject* output, PyOb
   const MessagesUse use(*running);
   if (!use.is_free()) return nullptr;
   Received received;
-  const Object done(RunOnAllRanks(*running, [&](client::Group&) -> absl::Status {
+  const auto run = [&]() -> absl::Status {
     if (fit.ok()) fit = running->form.AwaitStream(stream, call.options);
     absl::StatusOr<Received> result = Run(own.pipeline, kind, what, call);
     if (!result.ok()) return result.status();
     received = *std::move(result);
     return fit;
-  }));
+  };
+  // A signal ends the call in both groups.
+  const Object done(RunOnAllRanks(*running, [&](client::Group&) { return run(); },
+                                  tensor_group.get()));
   if (!done) return nullptr;
   return Py_BuildValue("(NN)", WriteTensors(received.input),
                        WriteTensors(received.output_gradient));
@@ -143,7 +154,7 @@ PyObject* RunTransfer(RunningPipeline& own, int transfer, PyObject* output, PyOb
 
 // The place of this rank: its stage, the number of stages, whether it is the first and the last.
 PyObject* Place(RunningPipeline& own) {
-  const std::shared_ptr<RunningGroup> running = own.Use();
+  const std::shared_ptr<RunningGroup> running = RunningPipeline::Use(own.group);
   if (running == nullptr) return nullptr;
   const Pipeline& pipeline = own.pipeline;
   return Py_BuildValue("(iiNN)", pipeline.stage(), pipeline.stages(), Write(pipeline.is_first()),
@@ -159,13 +170,21 @@ PyObject* MakePipeline(GroupHandle& handle, PyObject* dict) {
   if (running == nullptr) return nullptr;
   Options given(dict);
   parallel::PipelineOptions options;
+  PyObject* tensor_group = nullptr;
   if (!given.Get("next_rank", &options.next_rank) || !given.Get("prev_rank", &options.prev_rank) ||
       !given.Get("wrap", &options.wrap) || !given.Get("channel", &options.channel) ||
-      !given.Finish()) {
+      !given.Get("tensor_group", &tensor_group) || !given.Finish()) {
     return nullptr;
   }
+  std::shared_ptr<RunningGroup> members;
+  if (tensor_group != nullptr) {
+    GroupHandle* const other = ReadInstance<GroupHandle>(tensor_group, "tensor_group");
+    if (other == nullptr || (members = other->Use()) == nullptr) return nullptr;
+    options.tensor_group = members->group.get();
+  }
   return WriteInstance(std::unique_ptr<RunningPipeline>(
-      new RunningPipeline{running, Pipeline(running->MakeMessages(), options)}));
+      new RunningPipeline{running, members != nullptr, members,
+                          Pipeline(running->MakeMessages(), options)}));
 }
 
 PyObject* RingShift(GroupHandle& handle, PyObject* array, PyObject* distance, PyObject* timeout) {

@@ -66,10 +66,14 @@ class MessagesUse {
 };
 
 // Runs `call(group)`, which returns a Status, as a blocking call. Returns None, or null with an
-// exception. A signal aborts the group on all ranks, because the other ranks wait for this one.
+// exception. A signal aborts the group on all ranks, because the other ranks wait for this one; and
+// so `other`, in which the call waits, too, if it is not null.
 template <typename Call>
-PyObject* RunOnAllRanks(RunningGroup& running, const Call& call) {
-  const auto end = [&](const absl::Status& reason) { running.group->Abort(reason); };
+PyObject* RunOnAllRanks(RunningGroup& running, const Call& call, RunningGroup* other = nullptr) {
+  const auto end = [&](const absl::Status& reason) {
+    running.group->Abort(reason);
+    if (other != nullptr) other->group->Abort(reason);
+  };
   const Blocking blocking(end, /*is_frequent=*/true);
   if (blocking.raised()) return nullptr;
   const absl::Status status = blocking.Run([&] { return call(*running.group); });

@@ -65,16 +65,10 @@ bool ReadMakeArray(PyObject* make_array) {
 // Runs `call(messages)`, which returns a Status, as RunOnAllRanks does.
 template <typename Call>
 PyObject* RunMessages(RunningGroup& running, const Gather& gather, const Call& call) {
-  const auto end = [&](const absl::Status& reason) {
-    running.group->Abort(reason);
-    if (gather.running != nullptr) gather.running->group->Abort(reason);
-  };
-  const Blocking blocking(end, /*is_frequent=*/true);
-  if (blocking.raised()) return nullptr;
   const MessagesUse use(running);
   if (!use.is_free()) return nullptr;
-  const absl::Status status = blocking.Run([&] { return call(*running.messages); });
-  return status.ok() ? WriteNone() : blocking.Raise(status);
+  return RunOnAllRanks(
+      running, [&](client::Group&) { return call(*running.messages); }, gather.running.get());
 }
 
 // Sends an error in place of the next map.
