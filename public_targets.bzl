@@ -57,6 +57,7 @@ PUBLIC_TARGETS = [
     "//client/rendezvous/process_group:process_group",
     "//client/rendezvous/report:report",
     "//client/rendezvous:store_client",
+    "//client/rendezvous:watcher",
     "//worker/group:attached_group",
     "//worker/group:attached_group_factory",
     "//worker/group:local_group",

@@ -1,13 +1,18 @@
 #include "client/rendezvous/admin_client.h"
 
 #include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "base/threads/mutex.h"
+#include "client/rendezvous/call/change_stream.h"
+#include "client/rendezvous/call/change_watcher.h"
 #include "client/rendezvous/call/connection/stubs.h"
-#include "client/rendezvous/call/stream_reader.h"
 #include "client/rendezvous/call/unary_call.h"
 #include "client/rendezvous/report/report_codec.h"
 
@@ -17,6 +22,68 @@ namespace {
 constexpr int kGroupsPerPage = 1000;
 // The time between two requests whether the members have answered.
 constexpr absl::Duration kAnswerPoll = absl::Milliseconds(50);
+
+// Events of a group, for ChangeStream.
+struct GroupChanges {
+  using Event = GroupEvent;
+  using Request = v1::WatchGroupRequest;
+  using Response = v1::WatchGroupResponse;
+  static void Open(Stubs& stubs, grpc::ClientContext* context, const Request* request,
+                   grpc::ClientReadReactor<Response>* reactor) {
+    stubs.Get<v1::GroupService>().async()->WatchGroup(context, request, reactor);
+  }
+  static std::vector<Event> Read(const Response& response) {
+    std::vector<Event> events;
+    events.reserve(response.events_size());
+    for (const v1::GroupEvent& event : response.events()) events.push_back(FromProto(event));
+    return events;
+  }
+};
+
+// The group when a watch began.
+struct FirstInfo {
+  Mutex mutex;
+  std::optional<GroupInfo> info ABSL_GUARDED_BY(mutex);
+};
+
+class GroupWatcherImpl final : public ChangeWatcher<GroupChanges, GroupWatcher> {
+ public:
+  GroupWatcherImpl(std::shared_ptr<Stream> stream, std::shared_ptr<FirstInfo> first)
+      : ChangeWatcher(std::move(stream)), first_(std::move(first)) {}
+
+  std::optional<GroupInfo> info() const override {
+    MutexLock lock(&first_->mutex);
+    return first_->info;
+  }
+
+ private:
+  const std::shared_ptr<FirstInfo> first_;
+};
+
+// Asks for a group, keeps the answer, and returns its revision.
+void FindGroup(const std::shared_ptr<ConnectionImpl>& connection, const v1::Scope& scope,
+               Instant deadline, const std::shared_ptr<Cancellation>& cancellation,
+               const std::shared_ptr<FirstInfo>& first,
+               const std::function<void(absl::StatusOr<int64_t>)>& done) {
+  v1::GetGroupRequest request;
+  *request.mutable_scope() = scope;
+  auto on_cancel = std::make_shared<std::optional<Cancellation::Listener>>();
+  auto call = std::make_shared<AsyncCall<decltype(method::kGetGroup)>>(
+      connection, method::kGetGroup, CallLimits{"get_group", deadline}, std::move(request),
+      [on_cancel, cancellation, first, done](absl::Status status, v1::GetGroupResponse& response) {
+        on_cancel->reset();
+        if (!status.ok()) return done(std::move(status));
+        GroupInfo info = FromProto(response);
+        const int64_t revision = info.revision;
+        {
+          MutexLock lock(&first->mutex);
+          first->info = std::move(info);
+        }
+        done(revision);
+      });
+  on_cancel->emplace(*cancellation, [call](const absl::Status& /*reason*/) { call->Cancel(); });
+  call->Start();
+}
 
 class AdminClientImpl final : public AdminClient {
  public:
@@ -50,20 +117,26 @@ class AdminClientImpl final : public AdminClient {
   absl::Status WatchGroup(absl::string_view group, int64_t from_revision,
                           const std::function<bool(const GroupEvent&)>& on_event,
                           absl::Duration timeout) override {
-    const auto open = [&](grpc::ClientContext* context, int64_t from) {
-      v1::WatchGroupRequest request;
-      FillScope(group, request.mutable_scope());
-      request.set_from_revision(from);
-      return connection_->stubs().Get<v1::GroupService>().WatchGroup(context, request);
+    const std::unique_ptr<GroupWatcher> watcher =
+        NewGroupWatcher(group, UntilTimeout(from_revision, timeout));
+    return ForEachEvent(*watcher, on_event);
+  }
+
+  std::unique_ptr<GroupWatcher> NewGroupWatcher(absl::string_view group,
+                                                const WatcherOptions& options) override {
+    v1::WatchGroupRequest request;
+    FillScope(group, request.mutable_scope());
+    auto first = std::make_shared<FirstInfo>();
+    auto find = [connection = connection_, scope = request.scope(), first](
+                    Instant deadline, const std::shared_ptr<Cancellation>& cancellation,
+                    const std::function<void(absl::StatusOr<int64_t>)>& done) {
+      FindGroup(connection, scope, deadline, cancellation, first, done);
     };
-    const auto take = [&](const v1::WatchGroupResponse& response) {
-      for (const v1::GroupEvent& event : response.events()) {
-        if (!on_event(FromProto(event))) return false;
-      }
-      return true;
-    };
-    return ReadChanges<v1::WatchGroupResponse>(*connection_, absl::StrCat("watch_group ", group),
-                                               from_revision, timeout, interruption_, open, take);
+    return std::make_unique<GroupWatcherImpl>(
+        std::make_shared<ChangeStream<GroupChanges>>(
+            connection_, absl::StrCat("watch_group ", group), std::move(request),
+            options, std::move(find)),
+        std::move(first));
   }
 
   absl::StatusOr<WhoIsMissingReport> WhoIsMissing(absl::string_view group,

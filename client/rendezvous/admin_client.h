@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "client/rendezvous/call/connection.h"
 #include "client/rendezvous/report/report.h"
+#include "client/rendezvous/watcher.h"
 
 namespace cohort::client {
 
@@ -56,6 +57,10 @@ class AdminClient {
   virtual absl::Status WatchGroup(absl::string_view group, int64_t from_revision,
                                   const std::function<bool(const GroupEvent&)>& on_event,
                                   absl::Duration timeout) = 0;
+  // The same events, which the consumer reads at its own pace: see watcher.h. It does not open yet,
+  // and may outlive this client.
+  virtual std::unique_ptr<GroupWatcher> NewGroupWatcher(absl::string_view group,
+                                                        const WatcherOptions& options = {}) = 0;
   // Asks each member now for its tensor operations and waits for the answers: at most
   // `answer_timeout`, and a third of a second if all members run. `unanswered` lists the members
   // that did not answer in time. Zero: returns the known reports at once.

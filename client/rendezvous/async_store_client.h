@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "client/rendezvous/call/cancellation.h"
 #include "client/rendezvous/store_types.h"
+#include "client/rendezvous/watcher.h"
 
 namespace cohort::client {
 
@@ -55,6 +56,11 @@ class AsyncStoreClient {
                          Done<int64_t> done) = 0;
   virtual void QueuePop(absl::string_view queue, absl::Duration wait,
                         const AsyncStoreOptions& call, Done<std::optional<QueueItem>> done) = 0;
+
+  // A watch of the keys with this prefix: see watcher.h. It does not open yet, and may outlive the
+  // StoreClient.
+  virtual std::unique_ptr<KeyWatcher> NewWatcher(absl::string_view prefix,
+                                                 const WatcherOptions& options = {}) = 0;
 
  protected:
   ~AsyncStoreClient() = default;

@@ -3,8 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/rendezvous/call/change_stream.h"
+#include "client/rendezvous/call/change_watcher.h"
 #include "client/rendezvous/call/connection/stubs.h"
-#include "client/rendezvous/call/stream_reader.h"
 #include "client/rendezvous/report/report_codec.h"
 #include "client/rendezvous/session/call_mode.h"
 #include "client/rendezvous/store_namespace.h"
@@ -29,6 +30,25 @@ std::vector<KeyValue> ReadKeyValues(Values& values) {
   for (v1::KeyValue& value : values) result.push_back(ReadKeyValue(value));
   return result;
 }
+
+// Changes of keys, for ChangeStream.
+struct KeyChanges {
+  using Event = KeyEvent;
+  using Request = v1::WatchRequest;
+  using Response = v1::WatchResponse;
+  static void Open(Stubs& stubs, grpc::ClientContext* context, const Request* request,
+                   grpc::ClientReadReactor<Response>* reactor) {
+    stubs.Get<v1::StoreService>().async()->Watch(context, request, reactor);
+  }
+  static std::vector<Event> Read(Response& response) {
+    std::vector<Event> events;
+    events.reserve(response.events_size());
+    for (v1::KeyEvent& event : *response.mutable_events()) {
+      events.push_back({event.deleted(), event.expired(), ReadKeyValue(*event.mutable_key_value())});
+    }
+    return events;
+  }
+};
 
 class StoreClientImpl final : public StoreClient, public AsyncStoreClient {
  public:
@@ -136,23 +156,30 @@ class StoreClientImpl final : public StoreClient, public AsyncStoreClient {
   absl::Status Watch(absl::string_view prefix, int64_t from_revision,
                      const std::function<bool(const KeyEvent&)>& on_event,
                      absl::Duration timeout) override {
-    const auto open = [&](grpc::ClientContext* context, int64_t from) {
-      v1::WatchRequest request;
-      space_->FillScope(request.mutable_scope());
-      request.set_prefix(std::string(prefix));
-      request.set_from_revision(from);
-      return space_->connection().stubs().Get<v1::StoreService>().Watch(context, request);
-    };
-    const auto take = [&](v1::WatchResponse& response) {
-      for (v1::KeyEvent& event : *response.mutable_events()) {
-        KeyEvent read{event.deleted(), event.expired(), ReadKeyValue(*event.mutable_key_value())};
-        if (!on_event(read)) return false;
-      }
-      return true;
-    };
-    return ReadChanges<v1::WatchResponse>(space_->connection(),
-                                          absl::StrCat("watch \"", prefix, "\""), from_revision,
-                                          timeout, space_->interruption(), open, take);
+    const std::unique_ptr<KeyWatcher> watcher =
+        NewWatcher(prefix, UntilTimeout(from_revision, timeout));
+    return ForEachEvent(*watcher, on_event);
+  }
+  std::unique_ptr<KeyWatcher> NewWatcher(absl::string_view prefix,
+                                         const WatcherOptions& options) override {
+    v1::WatchRequest request;
+    space_->FillScope(request.mutable_scope());
+    request.set_prefix(std::string(prefix));
+    std::string what = absl::StrCat("watch \"", prefix, "\"");
+    return std::make_unique<ChangeWatcher<KeyChanges>>(std::make_shared<ChangeStream<KeyChanges>>(
+        space_->connection().shared_from_this(), what, std::move(request), options,
+        [space = space_, what](Instant deadline, std::shared_ptr<Cancellation> cancellation,
+                               std::function<void(absl::StatusOr<int64_t>)> done) {
+          v1::GetRequest get;
+          get.add_keys("-");  // the cheapest call
+          const absl::Duration left = deadline - Clock::Steady().Now();
+          space->Run(kAsync, method::kGet, {what, false, {left, std::move(cancellation)}},
+                     std::move(get),
+                     [done = std::move(done)](absl::Status status, v1::GetResponse& response) {
+                       if (!status.ok()) return done(std::move(status));
+                       done(response.revision());
+                     });
+        }));
   }
 
  private:

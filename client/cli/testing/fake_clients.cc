@@ -62,6 +62,11 @@ class FakeAdmin : public client::AdminClient {
     if (absl::Status status = Next(fake_); !status.ok()) return status;
     return fake_.error;
   }
+  // Not used by the tool.
+  std::unique_ptr<client::GroupWatcher> NewGroupWatcher(absl::string_view,
+                                                        const client::WatcherOptions&) override {
+    std::abort();
+  }
   absl::StatusOr<client::WhoIsMissingReport> WhoIsMissing(absl::string_view group,
                                                           absl::Duration timeout) override {
     Record(fake_, "WhoIsMissing", group, absl::FormatDuration(timeout));

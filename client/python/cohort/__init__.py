@@ -10,10 +10,10 @@ tensors between the processes.
         group.all_reduce(gradients, out=gradients)
 
 `Group` moves tensors; `ProcessGroup` moves bytes and needs no worker; `Store` has keys, counters and
-queues; `MessageQueue` sends values of one process to many. `create_layout` and `create_groups`
-create groups of some ranks of a group, `moe` dispatches tokens to experts, and `Pipeline` joins the
-stages of a pipeline. `cohort.aio` has the classes for asyncio. All errors are subclasses of
-`Error`.
+queues; `watch_group` has the events of a group; `MessageQueue` sends values of one process to many.
+`create_layout` and `create_groups` create groups of some ranks of a group, `moe` dispatches tokens to
+experts, and `Pipeline` joins the stages of a pipeline. `cohort.aio` has the classes for asyncio. All
+errors are subclasses of `Error`.
 """
 
 from cohort import _core, moe
@@ -30,17 +30,19 @@ from cohort.pending_call import PendingCall
 from cohort.pipeline import Pipeline, ring_shift
 from cohort.process_group import ProcessGroup, VoteOp, VoteResult
 from cohort.reduce_op import ReduceOp
-from cohort.store import KeyValue, PutResult, Store
+from cohort.store import KeyValue, PutResult, RangePage, Store
+from cohort.watch import GroupEvent, GroupWatch, KeyEvent, Watch, watch_group
 
 __version__ = _core.version
 
 __all__ = [
     'Aborted', 'AlreadyExists', 'Cancelled', 'DataLoss', 'DeadlineExceeded', 'Error',
-    'FailedPrecondition', 'Group', 'GroupInfo', 'Internal', 'InvalidArgument', 'KeyValue', 'Layout',
-    'Member', 'MessageQueue', 'NotFound', 'OpenWait', 'OutOfRange', 'ParallelGroups', 'PeerStats',
-    'PendingCall', 'PermissionDenied', 'Pipeline', 'ProcessGroup', 'PutResult', 'QueueDeparture',
-    'QueueReader', 'ReduceOp', 'ResourceExhausted', 'Store', 'Unauthenticated', 'Unavailable',
-    'Unimplemented', 'Unknown', 'View', 'ViewProposal', 'VoteOp', 'VoteResult', 'colossalai_layout',
-    'create_groups', 'create_layout', 'make_layout', 'megatron_layout', 'moe', 'ring_shift',
-    'split_layers', 'vllm_layout',
+    'FailedPrecondition', 'Group', 'GroupEvent', 'GroupInfo', 'GroupWatch', 'Internal',
+    'InvalidArgument', 'KeyEvent', 'KeyValue', 'Layout', 'Member', 'MessageQueue', 'NotFound',
+    'OpenWait', 'OutOfRange', 'ParallelGroups', 'PeerStats', 'PendingCall', 'PermissionDenied',
+    'Pipeline', 'ProcessGroup', 'PutResult', 'QueueDeparture', 'QueueReader', 'RangePage',
+    'ReduceOp', 'ResourceExhausted', 'Store', 'Unauthenticated', 'Unavailable', 'Unimplemented',
+    'Unknown', 'View', 'ViewProposal', 'VoteOp', 'VoteResult', 'Watch', 'colossalai_layout',
+    'create_groups', 'create_layout', 'make_layout', 'megatron_layout', 'moe', 'ring_shift', 'split_layers',
+    'vllm_layout', 'watch_group',
 ]

@@ -23,6 +23,10 @@ class _Call:
         self.ended: Optional[asyncio.Future] = None
 
 
+def _succeeded(future: asyncio.Future) -> bool:
+    return future.done() and not future.cancelled() and future.exception() is None
+
+
 class LoopCalls:
     """The calls in flight of one event loop. The loop watches one descriptor for all of them."""
 
@@ -41,6 +45,11 @@ class LoopCalls:
             waiting.append(call.future)
         try:
             return await call.future
+        except asyncio.CancelledError:
+            # The result came before the task could take it.
+            if late is not None and _succeeded(call.future):
+                late(call.future.result())
+            raise
         finally:
             if waiting is not None:
                 waiting.remove(call.future)
@@ -72,7 +81,7 @@ async def run(method: Callable, *arguments: Any, late: Optional[Late] = None,
     cancelled, so is the call.
 
     Args:
-      late: called with the result of a call that was cancelled when its result was here already.
+      late: called with the result if the task was cancelled before it took it.
       waiting: contains the future of the call while it waits.
     """
     loop = asyncio.get_running_loop()

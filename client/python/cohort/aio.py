@@ -20,7 +20,11 @@ first call of a connection is an exception: it goes by gRPC, which drops such a 
 An object may be used by several event loops; each call belongs to the loop that runs it.
 """
 
-from typing import Any, Dict, Generator, List, Optional, Sequence, Tuple
+import asyncio
+import collections
+import weakref
+from typing import (Any, AsyncIterator, Callable, Deque, Dict, Generator, List, Optional, Sequence,
+                    Tuple)
 
 from cohort import _core
 from cohort import _lifetime
@@ -28,7 +32,102 @@ from cohort._event_loop import Inbox, run
 from cohort.errors import Error
 from cohort.group_info import GroupInfo, OpenWait, View, read_group_info
 from cohort.process_group import BytesLike, VoteOp, VoteResult, membership_options
-from cohort.store import KeyValue, PutResult, Value, read_put, to_bytes
+from cohort.store import KeyValue, PutResult, RangePage, Value, read_put, to_bytes
+from cohort.watch import E, GroupEvent, KeyEvent, group_watch_options
+
+
+class Watch(AsyncIterator[E]):
+    """A watch, as `cohort.Watch`, for `async for`.
+
+    It has all changes after it was opened: by `async with`, or by `await`, which returns it; without
+    them, its first step opens it. No watch has a thread. If a task that waits for the next change
+    is cancelled, the stream is closed, and no change is lost: the next step opens it again.
+    """
+
+    def __init__(self, core: Any, event: Callable[..., E]):
+        self._core = core
+        self._event = event
+        self._events: Deque[tuple] = collections.deque()
+        self._revision = 0
+        self._ended = False
+        self._closed = False
+
+    @property
+    def revision(self) -> int:
+        """As Watch.revision."""
+        if not self._closed:
+            first = self._events[0] if self._events else None
+            self._revision = first[-1] - 1 if first else self._core.revision()
+        return self._revision
+
+    async def _open(self) -> 'Watch[E]':
+        await run(self._core.start_open)
+        return self
+
+    def __await__(self) -> Generator[Any, None, 'Watch[E]']:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> 'Watch[E]':
+        return await self._open()
+
+    async def __aexit__(self, *exc_info) -> None:
+        self.release()
+
+    def __aiter__(self) -> 'Watch[E]':
+        return self
+
+    async def __anext__(self) -> E:
+        while not self._events:
+            if self._ended:
+                raise StopAsyncIteration
+            try:
+                self._keep(await run(self._core.start_next, late=self._keep))
+            except asyncio.CancelledError:
+                if not self._closed:
+                    self._core.suspend()
+                raise
+            except Error:
+                if not self._closed:
+                    raise
+        return self._event(*self._events.popleft())
+
+    def _keep(self, events: Optional[List[tuple]]) -> None:
+        if events is None:
+            self._ended = True
+        elif not self._closed:
+            self._events.extend(events)
+
+    def release(self) -> None:
+        """As aclose, without asyncio."""
+        self._revision = self.revision
+        self._ended = self._closed = True
+        self._events.clear()
+        self._core.close()
+
+    async def aclose(self) -> None:
+        """Closes the stream. A step that waits ends the iteration. It may be called twice."""
+        self.release()
+
+
+class GroupWatch(Watch[GroupEvent]):
+    """A watch of a group, as `cohort.GroupWatch`."""
+
+    @property
+    def info(self) -> GroupInfo:
+        """As GroupWatch.info."""
+        facts = self._core.info()
+        if facts is None:
+            raise RuntimeError('the watch is not open: use "async with", or await it')
+        return read_group_info(facts)
+
+
+def watch_group(group: str, *, address: str = '127.0.0.1:7700', tenant: str = '',
+                timeout: Optional[float] = None, reconnect_timeout: float = 30) -> GroupWatch:
+    """As cohort.watch_group, for `async for`. It opens as Store.watch does."""
+    watch = GroupWatch(_core.watch_group(group_watch_options(
+        group, address, tenant, timeout, reconnect_timeout)), GroupEvent)
+    _lifetime.close_at_exit(watch, GroupWatch.release)
+    return watch
 
 
 class ProcessGroup:
@@ -244,6 +343,7 @@ class Store:
         """As Store: it connects on first use."""
         self._core = _core.connect_store({'address': address, 'tenant': tenant, 'group': group})
         self._queues: Dict[str, Inbox] = {}
+        self._watches: 'weakref.WeakSet[Watch]' = weakref.WeakSet()
         _lifetime.close_at_exit(self, type(self).release)
 
     async def put(self, key: str, value: Value, *, expiration: Optional[float] = None,
@@ -272,11 +372,10 @@ class Store:
         return {value[0]: KeyValue(*value) for value in values}
 
     async def range(self, prefix: str, *, after: str = '', page_size: int = 100,
-                    keys_only: bool = False, timeout: float = 30) -> Tuple[List[KeyValue], str]:
+                    keys_only: bool = False, timeout: float = 30) -> RangePage:
         """As Store.range."""
-        values, following, _, _ = await run(self._core.start_range, prefix, after, page_size,
-                                              keys_only, timeout)
-        return [KeyValue(*value) for value in values], following
+        return RangePage.of(await run(self._core.start_range, prefix, after, page_size, keys_only,
+                                      timeout))
 
     async def delete(self, key: str, *, prefix: bool = False, timeout: float = 30) -> int:
         """As Store.delete."""
@@ -310,13 +409,28 @@ class Store:
         lengths = (await run(self._core.start_get, (), 0, 0, [queue], timeout))[3]
         return lengths[0] if lengths else 0
 
+    def watch(self, prefix: str = '', from_revision: int = 0, timeout: Optional[float] = None, *,
+              reconnect_timeout: float = 30) -> Watch[KeyEvent]:
+        """As Store.watch, for `async for`. It opens when `async with` begins, when it is awaited, or
+        with its first step.
+
+            async with store.watch("workers/") as changes:
+                async for change in changes:
+                    print(change.kind, change.key, change.value)
+        """
+        watch = Watch(self._core.watch(prefix, from_revision, timeout, reconnect_timeout), KeyEvent)
+        self._watches.add(watch)
+        return watch
+
     def release(self) -> None:
         """As close, without asyncio."""
+        for watch in list(self._watches):
+            watch.release()
         self._core.release()
 
     async def close(self) -> None:
-        """Frees the connection. It may be called twice."""
-        self._core.release()
+        """Frees the connection, and closes its watches. It may be called twice."""
+        self.release()
 
     async def __aenter__(self) -> 'Store':
         return self

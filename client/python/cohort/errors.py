@@ -75,7 +75,8 @@ class Aborted(Error):
 
 
 class OutOfRange(Error):
-    """The changes asked for are compacted."""
+    """The coordinator no longer keeps the changes after the revision asked for, or has restarted. Read
+    the present state, and watch from its revision: see `Watch`."""
 
 
 class Unimplemented(Error, NotImplementedError):

@@ -1,9 +1,11 @@
 """Keys, counters and queues of the coordinator."""
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+import weakref
+from typing import Dict, NamedTuple, Optional, Sequence, Union
 
 from cohort import _core
 from cohort import _lifetime
+from cohort.watch import KeyEvent, Watch
 
 Value = Union[str, bytes, bytearray, memoryview]
 
@@ -22,6 +24,23 @@ class PutResult(NamedTuple):
     written: bool
     revision: int  # of the last key written
     current: Optional[KeyValue]  # not written: that of the first key that differs
+
+
+class RangePage(tuple):
+    """A page of keys: the pair (values, after).
+
+    Attributes:
+      revision: the revision of the store that the page shows.
+    """
+    revision: int
+
+    @classmethod
+    def of(cls, facts: tuple) -> 'RangePage':
+        """The page of the module's tuple."""
+        values, after, _, revision = facts
+        page = cls(([KeyValue(*value) for value in values], after))
+        page.revision = revision
+        return page
 
 
 def to_bytes(value: Value) -> Union[bytes, bytearray, memoryview]:
@@ -55,6 +74,7 @@ class Store:
           group: the keys of this group alone; empty: the tenant's own keys.
         """
         self._core = _core.connect_store({'address': address, 'tenant': tenant, 'group': group})
+        self._watches: 'weakref.WeakSet[Watch]' = weakref.WeakSet()
         _lifetime.close_at_exit(self)
 
     def put(self, key: str, value: Value, *, expiration: Optional[float] = None,
@@ -92,11 +112,10 @@ class Store:
         return {value[0]: KeyValue(*value) for value in values}
 
     def range(self, prefix: str, *, after: str = '', page_size: int = 100, keys_only: bool = False,
-              timeout: float = 30) -> Tuple[List[KeyValue], str]:
+              timeout: float = 30) -> RangePage:
         """Returns one page of the keys with a prefix, and `after` for the next page, which is empty
         after the last one."""
-        values, following, _, _ = self._core.range(prefix, after, page_size, keys_only, timeout)
-        return [KeyValue(*value) for value in values], following
+        return RangePage.of(self._core.range(prefix, after, page_size, keys_only, timeout))
 
     def delete(self, key: str, *, prefix: bool = False, timeout: float = 30) -> int:
         """Deletes the key, or all keys with this prefix. Returns how many there were."""
@@ -124,8 +143,31 @@ class Store:
         lengths = self._core.get((), 0, 0, [queue], timeout)[3]
         return lengths[0] if lengths else 0
 
+    def watch(self, prefix: str = '', from_revision: int = 0, timeout: Optional[float] = None, *,
+              reconnect_timeout: float = 30) -> Watch[KeyEvent]:
+        """Returns an iterator of the changes of keys with a prefix: each once, and in order.
+
+            with store.watch("workers/") as changes:
+                for change in changes:
+                    print(change.kind, change.key, change.value)
+
+        It has all changes after `from_revision`. If that is 0, it has all changes after this call
+        returned, which blocks until the coordinator has answered. See `cohort.Watch` for its end
+        and its errors.
+
+        Args:
+          from_revision: of an event, of `range`, or of another watch; 0: the present one.
+          timeout: the iteration ends after so many seconds; None: it does not end.
+          reconnect_timeout: how many seconds the coordinator may be away, each time.
+        """
+        watch = Watch(self._core.watch(prefix, from_revision, timeout, reconnect_timeout), KeyEvent)
+        self._watches.add(watch)
+        return watch.open()
+
     def close(self) -> None:
-        """Frees the connection. It may be called twice."""
+        """Frees the connection, and closes its watches. It may be called twice."""
+        for watch in list(self._watches):
+            watch.close()
         self._core.release()
 
     def __enter__(self) -> 'Store':

@@ -10,6 +10,7 @@
 #include "client/python/core/pipeline.h"
 #include "client/python/core/python_api.h"
 #include "client/python/core/rendezvous.h"
+#include "client/python/core/watch.h"
 
 namespace cohort::python {
 namespace {
@@ -34,7 +35,7 @@ PyMODINIT_FUNC PyInit__core() {
     return nullptr;
   }
   for (const auto add : {AddMemory, AddCompletions, AddProcessGroup, AddStore, AddGroup,
-                         AddMessageQueue, AddLayout, AddMoe, AddPipeline}) {
+                         AddMessageQueue, AddLayout, AddMoe, AddPipeline, AddWatch}) {
     if (!add(module.get())) return nullptr;
   }
   return module.release();

@@ -12,6 +12,7 @@
 #include "client/python/core/method.h"
 #include "client/python/core/rendezvous.h"
 #include "client/python/core/store_values.h"
+#include "client/python/core/watch.h"
 #include "client/rendezvous/store_client.h"
 
 namespace cohort::python {
@@ -96,6 +97,14 @@ PyObject* QueuePop(Store& store, std::string queue, absl::Duration wait, absl::D
       WriteItem);
 }
 
+PyObject* Watch(Store& store, std::string prefix, int64_t from_revision,
+                std::optional<absl::Duration> timeout, absl::Duration reconnect_timeout) {
+  const std::shared_ptr<StoreClient> used = store.Use();
+  if (used == nullptr) return nullptr;
+  return WriteKeyWatch(used->async().NewWatcher(
+      prefix, WatchOptions(from_revision, timeout, reconnect_timeout)));
+}
+
 PyObject* Release(Store& store) {
   store.Close();
   return WriteNone();
@@ -114,6 +123,7 @@ std::vector<PyMethodDef> AllMethods() {
     Method<&Append>("append", {"key", "value", "timeout"}),
     Method<&QueuePush>("queue_push", {"queue", "value", "expiration", "timeout"}),
     Method<&QueuePop>("queue_pop", {"queue", "wait", "timeout"}),
+    Method<&Watch>("watch", {"prefix", "from_revision", "timeout", "reconnect_timeout"}),
     Method<&Release>("release"),};
   const std::vector<PyMethodDef>& more = AsyncStoreMethods();
   methods.insert(methods.end(), more.begin(), more.end());

@@ -95,6 +95,11 @@ class FakeCoordinator::Group final : public v1::GroupService::Service {
     int reports_asked = 0;
     {
       MutexLock lock(&fake_->mutex_);
+      context->AddInitialMetadata("cohort-server-incarnation", fake_->incarnation_);
+    }
+    writer->SendInitialMetadata();
+    {
+      MutexLock lock(&fake_->mutex_);
       ++fake_->open_watches_;
       reports_asked = fake_->reports_asked_;
     }
@@ -109,6 +114,7 @@ class FakeCoordinator::Group final : public v1::GroupService::Service {
         for (; next < fake_->events_.size(); ++next) {
           if (fake_->events_[next].revision() > request->from_revision()) {
             *response.add_events() = fake_->events_[next];
+            response.set_revision(fake_->events_[next].revision());
           }
         }
         if (response.events_size() == 0 && !response.report()) {
@@ -324,6 +330,10 @@ void FakeCoordinator::BreakFirstDownloadAfter(int64_t bytes) {
 void FakeCoordinator::DropBlobs() {
   MutexLock lock(&mutex_);
   blobs_.clear();
+}
+void FakeCoordinator::set_incarnation(const std::string& incarnation) {
+  MutexLock lock(&mutex_);
+  incarnation_ = incarnation;
 }
 void FakeCoordinator::PublishEvent(v1::GroupEvent event) {
   MutexLock lock(&mutex_);

@@ -64,6 +64,8 @@ class FakeCoordinator {
   void BreakFirstDownloadAfter(int64_t bytes);
   // Forgets all uploads.
   void DropBlobs();
+  // Names its start to the watches that open from now on.
+  void set_incarnation(const std::string& incarnation);
   void PublishEvent(v1::GroupEvent event);
   // Asks the members that watch for their reports, as who-is-missing does.
   void AskForReport();
@@ -112,6 +114,7 @@ class FakeCoordinator {
   std::map<int64_t, std::string> blobs_ ABSL_GUARDED_BY(mutex_);
   int64_t last_blob_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<v1::GroupEvent> events_ ABSL_GUARDED_BY(mutex_);
+  std::string incarnation_ ABSL_GUARDED_BY(mutex_) = "1";
   int reports_asked_ ABSL_GUARDED_BY(mutex_) = 0;
   int open_watches_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
 #include "coordinator/service/grpc/byte_buffer.h"
@@ -55,6 +56,10 @@ void WatchServerStream::Begin(grpc::CallbackServerContext* context,
     }
   }
   if (!status.ok()) return Complete(status);
+  // A client that opens a broken watch again learns from it that the coordinator has restarted, and
+  // that revisions may stand for other events now.
+  context->AddInitialMetadata("cohort-server-incarnation",
+                              absl::StrCat(dispatcher_.engine().server_incarnation()));
   const auto* const watch = std::get_if<WatchGroupCall>(&call_.body);
   // Receipts are acknowledged by the first step alone.
   if (watch == nullptr || !watch->attach) {
