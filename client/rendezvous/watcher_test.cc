@@ -29,12 +29,18 @@ constexpr absl::Duration kShort = absl::Milliseconds(300);
 
 class WatcherTest : public ProcessGroupTestBase {
  protected:
-  std::unique_ptr<GroupWatcher> Watch(const WatcherOptions& options = {}) {
+  // A watch that ends in any case.
+  static WatcherOptions Bounded() {
+    WatcherOptions options;
+    options.timeout = kLong;
+    return options;
+  }
+  std::unique_ptr<GroupWatcher> Watch(const WatcherOptions& options = Bounded()) {
     const auto connection = Connection::Create(Options().connection);
     EXPECT_TRUE(connection.ok()) << connection.status();
     return AdminClient::Create(*connection, kLong)->NewGroupWatcher("g", options);
   }
-  std::unique_ptr<GroupWatcher> OpenWatch(const WatcherOptions& options = {}) {
+  std::unique_ptr<GroupWatcher> OpenWatch(const WatcherOptions& options = Bounded()) {
     auto watcher = Watch(options);
     const absl::Status opened = watcher->Open();
     EXPECT_TRUE(opened.ok()) << opened;
@@ -126,7 +132,7 @@ TEST_F(WatcherTest, TriesAgainWhileTheCoordinatorIsAway) {
 }
 
 TEST_F(WatcherTest, GivesUpAfterTheReconnectTimeout) {
-  WatcherOptions options;
+  WatcherOptions options = Bounded();
   options.reconnect_timeout = kShort;
   auto watcher = OpenWatch(options);
   fake_.Stop();
@@ -141,7 +147,7 @@ TEST_F(WatcherTest, GivesUpAfterTheReconnectTimeout) {
 }
 
 TEST_F(WatcherTest, ACoordinatorThatDoesNotAnswerIsAway) {
-  WatcherOptions options;
+  WatcherOptions options = Bounded();
   options.reconnect_timeout = kShort;
   options.from_revision = 5;
   fake_.Hold("WatchGroup", true);
@@ -175,7 +181,7 @@ TEST_F(WatcherTest, OneMessageWaitsForTheConsumer) {
   Step first(*watcher);
   Publish(kFirst + 1);
   EXPECT_THAT(Revisions(first.Await()), ElementsAre(kFirst + 1));
-  // The stream fails behind the message that nobody has taken.
+  // The stream fails behind the message that the consumer has not taken.
   Publish(kFirst + 2);
   fake_.Stop();
   fake_.Start();

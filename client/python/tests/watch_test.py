@@ -60,6 +60,11 @@ class Coordinator:
         return count
 
 
+def watch(store, prefix, *arguments, **options):
+    """A watch that ends in any case."""
+    return store.watch(prefix, *arguments, **{'timeout': LONG, **options})
+
+
 def eventually(holds, seconds=LONG):
     """Waits until holds()."""
     deadline = time.monotonic() + seconds
@@ -96,7 +101,7 @@ def run(coroutine):
 
 
 def test_changes_of_keys(store):
-    with store.watch('kinds/') as changes:
+    with watch(store, 'kinds/') as changes:
         first = store.put('kinds/a', b'\0\xff')
         store.put('other', b'')
         store.delete('kinds/a')
@@ -111,16 +116,16 @@ def test_changes_of_keys(store):
 
 def test_every_change_after_the_call_is_seen(store, coordinator):
     for i in range(30):
-        with store.watch('from/') as changes:
+        with watch(store, 'from/') as changes:
             revision = store.put('from/a', str(i)).revision
             assert (next(changes).value, changes.revision) == (b'%d' % i, revision)
     async def main():
         async with cohort.aio.Store(coordinator.address) as other:
             for i in range(30):
-                async with other.watch('from/') as changes:
+                async with watch(other, 'from/') as changes:
                     await other.put('from/a', str(i))
                     assert (await changes.__anext__()).value == b'%d' % i
-                changes = await other.watch('from/')
+                changes = await watch(other, 'from/')
                 await other.put('from/a', str(i))
                 assert (await changes.__anext__()).value == b'%d' % i
     run(main())
@@ -130,7 +135,7 @@ def test_a_watch_that_opens_with_its_first_step(coordinator):
     async def main():
         async with cohort.aio.Store(coordinator.address) as store:
             revision = (await store.range('')).revision
-            changes = store.watch('first/')
+            changes = watch(store, 'first/')
             step = asyncio.ensure_future(changes.__anext__())
             while changes.revision < revision:
                 await asyncio.sleep(0)
@@ -149,7 +154,7 @@ def produce(store, prefix, permits):
 
 def test_ten_thousand_changes(store):
     permits = threading.Semaphore(20)
-    with store.watch('many/') as changes:
+    with watch(store, 'many/') as changes:
         producer = threading.Thread(target=produce, args=(store, 'many/', permits))
         producer.start()
         revision = 0
@@ -173,8 +178,8 @@ def test_ten_thousand_changes_for_two_watches_without_threads(store, coordinator
         async with cohort.aio.Store(coordinator.address) as other:
             await other.put('warm', b'')
             threads = len(os.listdir('/proc/self/task'))
-            async with other.watch('two/') as first, other.watch('two') as second:
-                idle = [await other.watch(f'idle/{i}') for i in range(200)]
+            async with watch(other, 'two/') as first, watch(other, 'two') as second:
+                idle = [await watch(other, f'idle/{i}') for i in range(200)]
                 assert coordinator.streams() == 202
                 assert len(os.listdir('/proc/self/task')) <= threads + 2  # of gRPC
                 producer = threading.Thread(target=produce, args=(store, 'two/', permits))
@@ -186,7 +191,7 @@ def test_ten_thousand_changes_for_two_watches_without_threads(store, coordinator
 
 
 def test_one_watch_goes_on_when_another_ends(store):
-    first, second = store.watch('pair/'), store.watch('pair/')
+    first, second = watch(store, 'pair/'), watch(store, 'pair/')
     store.put('pair/a', b'1')
     assert next(first).value == next(second).value == b'1'
     first.close()
@@ -242,13 +247,13 @@ def test_compacted_revision(store):
     first = store.put('old', b'').revision
     for _ in range(5):
         store.multi_put({f'old/{i}': b'' for i in range(1000)})
-    changes = store.watch('old', first)
+    changes = watch(store, 'old', first)
     for _ in range(2):
         with pytest.raises(cohort.OutOfRange, match='read the range'):
             next(changes)
     values, following = page = store.range('old', page_size=1)
     assert (len(values), following) == (1, 'old')
-    changes = store.watch('old', from_revision=page.revision)
+    changes = watch(store, 'old', from_revision=page.revision)
     store.put('old', b'new')
     assert next(changes).value == b'new'
 
@@ -296,7 +301,7 @@ class Proxy:
 def test_broken_connections_lose_nothing(store, coordinator):
     proxy = Proxy(coordinator.address)
     with contextlib.closing(proxy), cohort.Store(proxy.address) as through:
-        with through.watch('broken/') as changes:
+        with watch(through, 'broken/') as changes:
             for i in range(100):
                 store.put('broken/a', str(2 * i))
                 if i % 10 == 0:
@@ -304,7 +309,7 @@ def test_broken_connections_lose_nothing(store, coordinator):
                 store.put('broken/a', str(2 * i + 1))
                 assert [int(next(changes).value) for _ in range(2)] == [2 * i, 2 * i + 1]
     async def main():
-        async with cohort.aio.Store(proxy.address) as other, other.watch('broken/') as changes:
+        async with cohort.aio.Store(proxy.address) as other, watch(other, 'broken/') as changes:
             for i in range(50):
                 step = asyncio.ensure_future(changes.__anext__())
                 await asyncio.sleep(0)
@@ -321,7 +326,7 @@ def test_restarted_coordinator(journal, tmp_path):
     flags = [] if journal == 'memory' else ['--journal', 'sqlite', '--journal-path',
                                             str(tmp_path / 'journal')]
     with running(*flags) as coordinator, cohort.Store(coordinator.address) as store:
-        changes = store.watch('restart/')
+        changes = watch(store, 'restart/')
         store.put('restart/a', b'before')
         assert next(changes).value == b'before'
         coordinator.kill()
@@ -332,7 +337,7 @@ def test_restarted_coordinator(journal, tmp_path):
         for _ in range(2):
             with pytest.raises(cohort.OutOfRange):
                 next(changes)
-        changes = store.watch('restart/')
+        changes = watch(store, 'restart/')
         values, _ = store.range('restart/')
         kept = [] if journal == 'memory' else ['restart/a']
         assert [value.key for value in values] == kept + ['restart/b']
@@ -342,14 +347,14 @@ def test_restarted_coordinator(journal, tmp_path):
 
 def test_coordinator_that_stays_away():
     with running() as coordinator, cohort.Store(coordinator.address) as store:
-        changes = store.watch('away', reconnect_timeout=0.5)
+        changes = watch(store, 'away', reconnect_timeout=0.5)
         revision = changes.revision
         coordinator.kill()
         with pytest.raises(cohort.Unavailable, match='watch "away" gave up after'):
             next(changes)
         assert changes.revision == revision
         with pytest.raises(cohort.Unavailable, match='is away: watch "away"'):
-            store.watch('away', reconnect_timeout=0.5)
+            watch(store, 'away', reconnect_timeout=0.5)
         coordinator.start()
         store.put('away', b'')
         with pytest.raises(cohort.OutOfRange):
@@ -363,35 +368,35 @@ def test_stopped_coordinator():
         coordinator._process.send_signal(signal.SIGSTOP)  # pylint: disable=protected-access
         try:
             with pytest.raises(cohort.Unavailable, match='got no answer'):
-                store.watch('key', revision, reconnect_timeout=0.5)
+                watch(store, 'key', revision, reconnect_timeout=0.5)
         finally:
             coordinator._process.send_signal(signal.SIGCONT)  # pylint: disable=protected-access
 
 
 def test_ends(store, coordinator):
     store.put('warm', b'')
-    store.watch('ends/').close()
+    watch(store, 'ends/').close()
     eventually(lambda: coordinator.streams() == 0)
     before = len(os.listdir('/proc/self/task')), len(os.listdir('/proc/self/fd'))
     began = time.monotonic()
-    with store.watch('ends/', timeout=0.2) as changes:
+    with watch(store, 'ends/', timeout=0.2) as changes:
         assert list(changes) == []
         assert list(changes) == []
     assert 0.2 <= time.monotonic() - began < LONG
-    changes = store.watch('ends/')
+    changes = watch(store, 'ends/')
     store.put('ends/a', b'')
     for _ in changes:
         break
     assert coordinator.streams() == 1  # the program still has it
     del changes
     eventually(lambda: coordinator.streams() == 0)
-    changes = store.watch('ends/')
+    changes = watch(store, 'ends/')
     reader = threading.Thread(target=lambda: list(changes))
     reader.start()
     changes.close()
     reader.join(LONG)
     assert not reader.is_alive()
-    for change in store.watch('ends/', from_revision=store.put('ends/a', b'').revision - 1):
+    for change in watch(store, 'ends/', from_revision=store.put('ends/a', b'').revision - 1):
         assert change.key == 'ends/a'
         break
     eventually(lambda: coordinator.streams() == 0)
@@ -400,7 +405,7 @@ def test_ends(store, coordinator):
 
 def test_closed_store(coordinator):
     store = cohort.Store(coordinator.address)
-    changes = store.watch('closed')
+    changes = watch(store, 'closed')
     reader = threading.Thread(target=lambda: list(changes))
     reader.start()
     store.close()
@@ -408,17 +413,17 @@ def test_closed_store(coordinator):
     assert not reader.is_alive()
     assert list(changes) == []
     with pytest.raises(cohort.FailedPrecondition, match='close'):
-        store.watch('closed')
+        watch(store, 'closed')
     async def main():
         other = cohort.aio.Store(coordinator.address)
-        changes = await other.watch('closed')
+        changes = await watch(other, 'closed')
         step = asyncio.ensure_future(changes.__anext__())
         await asyncio.sleep(0)
         await other.close()
         with pytest.raises(StopAsyncIteration):
             await step
         with pytest.raises(cohort.FailedPrecondition, match='close'):
-            other.watch('closed')
+            watch(other, 'closed')
     run(main())
     eventually(lambda: coordinator.streams() == 0)
 
@@ -426,9 +431,9 @@ def test_closed_store(coordinator):
 def test_cancelled_tasks_leave_nothing(coordinator):
     async def main():
         async with cohort.aio.Store(coordinator.address) as store:
-            await (await store.watch('warm')).aclose()
+            await (await watch(store, 'warm')).aclose()
             threads = len(os.listdir('/proc/self/task'))
-            changes = store.watch('cancelled/')
+            changes = watch(store, 'cancelled/')
             async def read():
                 async for _ in changes:
                     pass
@@ -445,7 +450,7 @@ def test_cancelled_tasks_leave_nothing(coordinator):
             assert len(os.listdir('/proc/self/task')) <= threads
             first = (await store.range('')).revision
             async def once():
-                async for change in store.watch('cancelled/', first):
+                async for change in watch(store, 'cancelled/', first):
                     return change
             await asyncio.gather(*[store.put('cancelled/a', b'') for _ in range(3)])
             assert (await once()).kind == 'put'
@@ -456,7 +461,7 @@ def test_cancelled_tasks_leave_nothing(coordinator):
 def test_cancelled_steps_lose_nothing(store, coordinator):
     async def main():
         async with cohort.aio.Store(coordinator.address) as other:
-            changes = await other.watch('lossless/')
+            changes = await watch(other, 'lossless/')
             values, sent, cancelled = [], 0, 0
             while len(values) < 300:
                 step = asyncio.ensure_future(changes.__anext__())
@@ -481,7 +486,7 @@ def test_cancelled_steps_lose_nothing(store, coordinator):
 def test_result_that_a_cancelled_task_did_not_take(store, coordinator):
     """The loop has set the result of the call, and the task is cancelled before it runs."""
     async def main():
-        async with cohort.aio.Store(coordinator.address) as other, other.watch('late') as changes:
+        async with cohort.aio.Store(coordinator.address) as other, watch(other, 'late') as changes:
             for i in range(10):
                 step = asyncio.ensure_future(changes.__anext__())
                 await asyncio.sleep(0)
@@ -498,7 +503,7 @@ def test_result_that_a_cancelled_task_did_not_take(store, coordinator):
 def test_timeout_of_an_asynchronous_watch(coordinator):
     async def main():
         async with cohort.aio.Store(coordinator.address) as store:
-            async with store.watch('timeout', timeout=0.2) as changes:
+            async with watch(store, 'timeout', timeout=0.2) as changes:
                 assert [change async for change in changes] == []
                 with pytest.raises(StopAsyncIteration):
                     await changes.__anext__()
@@ -508,7 +513,7 @@ def test_timeout_of_an_asynchronous_watch(coordinator):
 def test_two_steps_at_once(coordinator):
     async def main():
         async with cohort.aio.Store(coordinator.address) as store:
-            changes = await store.watch('steps')
+            changes = await watch(store, 'steps')
             step = asyncio.ensure_future(changes.__anext__())
             await asyncio.sleep(0)
             with pytest.raises(cohort.FailedPrecondition, match='another call waits'):
@@ -522,31 +527,31 @@ def test_two_steps_at_once(coordinator):
 def test_wrong_arguments(store, coordinator):
     for wrong in 'x' * 5000, 'a\0b', b'\xff':
         with pytest.raises(cohort.InvalidArgument):
-            store.watch(wrong)
+            watch(store, wrong)
         with pytest.raises(cohort.InvalidArgument):
-            store.watch(wrong, 1)
+            watch(store, wrong, 1)
     with pytest.raises(ValueError, match='UTF-8'):
-        store.watch('\ud800')
+        watch(store, '\ud800')
     with pytest.raises(TypeError):
-        store.watch(5)
+        watch(store, 5)
     with pytest.raises(cohort.InvalidArgument):
-        store.watch('a', -1)
+        watch(store, 'a', -1)
     with pytest.raises(cohort.OutOfRange):
-        next(store.watch('a', 1 << 60))
+        next(watch(store, 'a', 1 << 60))
     with pytest.raises(cohort.InvalidArgument):
         cohort.watch_group('no name', address=coordinator.address)
     with pytest.raises(cohort.NotFound, match='nothing'):
         cohort.watch_group('nothing', address=coordinator.address)
     async def main():
-        watch = cohort.aio.watch_group('nothing', address=coordinator.address)
+        events = cohort.aio.watch_group('nothing', address=coordinator.address)
         with pytest.raises(RuntimeError, match='not open'):
-            _ = watch.info
+            _ = events.info
         with pytest.raises(cohort.NotFound):
-            await watch
-        await watch.aclose()
+            await events
+        await events.aclose()
         async with cohort.aio.Store(coordinator.address) as other:
             with pytest.raises(cohort.InvalidArgument):
-                await other.watch('x' * 5000).__anext__()
+                await watch(other, 'x' * 5000).__anext__()
     run(main())
 
 
@@ -645,7 +650,7 @@ def until(events, *kinds):
 
 
 def test_group(coordinator):
-    """Of a program that is no member."""
+    """A program that is no member watches."""
     with rank_process(MEMBER, coordinator.address, 'watched') as member:
         group = cohort.ProcessGroup('watched', rank=0, world_size=2, address=coordinator.address)
         group.barrier()
