@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "base/threads/mutex.h"
+#include "client/rendezvous/call/cancellation.h"
 #include "client/rendezvous/call/change_stream.h"
 #include "client/rendezvous/call/change_watcher.h"
 #include "client/rendezvous/call/connection/stubs.h"
