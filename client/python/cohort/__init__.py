@@ -9,11 +9,11 @@ tensors between the processes.
         gradients[:] = ...
         group.all_reduce(gradients, out=gradients)
 
-`Group` moves tensors; `ProcessGroup` moves bytes and needs no worker; `Store` has keys, counters and
-queues; `watch_group` has the events of a group; `MessageQueue` sends values of one process to many.
-`create_layout` and `create_groups` create groups of some ranks of a group, `moe` dispatches tokens to
-experts, and `Pipeline` joins the stages of a pipeline. `cohort.aio` has the classes for asyncio. All
-errors are subclasses of `Error`.
+`Group` moves tensors; `ProcessGroup` moves bytes and needs no worker; `Store` has keys, counters
+and queues; `watch_group` has the events of a group; `MessageQueue` sends values of one process to
+many. `create_layout` and `create_groups` create groups of some ranks of a group, `moe` dispatches
+tokens to experts, and `Pipeline` joins the stages of a pipeline. `cohort.aio` has the classes for
+asyncio. All errors are subclasses of `Error`.
 """
 
 from cohort import _core, moe
@@ -43,6 +43,6 @@ __all__ = [
     'Pipeline', 'ProcessGroup', 'PutResult', 'QueueDeparture', 'QueueReader', 'RangePage',
     'ReduceOp', 'ResourceExhausted', 'Store', 'Unauthenticated', 'Unavailable', 'Unimplemented',
     'Unknown', 'View', 'ViewProposal', 'VoteOp', 'VoteResult', 'Watch', 'colossalai_layout',
-    'create_groups', 'create_layout', 'make_layout', 'megatron_layout', 'moe', 'ring_shift', 'split_layers',
-    'vllm_layout', 'watch_group',
+    'create_groups', 'create_layout', 'make_layout', 'megatron_layout', 'moe', 'ring_shift',
+    'split_layers', 'vllm_layout', 'watch_group',
 ]

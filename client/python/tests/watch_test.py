@@ -42,6 +42,16 @@ class Coordinator:
         self._process.kill()
         self._process.wait(LONG)
 
+    @contextlib.contextmanager
+    def stopped(self):
+        """Stops all its threads for the statement."""
+        self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
     def _metrics(self):
         def port():
             with open(self._log, encoding='utf-8') as log:
@@ -365,12 +375,8 @@ def test_stopped_coordinator():
     """It accepts connections, and does not answer."""
     with running() as coordinator, cohort.Store(coordinator.address) as store:
         revision = store.put('key', b'').revision
-        coordinator._process.send_signal(signal.SIGSTOP)  # pylint: disable=protected-access
-        try:
-            with pytest.raises(cohort.Unavailable, match='got no answer'):
-                watch(store, 'key', revision, reconnect_timeout=0.5)
-        finally:
-            coordinator._process.send_signal(signal.SIGCONT)  # pylint: disable=protected-access
+        with coordinator.stopped(), pytest.raises(cohort.Unavailable, match='got no answer'):
+            watch(store, 'key', revision, reconnect_timeout=0.5)
 
 
 def test_ends(store, coordinator):
