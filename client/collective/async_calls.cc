@@ -1,6 +1,7 @@
 #include "client/collective/async_calls.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -9,12 +10,19 @@
 namespace cohort::client {
 
 struct PendingCall::State {
+  using DoneCallback = std::function<void(const absl::Status&)>;
+
   State(Group& group, AsyncCalls::Call call) : group(group), call(std::move(call)) {}
 
   void Finish(absl::Status result) {
     call = nullptr;
-    MutexLock lock(&mutex);
-    status = std::move(result);
+    std::vector<DoneCallback> callbacks;
+    {
+      MutexLock lock(&mutex);
+      status = result;
+      callbacks.swap(done_callbacks);
+    }
+    for (const DoneCallback& callback : callbacks) callback(result);
   }
   bool over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return status.has_value(); }
 
@@ -22,6 +30,7 @@ struct PendingCall::State {
   AsyncCalls::Call call;  // used by the thread that runs it
   Mutex mutex;
   std::optional<absl::Status> status ABSL_GUARDED_BY(mutex);
+  std::vector<DoneCallback> done_callbacks ABSL_GUARDED_BY(mutex);
 };
 
 std::optional<absl::Status> PendingCall::Test() const {
@@ -47,6 +56,17 @@ void PendingCall::Cancel() const {
   if (state_ == nullptr) return;
   MutexLock lock(&state_->mutex);  // the group lives as long as the call is not over
   if (!state_->over()) state_->group.Abort(absl::CancelledError("it cancelled a call"));
+}
+
+void PendingCall::AddDoneCallback(std::function<void(const absl::Status&)> callback) const {
+  if (state_ != nullptr) {
+    MutexLock lock(&state_->mutex);
+    if (!state_->over()) {
+      state_->done_callbacks.push_back(std::move(callback));
+      return;
+    }
+  }
+  callback(*Test());
 }
 
 AsyncCalls::AsyncCalls(Group& group) : group_(group) {

@@ -30,6 +30,9 @@ class PendingCall {
   // If the call is not over, aborts the group on all ranks, with the error that this rank
   // cancelled: other ranks wait for the call, so it cannot just be dropped. Does not block.
   void Cancel() const;
+  // Runs `callback` once, with the call's status: when the call is over, on the thread that ends
+  // it, or else at once, if it is over already. It must not block: later calls wait for it.
+  void AddDoneCallback(std::function<void(const absl::Status&)> callback) const;
 
  private:
   friend class AsyncCalls;

@@ -1,6 +1,7 @@
 #include "client/collective/async_calls.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -121,6 +122,30 @@ TEST(AsyncCallsTest, CancelAbortsTheGroupUnlessTheCallIsOver) {
   EXPECT_EQ(running.Wait(kTimeout), absl::OkStatus());
 }
 
+TEST(AsyncCallsTest, DoneCallbacksGetTheStatusOnce) {
+  LoneGroup group;
+  Held held;
+  std::vector<absl::Status> seen;
+  const auto see = [&seen](const absl::Status& status) { seen.push_back(status); };
+  auto calls = std::make_unique<AsyncCalls>(group);
+  const PendingCall call = calls->Start(held.Make(absl::DataLossError("spoilt")));
+  held.begun.WaitForNotification();
+  // The status is available before the callback runs.
+  std::optional<absl::Status> tested;
+  call.AddDoneCallback([call, &tested](const absl::Status&) { tested = call.Test(); });
+  call.AddDoneCallback(see);
+  call.AddDoneCallback(see);
+  held.let_go.Notify();
+  calls.reset();  // waits for the thread
+  EXPECT_THAT(seen, ElementsAre(absl::DataLossError("spoilt"), absl::DataLossError("spoilt")));
+  EXPECT_EQ(tested, absl::DataLossError("spoilt"));
+  // The call is over: they run at once.
+  call.AddDoneCallback(see);
+  EXPECT_EQ(seen.size(), 3);
+  PendingCall().AddDoneCallback(see);
+  EXPECT_EQ(seen.back(), absl::OkStatus());
+}
+
 class RecordingGroup : public LoneGroup {
  public:
   absl::Notification aborted;
@@ -137,12 +162,15 @@ TEST(AsyncCallsTest, DestructionDropsQueuedCallsAndAbortsTheGroup) {
   const PendingCall running = calls->Start(held.Make());
   held.begun.WaitForNotification();
   const PendingCall behind = calls->Start([](Group&) { return absl::OkStatus(); });
+  absl::Status seen;
+  behind.AddDoneCallback([&seen](const absl::Status& status) { seen = status; });
   std::thread end([&calls] { calls.reset(); });
   EXPECT_TRUE(group.aborted.WaitForNotificationWithTimeout(kTimeout));
   held.let_go.Notify();
   end.join();
   EXPECT_EQ(running.Wait(kTimeout), absl::OkStatus());
   EXPECT_EQ(behind.Wait(kTimeout).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(seen.code(), absl::StatusCode::kCancelled);
   EXPECT_THAT(group.aborts, ElementsAre(HasSubstr("dropped")));
 }
 
