@@ -14,12 +14,9 @@ import cohort
 import cohort.aio
 from cohort import VoteOp, _event_loop
 from testing.coordinator import LONG, coordinator, rank_process, run_ranks
+from testing.fixtures import address_fixture
 
-
-@pytest.fixture(scope='module', name='address')
-def _address():
-    with coordinator() as address:
-        yield address
+_address = address_fixture()
 
 
 def new(name, rank, address, size=2, **options):

@@ -8,17 +8,11 @@ import numpy as np
 import pytest
 
 import cohort
-from testing.coordinator import LONG, coordinator, run_ranks
+from testing.coordinator import run_ranks
+from testing.fixtures import address_fixture, groups_fixture
 
-
-@pytest.fixture(scope='module', name='groups')
-def _groups():
-    with coordinator() as address:
-        groups = run_ranks(2, lambda rank: cohort.Group(
-            'bad', rank=rank, world_size=2, address=address, timeout=LONG))
-        yield groups
-        for group in groups:
-            group.close()
+_address = address_fixture()
+_groups = groups_fixture('bad', 2)
 
 
 def read_only():

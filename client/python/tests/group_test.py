@@ -6,29 +6,13 @@ import numpy as np
 import pytest
 
 import cohort
-from testing.coordinator import LONG, coordinator, run_ranks
+from testing.coordinator import LONG, run_ranks
+from testing.fixtures import address_fixture, groups_fixture, joined_groups, run
 
 RANKS = 3
 
-
-@pytest.fixture(scope='module', name='address')
-def _address():
-    with coordinator() as address:
-        yield address
-
-
-@pytest.fixture(scope='module', name='groups')
-def _groups(address):
-    groups = run_ranks(RANKS, lambda rank: cohort.Group(
-        'numpy', rank=rank, world_size=RANKS, address=address, timeout=LONG))
-    yield groups
-    for group in groups:
-        group.close()
-
-
-def run(groups, body):
-    """Returns body(group, rank) of every rank."""
-    return run_ranks(len(groups), lambda rank: body(groups[rank], rank))
+_address = address_fixture()
+_groups = groups_fixture('numpy', RANKS)
 
 
 def test_facts(groups):
@@ -240,10 +224,7 @@ def test_statistics(address):
 
 
 def test_late_ranks_are_named(address):
-    groups = run_ranks(3, lambda rank: cohort.Group(
-        'late', rank=rank, world_size=3, address=address, timeout=LONG))
-    with pytest.raises(cohort.DeadlineExceeded, match='rank 1-2 did not come') as caught:
-        groups[0].all_reduce(np.ones(2), timeout=0.2)
-    assert caught.value.missing == (1, 2)
-    for group in groups:
-        group.close()
+    with joined_groups('late', 3, address) as groups:
+        with pytest.raises(cohort.DeadlineExceeded, match='rank 1-2 did not come') as caught:
+            groups[0].all_reduce(np.ones(2), timeout=0.2)
+        assert caught.value.missing == (1, 2)

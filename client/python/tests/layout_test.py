@@ -9,25 +9,14 @@ import numpy as np
 import pytest
 
 import cohort
-from testing.coordinator import LONG, coordinator, rank_process, run_ranks
+from testing.coordinator import LONG, rank_process, run_ranks
+from testing.fixtures import address_fixture, groups_fixture
 
 RANKS = 4
 LAYOUT = cohort.make_layout(RANKS, {'tp': 2, 'pp': 2})
 
-
-@pytest.fixture(scope='module', name='address')
-def _address():
-    with coordinator() as address:
-        yield address
-
-
-@pytest.fixture(scope='module', name='worlds')
-def _worlds(address):
-    worlds = run_ranks(RANKS, lambda rank: cohort.Group(
-        'world', rank=rank, world_size=RANKS, address=address, timeout=LONG))
-    yield worlds
-    for world in worlds:
-        world.close()
+_address = address_fixture()
+_worlds = groups_fixture('world', RANKS, name='worlds')
 
 
 def test_axes_vary_in_the_order_of_the_dict():

@@ -5,13 +5,10 @@ import threading
 import pytest
 
 import cohort
-from testing.coordinator import LONG, coordinator, run_ranks
+from testing.coordinator import LONG, run_ranks
+from testing.fixtures import address_fixture
 
-
-@pytest.fixture(scope='module', name='address')
-def _address():
-    with coordinator() as address:
-        yield address
+_address = address_fixture()
 
 
 def accept(group):

@@ -9,15 +9,9 @@ import pytest
 
 import cohort
 from testing.coordinator import LONG, coordinator, rank_process
+from testing.fixtures import queue_pair_fixture
 
-
-@pytest.fixture(name='pair')
-def _pair():
-    """A writer and a reader of a small ring."""
-    with cohort.MessageQueue.create_external('pair', block_bytes=1 << 16, blocks=1,
-                                             timeout=LONG) as writer:
-        with cohort.MessageQueue.open(writer.handle, 'the reader', timeout=LONG) as reader:
-            yield writer, reader
+_pair = queue_pair_fixture()
 
 
 def test_writer_names_the_reader_that_lags():

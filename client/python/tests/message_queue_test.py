@@ -9,33 +9,14 @@ import numpy as np
 import pytest
 
 import cohort
-from testing.coordinator import LONG, coordinator, rank_process, run_ranks
+from testing.coordinator import LONG, rank_process, run_ranks
+from testing.fixtures import address_fixture, groups_fixture, queue_pair_fixture
 
 RANKS = 3
 
-
-@pytest.fixture(scope='module', name='address')
-def _address():
-    with coordinator() as address:
-        yield address
-
-
-@pytest.fixture(scope='module', name='groups')
-def _groups(address):
-    groups = run_ranks(RANKS, lambda rank: cohort.Group(
-        'queues', rank=rank, world_size=RANKS, address=address, timeout=LONG))
-    yield groups
-    for group in groups:
-        group.close()
-
-
-@pytest.fixture(name='pair')
-def _pair():
-    """A writer and a reader of a small ring."""
-    with cohort.MessageQueue.create_external('pair', block_bytes=1 << 16, blocks=1,
-                                             timeout=LONG) as writer:
-        with cohort.MessageQueue.open(writer.handle, 'the reader', timeout=LONG) as reader:
-            yield writer, reader
+_address = address_fixture()
+_groups = groups_fixture('queues', RANKS)
+_pair = queue_pair_fixture()
 
 
 def value_of(number):

@@ -5,7 +5,8 @@ import pytest
 
 import cohort
 from cohort import moe
-from testing.coordinator import LONG, coordinator, run_ranks
+from testing.coordinator import coordinator, run_ranks
+from testing.fixtures import address_fixture, groups_fixture, run
 
 RANKS = 3
 EXPERTS = 5
@@ -41,18 +42,8 @@ def own(rank):
     return slice(sum(TOKENS[:rank]), sum(TOKENS[:rank + 1]))
 
 
-@pytest.fixture(scope='module', name='groups')
-def _groups():
-    with coordinator() as address:
-        groups = run_ranks(RANKS, lambda rank: cohort.Group(
-            'moe', rank=rank, world_size=RANKS, address=address, timeout=LONG))
-        yield groups
-        for group in groups:
-            group.close()
-
-
-def run(groups, body):
-    return run_ranks(len(groups), lambda rank: body(groups[rank], rank))
+_address = address_fixture()
+_groups = groups_fixture('moe', RANKS)
 
 
 def test_placements():

@@ -4,26 +4,15 @@ import numpy as np
 import pytest
 
 import cohort
-from testing.coordinator import LONG, coordinator, run_ranks
+from testing.coordinator import LONG, run_ranks
+from testing.fixtures import address_fixture, groups_fixture
 
 STAGES = 3
 # More than what a send puts on its way without a receiver.
 LARGE = 1 << 20
 
-
-@pytest.fixture(scope='module', name='address')
-def _address():
-    with coordinator() as address:
-        yield address
-
-
-@pytest.fixture(scope='module', name='groups')
-def _groups(address):
-    groups = run_ranks(STAGES, lambda rank: cohort.Group(
-        'pipeline', rank=rank, world_size=STAGES, address=address, timeout=LONG))
-    yield groups
-    for group in groups:
-        group.close()
+_address = address_fixture()
+_groups = groups_fixture('pipeline', STAGES)
 
 
 def run(groups, body):

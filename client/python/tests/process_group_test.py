@@ -7,12 +7,9 @@ import pytest
 import cohort
 from cohort import VoteOp
 from testing.coordinator import LONG, coordinator, run_ranks
+from testing.fixtures import address_fixture
 
-
-@pytest.fixture(scope='module', name='address')
-def _address():
-    with coordinator() as address:
-        yield address
+_address = address_fixture()
 
 
 def join(name, rank, address, size=2, **options):

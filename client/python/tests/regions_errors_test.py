@@ -3,7 +3,7 @@
 import pytest
 
 import cohort
-from testing.coordinator import LONG, coordinator, run_ranks
+from testing.fixtures import address_fixture, groups_fixture, run
 
 torch = pytest.importorskip('torch', reason='PyTorch is not installed for this Python')
 
@@ -11,19 +11,8 @@ from cohort import regions  # pylint: disable=wrong-import-position
 
 RANKS = 2
 
-
-@pytest.fixture(scope='module', name='groups')
-def _groups():
-    with coordinator() as address:
-        groups = run_ranks(RANKS, lambda rank: cohort.Group(
-            'layer', rank=rank, world_size=RANKS, address=address, timeout=LONG))
-        yield groups
-        for group in groups:
-            group.close()
-
-
-def run(groups, body):
-    return run_ranks(len(groups), lambda rank: body(groups[rank], rank))
+_address = address_fixture()
+_groups = groups_fixture('layer', RANKS)
 
 
 # A call of rank 0 or of both, the right call of rank 1, and a part of the text.

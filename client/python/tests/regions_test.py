@@ -1,5 +1,6 @@
 """Regions of tensor-parallel layers: values and gradients are those of one process."""
 
+import contextlib
 import subprocess
 import sys
 import threading
@@ -7,7 +8,8 @@ import threading
 import pytest
 
 import cohort
-from testing.coordinator import LONG, coordinator, run_ranks
+from testing.coordinator import coordinator
+from testing.fixtures import joined_groups, run
 
 torch = pytest.importorskip('torch', reason='PyTorch is not installed for this Python')
 
@@ -20,22 +22,15 @@ SIZES = (1, 2, 3)
 
 @pytest.fixture(scope='module', name='groups_of')
 def _groups_of():
-    with coordinator() as address:
-        groups = {size: run_ranks(size, lambda rank, size=size: cohort.Group(
-            f'regions-{size}', rank=rank, world_size=size, address=address, timeout=LONG))
-            for size in SIZES}
-        yield groups
-        for group in sum(groups.values(), []):
-            group.close()
+    with contextlib.ExitStack() as stack:
+        address = stack.enter_context(coordinator())
+        yield {size: stack.enter_context(joined_groups(f'regions-{size}', size, address))
+               for size in SIZES}
 
 
 @pytest.fixture(name='groups')
 def _groups(groups_of):
     return groups_of[2]
-
-
-def run(groups, body):
-    return run_ranks(len(groups), lambda rank: body(groups[rank], rank))
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'float64', 'bfloat16', 'float16'])

@@ -4,10 +4,9 @@ import contextlib
 import signal
 import subprocess
 
-import pytest
-
 import cohort
-from testing.coordinator import LONG, coordinator, rank_process
+from testing.coordinator import LONG, rank_process
+from testing.fixtures import address_fixture
 
 WAITING = '''
 import signal, sys
@@ -53,10 +52,7 @@ except cohort.Aborted as error:
 '''
 
 
-@pytest.fixture(scope='module', name='address')
-def _address():
-    with coordinator() as address:
-        yield address
+_address = address_fixture()
 
 
 def test_keyboard_interrupt_ends_a_wait(address):

@@ -10,34 +10,18 @@ import numpy as np
 import pytest
 
 import cohort
-from testing.coordinator import LONG, coordinator, rank_process, run_ranks
+from testing.coordinator import LONG, rank_process, run_ranks
+from testing.fixtures import address_fixture, groups_fixture, run
 
 RANKS = 3
 
-
-@pytest.fixture(scope='module', name='address')
-def _address():
-    with coordinator() as address:
-        yield address
-
-
-@pytest.fixture(scope='module', name='groups')
-def _groups(address):
-    groups = run_ranks(RANKS, lambda rank: cohort.Group(
-        'maps', rank=rank, world_size=RANKS, address=address, timeout=LONG))
-    yield groups
-    for group in groups:
-        group.close()
+_address = address_fixture()
+_groups = groups_fixture('maps', RANKS)
 
 
 @pytest.fixture(name='torch')
 def _torch():
     return pytest.importorskip('torch', reason='PyTorch is not installed for this Python')
-
-
-def run(groups, body):
-    """Returns body(group, rank) of every rank."""
-    return run_ranks(len(groups), lambda rank: body(groups[rank], rank))
 
 
 def check(value, expected):

@@ -3,25 +3,14 @@
 import pytest
 
 import cohort
-from testing.coordinator import LONG, coordinator, run_ranks
+from testing.fixtures import address_fixture, groups_fixture, run
 
 torch = pytest.importorskip('torch', reason='PyTorch is not installed for this Python')
 
 RANKS = 2
 
-
-@pytest.fixture(scope='module', name='groups')
-def _groups():
-    with coordinator() as address:
-        groups = run_ranks(RANKS, lambda rank: cohort.Group(
-            'torch', rank=rank, world_size=RANKS, address=address, timeout=LONG))
-        yield groups
-        for group in groups:
-            group.close()
-
-
-def run(groups, body):
-    return run_ranks(len(groups), lambda rank: body(groups[rank], rank))
+_address = address_fixture()
+_groups = groups_fixture('torch', RANKS)
 
 
 @pytest.mark.parametrize('name', ['bool', 'uint8', 'int8', 'int16', 'int32', 'int64', 'float16',

@@ -9,6 +9,7 @@ import pytest
 import cohort
 from cohort.vllm import StatelessProcessGroup
 from testing.coordinator import LONG, coordinator, rank_process, run_ranks
+from testing.fixtures import run
 
 
 def open_port():
@@ -28,10 +29,6 @@ def _groups():
     yield groups
     for group in reversed(groups):
         group.close()
-
-
-def run(groups, body):
-    return run_ranks(len(groups), lambda rank: body(groups[rank], rank))
 
 
 def test_objects(groups):
