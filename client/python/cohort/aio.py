@@ -30,6 +30,7 @@ from cohort import _core
 from cohort import _lifetime
 from cohort._event_loop import Inbox, run
 from cohort.errors import Error
+from cohort.facts import Facts
 from cohort.group_info import GroupInfo, OpenWait, View, read_group_info
 from cohort.process_group import BytesLike, VoteOp, VoteResult, membership_options
 from cohort.store import KeyValue, PutResult, RangePage, Value, read_put, to_bytes
@@ -130,7 +131,7 @@ def watch_group(group: str, *, address: str = '127.0.0.1:7700', tenant: str = ''
     return watch
 
 
-class ProcessGroup:
+class ProcessGroup(Facts):
     """One membership in a process group, as `cohort.ProcessGroup`.
 
         async with cohort.aio.ProcessGroup("weights", rank=0, world_size=2) as group: ...
@@ -165,33 +166,6 @@ class ProcessGroup:
 
     async def __aexit__(self, *exc_info) -> None:
         await self.close()
-
-    # --- Facts.
-
-    @property
-    def group(self) -> str:
-        """The group's name."""
-        return self._core.facts()[0]
-
-    @property
-    def member(self) -> str:
-        """This member's name."""
-        return self._core.facts()[1]
-
-    @property
-    def rank(self) -> int:
-        """This member's rank, 0..world_size-1."""
-        return self._core.facts()[2]
-
-    @property
-    def world_size(self) -> int:
-        """How many members the generation has."""
-        return self._core.facts()[3]
-
-    @property
-    def generation(self) -> int:
-        """The number of the generation."""
-        return self._core.facts()[4]
 
     # --- Objects.
 

@@ -5,6 +5,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from cohort import _core
 from cohort import _lifetime
+from cohort.facts import Facts
 from cohort.group_info import GroupInfo, OpenWait, View, read_group_info
 
 BytesLike = Union[bytes, bytearray, memoryview]
@@ -41,7 +42,7 @@ def membership_options(group: str, *, world_size: int, rank: Optional[int] = Non
     }
 
 
-class ProcessGroup:
+class ProcessGroup(Facts):
     """One membership in a process group.
 
         group = cohort.ProcessGroup("weights", rank=0, world_size=2, address="coordinator:7700")
@@ -92,33 +93,6 @@ class ProcessGroup:
             join_timeout=join_timeout, lease=lease, share_fate=share_fate,
             data_expiration=data_expiration, parameters_digest=parameters_digest, labels=labels))
         _lifetime.close_at_exit(self)
-
-    # --- Facts.
-
-    @property
-    def group(self) -> str:
-        """The group's name."""
-        return self._core.facts()[0]
-
-    @property
-    def member(self) -> str:
-        """This member's name."""
-        return self._core.facts()[1]
-
-    @property
-    def rank(self) -> int:
-        """This member's rank, 0..world_size-1."""
-        return self._core.facts()[2]
-
-    @property
-    def world_size(self) -> int:
-        """How many members the generation has."""
-        return self._core.facts()[3]
-
-    @property
-    def generation(self) -> int:
-        """The number of the generation."""
-        return self._core.facts()[4]
 
     # --- Objects. The bytes are never interpreted.
 

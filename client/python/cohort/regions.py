@@ -35,7 +35,7 @@ the same on all ranks. Otherwise each rank has its own. All sums are over ranks.
 """
 
 import math
-from typing import Any, List, Optional, Sequence
+from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -61,37 +61,37 @@ Sizes = Optional[Sequence[int]]
 def copy_to_tensor_parallel(tensor: torch.Tensor, group: Group) -> torch.Tensor:
     """Returns the tensor; its gradient is summed. It goes before a layer whose weights are cut by
     columns. Source: Megatron's copy_to_tensor_model_parallel_region."""
-    return _Copy.apply(tensor, group)
+    return _Region.apply(tensor, group, _identity, _sum)
 
 
 def reduce_from_tensor_parallel(tensor: torch.Tensor, group: Group) -> torch.Tensor:
     """Returns the sum. It goes after a layer whose weights are cut by rows. Source:
     reduce_from_tensor_model_parallel_region."""
-    return _Reduce.apply(tensor, group)
+    return _Region.apply(tensor, group, _sum, _identity)
 
 
 def scatter_to_tensor_parallel(tensor: torch.Tensor, group: Group) -> torch.Tensor:
     """Returns this rank's equal part, [..., H/T], of [..., H], without a reduction. T divides H.
     Source: scatter_to_tensor_model_parallel_region."""
-    return _Scatter.apply(tensor, group, -1)
+    return _Region.apply(tensor, group, _slice, _join, -1)
 
 
 def gather_from_tensor_parallel(tensor: torch.Tensor, group: Group) -> torch.Tensor:
     """Returns the parts of all ranks, [..., H], of [..., H/T]. All ranks have the same gradient,
     and each takes its part. Source: gather_from_tensor_model_parallel_region."""
-    return _Gather.apply(tensor, group, -1, None)
+    return _Region.apply(tensor, group, _join, _slice, -1)
 
 
 def all_gather_last_dim_from_tensor_parallel(tensor: torch.Tensor, group: Group) -> torch.Tensor:
     """Like gather_from_tensor_parallel, but each rank has its own gradient, and these are summed.
     Source: all_gather_last_dim_from_tensor_parallel_region."""
-    return _AllGather.apply(tensor, group, -1, None)
+    return _Region.apply(tensor, group, _join, _sum_slice, -1)
 
 
 def reduce_scatter_last_dim_to_tensor_parallel(tensor: torch.Tensor, group: Group) -> torch.Tensor:
     """Returns this rank's equal part, [..., H/T], of the sum, [..., H]. T divides H. Source:
     reduce_scatter_last_dim_to_tensor_parallel_region."""
-    return _ReduceScatter.apply(tensor, group, -1, None)
+    return _Region.apply(tensor, group, _sum_slice, _join, -1)
 
 
 # --- Sequence parallel: the first dimension.
@@ -100,7 +100,7 @@ def reduce_scatter_last_dim_to_tensor_parallel(tensor: torch.Tensor, group: Grou
 def scatter_to_sequence_parallel(tensor: torch.Tensor, group: Group) -> torch.Tensor:
     """Returns this rank's equal part, [S/T, ...], of [S, ...], without a reduction. T divides S.
     Source: scatter_to_sequence_parallel_region."""
-    return _Scatter.apply(tensor, group, 0)
+    return _Region.apply(tensor, group, _slice, _join, 0)
 
 
 def gather_from_sequence_parallel(tensor: torch.Tensor, group: Group, *,
@@ -113,15 +113,15 @@ def gather_from_sequence_parallel(tensor: torch.Tensor, group: Group, *,
         False, all ranks have the same gradient, and each rank takes its rows.
       sizes: by rank, its rows; the same on all ranks. None: all ranks have the same number.
     """
-    region = _AllGather if tensor_parallel_output_grad else _Gather
-    return region.apply(tensor, group, 0, _copied(sizes))
+    adjoint = _sum_slice if tensor_parallel_output_grad else _slice
+    return _Region.apply(tensor, group, _join, adjoint, 0, _copied(sizes))
 
 
 def reduce_scatter_to_sequence_parallel(tensor: torch.Tensor, group: Group, *,
                                         sizes: Sizes = None) -> torch.Tensor:
     """Returns this rank's rows of the sum: sizes[rank] rows, or an equal part if sizes is None. All
     ranks pass the same sizes. Source: reduce_scatter_to_sequence_parallel_region."""
-    return _ReduceScatter.apply(tensor, group, 0, _copied(sizes))
+    return _Region.apply(tensor, group, _sum_slice, _join, 0, _copied(sizes))
 
 
 # --- Exchanges.
@@ -137,7 +137,8 @@ def all_to_all(tensor: torch.Tensor, group: Group, *, input_sizes: Sizes = None,
       output_sizes: by rank, the rows that come from it. If only one of the two is None, it stands
         for the tensor's rows in T equal parts.
     """
-    return _AllToAll.apply(tensor, group, _copied(input_sizes), _copied(output_sizes))
+    return _Region.apply(tensor, group, _exchange, _exchange_back,
+                         *_both_sizes(tensor, group, _copied(input_sizes), _copied(output_sizes)))
 
 
 def sequence_to_hidden(tensor: torch.Tensor, group: Group) -> torch.Tensor:
@@ -146,7 +147,7 @@ def sequence_to_hidden(tensor: torch.Tensor, group: Group) -> torch.Tensor:
     The dimensions before the last are rows, in order. All ranks pass the same shape, and T divides
     H. hidden_to_sequence is the inverse. Source: all_to_all_sp2hp.
     """
-    return _SequenceToHidden.apply(tensor, group)
+    return _Region.apply(tensor, group, _to_hidden, _to_sequence)
 
 
 def hidden_to_sequence(tensor: torch.Tensor, group: Group) -> torch.Tensor:
@@ -155,7 +156,7 @@ def hidden_to_sequence(tensor: torch.Tensor, group: Group) -> torch.Tensor:
     The dimensions before the last are rows, in order. All ranks pass the same shape, and T divides
     n. sequence_to_hidden is the inverse. Source: all_to_all_hp2sp.
     """
-    return _HiddenToSequence.apply(tensor, group)
+    return _Region.apply(tensor, group, _to_sequence, _to_hidden)
 
 
 # --- Arguments. An exception before the collective would leave the other ranks waiting for this
@@ -195,6 +196,17 @@ def _copied(sizes: Any) -> Any:
         return list(sizes)
     except TypeError:
         return sizes
+
+
+def _both_sizes(tensor: Any, group: Group, input_sizes: Any, output_sizes: Any) -> Tuple[Any, Any]:
+    """Returns the arguments of all_to_all, with equal parts in place of a single None."""
+    if (input_sizes is None) == (output_sizes is None):
+        return input_sizes, output_sizes
+    ranks, shape = group.size, getattr(tensor, 'shape', ())
+    if not shape or shape[0] % ranks != 0:
+        return None, None  # the collective fails on all ranks
+    equal = [shape[0] // ranks] * ranks
+    return (equal, output_sizes) if input_sizes is None else (input_sizes, equal)
 
 
 # --- The calls that regions consist of.
@@ -277,121 +289,34 @@ def _cut(tensor: Any, group: Group, name: str, cut: str) -> Any:
     return tensor
 
 
-# --- The regions. A gradient that PyTorch does not have arrives as zeros, so that this rank takes
-# part in the collective.
+def _identity(tensor: Any, group: Group) -> torch.Tensor:  # pylint: disable=unused-argument
+    _checked(tensor, alone=True)
+    return tensor
 
 
-class _Copy(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, tensor, group):
-        _checked(tensor, alone=True)
-        ctx.group = group
-        return tensor
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, gradient):
-        return _sum(gradient, ctx.group), None
+def _exchange_back(tensor: Any, group: Group, input_sizes: Optional[List[int]],
+                   output_sizes: Optional[List[int]]) -> torch.Tensor:
+    return _exchange(tensor, group, output_sizes, input_sizes)
 
 
-class _Reduce(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, tensor, group):
-        return _sum(tensor, group)
+class _Region(torch.autograd.Function):
+    """A region: call(tensor, group, *place), and the adjoint with the same arguments. `place` has the
+    dimension and the sizes, as far as the two functions take them.
+
+    A gradient that PyTorch does not have arrives as zeros, so that this rank takes part in the
+    collective.
+    """
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx, gradient):
-        return gradient, None
-
-
-class _Scatter(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, tensor, group, dim):
-        ctx.group, ctx.dim = group, dim
-        return _slice(tensor, group, dim)
+    def forward(ctx, tensor, group, call, adjoint, *place):
+        ctx.shape = getattr(tensor, 'shape', None)
+        ctx.group, ctx.adjoint, ctx.place = group, adjoint, place
+        return call(tensor, group, *place)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient):
-        return _join(gradient, ctx.group, ctx.dim), None, None
-
-
-class _Gather(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, tensor, group, dim, sizes):
-        ctx.group, ctx.dim, ctx.sizes = group, dim, sizes
-        return _join(tensor, group, dim, sizes)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, gradient):
-        return _slice(gradient, ctx.group, ctx.dim, ctx.sizes), None, None, None
-
-
-class _AllGather(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, tensor, group, dim, sizes):
-        ctx.group, ctx.dim, ctx.sizes = group, dim, sizes
-        return _join(tensor, group, dim, sizes)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, gradient):
-        return _sum_slice(gradient, ctx.group, ctx.dim, ctx.sizes), None, None, None
-
-
-class _ReduceScatter(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, tensor, group, dim, sizes):
-        ctx.group, ctx.dim, ctx.sizes = group, dim, sizes
-        return _sum_slice(tensor, group, dim, sizes)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, gradient):
-        return _join(gradient, ctx.group, ctx.dim, ctx.sizes), None, None, None
-
-
-class _AllToAll(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, tensor, group, input_sizes, output_sizes):
-        if (input_sizes is None) != (output_sizes is None):
-            ranks, shape = group.size, getattr(tensor, 'shape', ())
-            if not shape or shape[0] % ranks != 0:
-                return _exchange(tensor, group, None, None)  # fails on all ranks
-            equal = [shape[0] // ranks] * ranks
-            input_sizes = equal if input_sizes is None else input_sizes
-            output_sizes = equal if output_sizes is None else output_sizes
-        ctx.group, ctx.input_sizes, ctx.output_sizes = group, input_sizes, output_sizes
-        return _exchange(tensor, group, input_sizes, output_sizes)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, gradient):
-        result = _exchange(gradient, ctx.group, ctx.output_sizes, ctx.input_sizes)
-        return result, None, None, None
-
-
-class _SequenceToHidden(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, tensor, group):
-        ctx.group, ctx.shape = group, getattr(tensor, 'shape', None)
-        return _to_hidden(tensor, group)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, gradient):
-        return _to_sequence(gradient, ctx.group).view(ctx.shape), None
-
-
-class _HiddenToSequence(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, tensor, group):
-        ctx.group, ctx.shape = group, getattr(tensor, 'shape', None)
-        return _to_sequence(tensor, group)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, gradient):
-        return _to_hidden(gradient, ctx.group).view(ctx.shape), None
+        result = ctx.adjoint(gradient, ctx.group, *ctx.place)
+        if result.shape != ctx.shape:  # the rows of several dimensions
+            result = result.view(ctx.shape)
+        return (result, None, None, None) + (None,) * len(ctx.place)
