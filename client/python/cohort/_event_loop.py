@@ -60,9 +60,20 @@ class LoopCalls:
                 call.ended = loop.create_future()
                 await call.ended
 
+    async def wait_for(self, start_wait: Callable) -> None:
+        """Waits for the end of a call; see `wait_for` below."""
+        number = start_wait(self._completions)
+        call = self._calls[number] = _Call(asyncio.get_running_loop().create_future(), None)
+        try:
+            await call.future
+        finally:
+            self._calls.pop(number, None)
+
     def _take(self) -> None:
         for number, succeeded, result in self._completions.take():
-            call = self._calls.pop(number)
+            call = self._calls.pop(number, None)
+            if call is None:  # its task stopped waiting
+                continue
             if not call.future.done():
                 if succeeded:
                     call.future.set_result(result)
@@ -84,11 +95,21 @@ async def run(method: Callable, *arguments: Any, late: Optional[Late] = None,
       late: called with the result if the task was cancelled before it took it.
       waiting: contains the future of the call while it waits.
     """
+    return await _of_running_loop().run(method, arguments, late, waiting)
+
+
+async def wait_for(start_wait: Callable) -> None:
+    """Waits on the running event loop for the end of a call that has started, and raises its error.
+    If the task is cancelled, the call goes on."""
+    await _of_running_loop().wait_for(start_wait)
+
+
+def _of_running_loop() -> LoopCalls:
     loop = asyncio.get_running_loop()
     calls = _of_loops.get(loop)
     if calls is None:
         calls = _of_loops[loop] = LoopCalls(loop)
-    return await calls.run(method, arguments, late, waiting)
+    return calls
 
 
 class Inbox:

@@ -8,8 +8,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/collective/async_calls.h"
+#include "client/python/core/async_call.h"
 #include "client/python/core/blocking.h"
 #include "client/python/core/collective_arguments.h"
+#include "client/python/core/completions.h"
 #include "client/python/core/convert.h"
 #include "client/python/core/errors.h"
 #include "client/python/core/method.h"
@@ -113,8 +115,17 @@ PyObject* Cancel(PendingCall& call) {
   return WriteNone();
 }
 
-PyMethodDef methods[] = {
-    Method<&Test>("test"), Method<&Wait>("wait", {"timeout"}), Method<&Cancel>("cancel"), {}};
+// The event loop of `completions` gets the end of the call. Cancelling it there changes nothing.
+PyObject* StartWait(PendingCall& pending, std::shared_ptr<Completions> completions) {
+  return StartCall(completions, [&](const Completions::Call& wait) {
+    pending.AddDoneCallback(wait.StatusSlot());
+  });
+}
+
+PyMethodDef methods[] = {Method<&Test>("test"), Method<&Wait>("wait", {"timeout"}),
+                         Method<&StartWait>("start_wait", {"completions"}),
+                         Method<&Cancel>("cancel"),
+                         {}};
 
 }  // namespace
 
