@@ -151,6 +151,11 @@ absl::StatusOr<Grid> Grid::Create(int world_size, const std::vector<AxisSize>& s
         "the world has ", world_size, " ranks, but ",
         factors.empty() ? "no axes" : absl::StrJoin(factors, " x "), " need ", product));
   }
+  if (world_size > kMaxLayoutRanks) {
+    return absl::InvalidArgumentError(absl::StrCat("the world has ", world_size,
+                                                   " ranks, and a layout at most ",
+                                                   kMaxLayoutRanks));
+  }
   if (grid.size(Axis::kContext) > 1 && grid.size(Axis::kExpert) > 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "cp ", grid.size(Axis::kContext), " and ep ", grid.size(Axis::kExpert),

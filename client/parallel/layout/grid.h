@@ -37,6 +37,9 @@ absl::string_view NameOf(Axis axis);
 // The axis of that name, or nothing.
 std::optional<Axis> FindAxis(absl::string_view name);
 
+// The most ranks of a layout.
+inline constexpr int kMaxLayoutRanks = 1 << 20;
+
 struct AxisSize {
   Axis axis = Axis::kTensor;
   int size = 1;

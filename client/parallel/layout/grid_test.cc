@@ -94,6 +94,8 @@ TEST(GridTest, RefusesWithNumbers) {
   ExpectRefused(
       Grid::Create(4, {{Axis::kTensor, 65536}, {Axis::kData, 65536}}, kTensorDataPipeline).status(),
       {"tp 65536"});
+  ExpectRefused(Grid::Create(1 << 21, {{Axis::kTensor, 1 << 21}}, {Axis::kTensor}).status(),
+                {"2097152 ranks", "at most 1048576"});
   const Grid grid = Make(2, {{Axis::kTensor, 2}}, kTensorDataPipeline);
   ExpectRefused(grid.Groups({Axis::kTensor, Axis::kTensor}).status(), {"tp is twice"});
   ExpectRefused(grid.RankAt({{Axis::kTensor, 2}}).status(), {"position 2", "tp"});

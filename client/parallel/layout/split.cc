@@ -7,12 +7,13 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/parallel/layout/grid.h"
 
 namespace cohort::parallel {
 namespace {
 
 absl::Status CheckLayers(int layers, int stages) {
-  if (stages >= 1 && layers >= 0) return absl::OkStatus();
+  if (stages >= 1 && stages <= kMaxLayoutRanks && layers >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(layers, " layers cannot be split over ", stages, " stages"));
 }

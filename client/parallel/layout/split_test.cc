@@ -26,6 +26,7 @@ TEST(SplitLayersTest, TheRestGoesBeforeTheLastStage) {
   EXPECT_THAT(*SplitLayers(5, 2), ElementsAre(LayerRange{0, 3}, LayerRange{3, 5}));
   EXPECT_THAT(CountsOf(*SplitLayers(7, 1)), ElementsAre(7));
   EXPECT_EQ(SplitLayers(7, 0).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(SplitLayers(7, 1 << 21).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(SplitLayersTest, OrAsAsked) {

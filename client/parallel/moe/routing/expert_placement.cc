@@ -1,6 +1,5 @@
 #include "client/parallel/moe/routing/expert_placement.h"
 
-#include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -11,13 +10,20 @@
 namespace cohort::parallel {
 namespace {
 
+// The most experts, and the most ranks.
+constexpr int kMost = 1 << 20;
+
 absl::Status Check(int64_t experts, int ranks) {
   if (ranks < 1) {
     return absl::InvalidArgumentError(absl::StrCat("experts placed on ", ranks, " ranks"));
   }
-  if (experts >= 0 && experts <= std::numeric_limits<int32_t>::max()) return absl::OkStatus();
+  if (ranks > kMost) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("experts placed on ", ranks, " ranks: there may be at most ", kMost));
+  }
+  if (experts >= 0 && experts <= kMost) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(experts, " experts: there may be 0 to ", std::numeric_limits<int32_t>::max()));
+      absl::StrCat(experts, " experts: there may be 0 to ", kMost));
 }
 
 }  // namespace

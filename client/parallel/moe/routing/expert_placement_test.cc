@@ -59,6 +59,7 @@ TEST(ExpertPlacement, RejectsInvalidPlacements) {
   expect_refused(ExpertPlacement::Blocks(-1, 2).status(), "-1 experts");
   expect_refused(ExpertPlacement::Blocks(int64_t{1} << 31, 2).status(), "2147483648 experts");
   expect_refused(ExpertPlacement::Blocks(4, 0).status(), "0 ranks");
+  expect_refused(ExpertPlacement::Blocks(4, 1 << 21).status(), "on 2097152 ranks");
 }
 
 TEST(ExpertPlacement, DealtOut) {
