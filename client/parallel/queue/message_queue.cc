@@ -216,7 +216,7 @@ std::vector<int> AllBut(int rank, int size) {
 
 absl::StatusOr<std::unique_ptr<MessageQueue>> MessageQueue::Create(client::Group& group,
                                                                    const QueueOptions& options) {
-  absl::Status own = CheckOptions(options);
+  absl::Status own = options.failure.ok() ? CheckOptions(options) : options.failure;
   Plan plan;
   if (!options.external_writer.empty()) {
     if (own.ok()) own = ParseHandle(options.external_writer).status();
@@ -240,7 +240,7 @@ absl::StatusOr<SingleReaderQueues> CreateSingleReaderQueues(client::Group& group
                                                             const QueueOptions& given) {
   QueueOptions options = given;
   options.external_writer.clear();
-  absl::Status own = CheckOptions(options);
+  absl::Status own = options.failure.ok() ? CheckOptions(options) : options.failure;
   if (own.ok()) own = CheckRank(group, "reader_rank", reader_rank);
   Plan plan;
   plan.kind =

@@ -57,6 +57,9 @@ TEST(QueueOptionsTest, OptionsThatMakeNoSense) {
   options = {};
   options.advertise = "\xFF";
   EXPECT_THAT(error_of(options), HasSubstr("advertise"));
+  options = {};
+  options.failure = absl::InvalidArgumentError("blocks: expected an int");
+  EXPECT_THAT(error_of(options), HasSubstr("blocks: expected an int"));
 }
 
 TEST(QueueOptionsTest, TooMuchMemoryIsSaidBeforeItIsTaken) {
