@@ -57,8 +57,18 @@ def empty(allocate: Callable, shape: Any, dtype: Any, device: Optional[int] = No
         import torch  # pylint: disable=import-outside-toplevel
         return torch.from_dlpack(allocate(_number(name[len('torch.'):]), shape, device))
     import numpy  # pylint: disable=import-outside-toplevel
-    memory = allocate(_number(numpy.dtype(dtype).name), shape, device)
-    return numpy.asarray(memory) if device is None else memory
+    return _in_numpy(allocate(_number(numpy.dtype(dtype).name), shape, device))
+
+
+def _in_numpy(memory: Any) -> Array:
+    """On a GPU, the memory itself."""
+    if memory.__dlpack_device__() != _CPU:
+        return memory
+    import numpy  # pylint: disable=import-outside-toplevel
+    array = numpy.asarray(memory)
+    if array.dtype == object:  # numpy makes an array of one object
+        raise ValueError('shape: numpy has no arrays of so many dimensions')
+    return array
 
 
 def of_library(like: Array, memory: Any) -> Array:
@@ -67,14 +77,7 @@ def of_library(like: Array, memory: Any) -> Array:
     torch = sys.modules.get('torch')
     if torch is not None and isinstance(like, torch.Tensor):
         return torch.from_dlpack(memory)
-    return _as_numpy(memory)
-
-
-def _as_numpy(memory: Any) -> Array:
-    if memory.__dlpack_device__() != _CPU:
-        return memory
-    import numpy  # pylint: disable=import-outside-toplevel
-    return numpy.asarray(memory)
+    return _in_numpy(memory)
 
 
 def _number(name: str) -> int:
@@ -108,7 +111,7 @@ def new_like(array: Array, dim: Optional[int] = None,
 def as_numpy(memory: Any, number: int) -> Array:
     """Returns memory of the library with elements of the type `number` as a numpy array, or as a
     tensor of PyTorch if numpy has no such type; on a GPU as an object with __dlpack__."""
-    return as_torch(memory, number) if number in _TORCH_ALONE else _as_numpy(memory)
+    return as_torch(memory, number) if number in _TORCH_ALONE else _in_numpy(memory)
 
 
 def as_torch(memory: Any, _: int) -> Array:

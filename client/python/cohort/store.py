@@ -44,8 +44,11 @@ class RangePage(tuple):
 
 
 def to_bytes(value: Value) -> Union[bytes, bytearray, memoryview]:
-    """Returns the bytes of a value."""
-    return value.encode() if isinstance(value, str) else value
+    """Returns the bytes of a value. Raises ValueError for a str without a UTF-8 form."""
+    try:
+        return value.encode() if isinstance(value, str) else value
+    except UnicodeEncodeError:
+        raise ValueError('value: the text has no UTF-8 form') from None
 
 
 def read_put(result: tuple) -> PutResult:

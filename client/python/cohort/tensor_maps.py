@@ -83,6 +83,9 @@ def _gather(group: Optional[TensorMaps],
             choices: Optional[Mapping[Path, bool]]) -> Optional[Tuple[Any, List]]:
     if group is None:
         return None
-    return group._core, [  # pylint: disable=protected-access
-        ([str(step) for step in path] if isinstance(path, tuple) else [path], in_parts)
-        for path, in_parts in (choices or {}).items()]
+    # The extension module refuses other arguments, at both ends.
+    core = getattr(group, '_core', group)
+    if not isinstance(choices, Mapping):
+        return core, choices or []
+    return core, [([str(step) for step in path] if isinstance(path, tuple) else [path], in_parts)
+                  for path, in_parts in choices.items()]

@@ -13,6 +13,7 @@
 #include "base/tensor/dlpack.h"
 #include "base/threads/thread.h"
 #include "client/python/core/convert.h"
+#include "client/python/core/errors.h"
 
 namespace cohort::python {
 namespace {
@@ -136,6 +137,19 @@ const char* FormatOf(DataType type) {
   return nullptr;
 }
 
+// Puts the name of the argument before the text of another library's exception, without the stack that
+// PyTorch adds in further lines.
+bool RefuseRaised(const char* name) {
+  if (PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
+  const Object error = TakeRaised();
+  const Object text(PyObject_Str(error.get()));
+  std::string line;
+  if (text) Read(text.get(), name, &line);
+  PyErr_Clear();
+  PyErr_Format(PyExc_ValueError, "%s: %s", name, line.substr(0, line.find('\n')).c_str());
+  return false;
+}
+
 bool Refuse(const char* name, const absl::Status& status) {
   PyErr_Format(PyExc_ValueError, "%s: %s", name, std::string(status.message()).c_str());
   return false;
@@ -210,7 +224,7 @@ bool Array::Read(PyObject* array, const char* name, Access access) {
     // The exchange of C functions does not look at it.
     if (HasLazyElements(array)) return RefuseLazyElements(name);
     DLTensor view;
-    if (api->view(array, &view) != 0) return false;
+    if (api->view(array, &view) != 0) return RefuseRaised(name);
     absl::StatusOr<Tensor> tensor = ViewDLPack(view, nullptr);
     if (!tensor.ok()) return Refuse(name, tensor.status());
     tensor_ = *std::move(tensor);
@@ -265,14 +279,14 @@ bool Array::ReadDLPack(PyObject* array, const char* name) {
   // Versions of PyTorch before 2.10 export neither tensors that require grad nor bool.
   Object exported = Object::Borrowed(array);
   if (RequiresGrad(array)) exported = Object(PyObject_CallMethod(array, "detach", nullptr));
-  if (!exported) return false;
+  if (!exported) return RefuseRaised(name);
   const bool is_bool = IsTorchBool(array);
   if (is_bool) {
     const Object module(PyImport_ImportModule("torch"));
     const Object byte(module ? PyObject_GetAttrString(module.get(), "uint8") : nullptr);
     if (!byte) return false;
     exported = Object(PyObject_CallMethod(exported.get(), "view", "O", byte.get()));
-    if (!exported) return false;
+    if (!exported) return RefuseRaised(name);
   }
   const Object method(PyObject_GetAttrString(exported.get(), "__dlpack__"));
   if (!method) {
@@ -284,9 +298,9 @@ bool Array::ReadDLPack(PyObject* array, const char* name) {
     return false;
   }
   const Object capsule(PyObject_CallFunctionObjArgs(method.get(), nullptr));
-  if (!capsule) return false;
+  if (!capsule) return RefuseRaised(name);
   void* const managed = PyCapsule_GetPointer(capsule.get(), "dltensor");
-  if (managed == nullptr) return false;
+  if (managed == nullptr) return RefuseRaised(name);
   // A used capsule does not free the tensor.
   PyCapsule_SetName(capsule.get(), "used_dltensor");
   absl::StatusOr<Tensor> tensor = FromDLPack(static_cast<DLManagedTensor*>(managed));

@@ -96,10 +96,11 @@ PyObject* Gather(Group& group, Queue queue, Bytes object, int root, std::string 
   });
 }
 
-PyObject* Scatter(Group& group, Queue queue, std::vector<std::string> objects, int root,
+PyObject* Scatter(Group& group, Queue queue, std::vector<Blob> objects, int root,
                   std::string name, std::vector<RankRange> participants, absl::Duration timeout) {
+  const std::vector<std::string> bytes = BytesOf(std::move(objects));
   return StartCall(group, queue, [&](AsyncProcessGroup& g, const Call& call) {
-    g.Scatter(objects, root, Round(call, name, participants, timeout),
+    g.Scatter(bytes, root, Round(call, name, participants, timeout),
               call.Slot<std::string>(WriteObject));
   });
 }
@@ -148,9 +149,10 @@ PyObject* ReportError(Group& group, Queue queue, std::string detail, bool fatal,
 }
 
 PyObject* PublishUniqueIds(Group& group, Queue queue, std::string name,
-                           std::vector<std::string> ids) {
+                           std::vector<Blob> ids) {
+  const std::vector<std::string> bytes = BytesOf(std::move(ids));
   return StartCall(group, queue, [&](AsyncProcessGroup& g, const Call& call) {
-    g.PublishUniqueIds(name, ids, Options(call), call.StatusSlot());
+    g.PublishUniqueIds(name, bytes, Options(call), call.StatusSlot());
   });
 }
 

@@ -31,8 +31,8 @@ AsyncStoreOptions Options(const Call& call, absl::Duration timeout) {
 
 PyObject* Put(Store& store, Queue queue, std::string key, Bytes value,
               std::optional<absl::Duration> expiration, std::optional<int64_t> expected_revision,
-              std::optional<std::string> expected_value, absl::Duration timeout) {
-  const client::PutOptions options{expiration, expected_revision, std::move(expected_value)};
+              std::optional<Blob> expected_value, absl::Duration timeout) {
+  const client::PutOptions options{expiration, expected_revision, BytesOf(std::move(expected_value))};
   return StartCall(store, queue, [&](AsyncStoreClient& s, const Call& call) {
     s.Put(key, value.view(), options, Options(call, timeout),
           call.Slot<client::PutResult>(WritePut));
@@ -40,10 +40,11 @@ PyObject* Put(Store& store, Queue queue, std::string key, Bytes value,
 }
 
 PyObject* MultiPut(Store& store, Queue queue, std::vector<std::string> keys,
-                   std::vector<std::string> values, std::optional<absl::Duration> expiration,
+                   std::vector<Blob> values, std::optional<absl::Duration> expiration,
                    absl::Duration timeout) {
+  const std::vector<std::string> bytes = BytesOf(std::move(values));
   return StartCall(store, queue, [&](AsyncStoreClient& s, const Call& call) {
-    s.MultiPut(PutEntries(keys, values), expiration, Options(call, timeout),
+    s.MultiPut(PutEntries(keys, bytes), expiration, Options(call, timeout),
                call.Slot<client::PutResult>(WritePut));
   });
 }

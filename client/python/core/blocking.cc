@@ -150,6 +150,14 @@ bool OnMainThread() {
 
 bool Forked() { return state != nullptr && state->forked; }
 
+bool RaiseIfForked() {
+  if (!Forked()) return false;
+  python::Raise(absl::FailedPreconditionError(
+      "this process was forked after its parent had used cohort: the threads and connections of "
+      "cohort stayed with the parent. Fork before that, or use the start method \"spawn\""));
+  return true;
+}
+
 Blocking::Blocking(End end, bool is_frequent)
     : end_(end), on_main_thread_(OnMainThread()) {
   if (state == nullptr) {
@@ -159,13 +167,8 @@ Blocking::Blocking(End end, bool is_frequent)
       return;
     }
   }
-  if (state->forked) {
-    python::Raise(absl::FailedPreconditionError(
-        "this process was forked after its parent had used cohort: the threads and connections of "
-        "cohort stayed with the parent. Fork before that, or use the start method \"spawn\""));
-    raised_ = true;
-    return;
-  }
+  raised_ = RaiseIfForked();
+  if (raised_) return;
   if (!on_main_thread_) return;
   {
     MutexLock lock(&state->mutex);

@@ -17,6 +17,9 @@ namespace cohort::python {
 // Whether this process was forked from one that had made a call. It has none of the threads that
 // the objects of its parent need, so it leaves them as they are.
 bool Forked();
+// In such a child: sets FailedPrecondition and returns true. For methods that do not block, but would
+// change what the parent's group does.
+bool RaiseIfForked();
 
 // A call of C++ that blocks, as Python sees it: while it lives, a signal ends the call, and other
 // threads of Python run. On other threads than the main one no signal ends a call.

@@ -64,8 +64,11 @@ KeptCall CollectiveArguments::Keep() {
 }
 
 absl::Status Arrays::Read(PyObject* sequence, const char* name, Access access) {
+  // Reading may run code of Python, which may change a list.
+  const Object kept(PyList_Check(sequence) != 0 ? PyList_AsTuple(sequence)
+                                                : Object::Borrowed(sequence).release());
   std::vector<PyObject*> items;
-  if (!python::Read(sequence, name, &items)) return TakeException();
+  if (!kept || !python::Read(kept.get(), name, &items)) return TakeException();
   for (PyObject* const item : items) {
     arrays_.push_back(std::make_unique<Array>());
     if (!arrays_.back()->Read(item, name, access)) return TakeException();

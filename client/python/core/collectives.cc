@@ -111,6 +111,7 @@ PyObject* Wait(PendingCall& pending, std::optional<absl::Duration> timeout) {
 }
 
 PyObject* Cancel(PendingCall& call) {
+  if (RaiseIfForked()) return nullptr;
   call.Cancel();
   return WriteNone();
 }
@@ -132,7 +133,7 @@ PyMethodDef methods[] = {Method<&Test>("test"), Method<&Wait>("wait", {"timeout"
 PyObject* StartCollective(GroupHandle& handle, int collective, PyObject* input, PyObject* output,
                           PyObject* op, PyObject* dim, PyObject* root, PyObject* timeout) {
   const std::shared_ptr<RunningGroup> running = handle.Use();
-  if (running == nullptr) return nullptr;
+  if (running == nullptr || RaiseIfForked()) return nullptr;
   CollectiveArguments arguments;
   const absl::Status fit =
       arguments.Read(static_cast<Collective>(collective), running->group->rank(),

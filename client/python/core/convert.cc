@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 
@@ -51,6 +52,28 @@ bool Read(PyObject* from, const char* name, double* to) {
 }
 
 bool Read(PyObject* from, const char* name, std::string* to) {
+  Blob blob;
+  if (!Read(from, name, &blob)) return false;
+  const std::string& text = blob.bytes;
+  // A str has a UTF-8 form if it was read.
+  if (!PyUnicode_Check(from) &&
+      !Object(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "strict"))) {
+    PyErr_Clear();
+    PyErr_Format(PyExc_ValueError, "%s: the bytes are not UTF-8", name);
+    return false;
+  }
+  *to = std::move(blob.bytes);
+  return true;
+}
+
+std::vector<std::string> BytesOf(std::vector<Blob> blobs) {
+  std::vector<std::string> bytes;
+  bytes.reserve(blobs.size());
+  for (Blob& blob : blobs) bytes.push_back(std::move(blob.bytes));
+  return bytes;
+}
+
+bool Read(PyObject* from, const char* name, Blob* to) {
   if (PyUnicode_Check(from)) {
     Py_ssize_t size = 0;
     const char* const text = PyUnicode_AsUTF8AndSize(from, &size);
@@ -59,12 +82,12 @@ bool Read(PyObject* from, const char* name, std::string* to) {
       PyErr_Format(PyExc_ValueError, "%s: the text has no UTF-8 form", name);
       return false;
     }
-    to->assign(text, static_cast<size_t>(size));
+    to->bytes.assign(text, static_cast<size_t>(size));
     return true;
   }
   Bytes bytes;
   if (!Read(from, name, &bytes)) return WrongType(from, name, "a str or bytes");
-  *to = std::string(bytes.view());
+  to->bytes = std::string(bytes.view());
   return true;
 }
 

@@ -23,14 +23,20 @@ struct Bytes {
   absl::string_view view() const { return buffer.bytes(); }
 };
 
+// Any bytes, or a str as UTF-8, copied.
+struct Blob {
+  std::string bytes;
+};
+
 // `name` is the argument's name in errors.
 bool Read(PyObject* from, const char* name, bool* to);
 bool Read(PyObject* from, const char* name, int* to);
 bool Read(PyObject* from, const char* name, int64_t* to);
 bool Read(PyObject* from, const char* name, double* to);
-bool Read(PyObject* from, const char* name, std::string* to);     // str, or bytes-like
+bool Read(PyObject* from, const char* name, std::string* to);     // str, or UTF-8 that is bytes-like
 bool Read(PyObject* from, const char* name, absl::Duration* to);  // seconds; infinity is allowed
 bool Read(PyObject* from, const char* name, Bytes* to);
+bool Read(PyObject* from, const char* name, Blob* to);
 bool Read(PyObject* from, const char* name, RankRange* to);  // a number
 // The name or the number of an operation, or a tuple of it and a scale.
 bool Read(PyObject* from, const char* name, Reduction* to);
@@ -63,6 +69,12 @@ bool Read(PyObject* from, const char* name, std::vector<T>* to) {
     to->push_back(std::move(value));
   }
   return true;
+}
+
+std::vector<std::string> BytesOf(std::vector<Blob> blobs);
+inline std::optional<std::string> BytesOf(std::optional<Blob> blob) {
+  if (!blob.has_value()) return std::nullopt;
+  return std::move(blob->bytes);
 }
 
 inline PyObject* Write(bool value) { return PyBool_FromLong(value ? 1 : 0); }

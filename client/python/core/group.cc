@@ -87,7 +87,7 @@ PyObject* AwaitMessage(GroupHandle& handle, std::vector<int> peers, Timeout time
 PyObject* Allocate(GroupHandle& handle, int type, std::vector<int64_t> shape,
                    std::optional<int> device) {
   const std::shared_ptr<RunningGroup> running = handle.Use();
-  if (running == nullptr) return nullptr;
+  if (running == nullptr || RaiseIfForked()) return nullptr;
   absl::StatusOr<Tensor> tensor =
       running->group->Allocate(static_cast<DataType>(type), Shape(shape.begin(), shape.end()),
                                device.has_value() ? Device::Cuda(*device) : Device::Host());
@@ -143,7 +143,7 @@ PyObject* Rejoin(GroupHandle& handle, absl::Duration timeout) {
 
 PyObject* Abort(GroupHandle& handle, std::string reason) {
   const std::shared_ptr<RunningGroup> running = handle.Use();
-  if (running == nullptr) return nullptr;
+  if (running == nullptr || RaiseIfForked()) return nullptr;
   running->group->Abort(absl::AbortedError(reason));
   return WriteNone();
 }

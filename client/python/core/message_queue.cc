@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "client/parallel/queue/message_queue.h"
 #include "client/python/core/blocking.h"
+#include "client/python/core/collective_arguments.h"
 #include "client/python/core/convert.h"
 #include "client/python/core/handle.h"
 #include "client/python/core/method.h"
@@ -153,8 +154,10 @@ PyObject* EndView(View& view) {
 // --- Making queues.
 
 bool ReadQueueOptions(Options& options, QueueOptions* to) {
+  Blob external_writer;
+  if (!options.Get("external_writer", &external_writer)) return false;
+  to->external_writer = std::move(external_writer.bytes);
   return options.Get("writer_rank", &to->writer_rank) &&
-         options.Get("external_writer", &to->external_writer) &&
          options.Get("block_bytes", &to->block_bytes) && options.Get("blocks", &to->blocks) &&
          options.Get("max_value_bytes", &to->max_value_bytes) &&
          options.Get("join_timeout", &to->join_timeout) &&
@@ -189,13 +192,14 @@ PyObject* CreateExternal(PyObject* /*module*/, PyObject* dict) {
 PyObject* Open(PyObject* /*module*/, PyObject* dict) {
   Options options(dict);
   QueueOptions queue;
-  std::string handle, reader;
+  Blob handle;
+  std::string reader;
   if (!options.Get("handle", &handle) || !options.Get("reader", &reader) ||
       !ReadQueueOptions(options, &queue)) {
     return nullptr;
   }
   return MakeQueue(queue, [&](const QueueOptions& made) {
-    return MessageQueue::Open(handle, reader, made);
+    return MessageQueue::Open(handle.bytes, reader, made);
   });
 }
 
@@ -291,7 +295,8 @@ PyObject* CreateQueue(GroupHandle& handle, PyObject* dict) {
   if (running == nullptr) return nullptr;
   Options options(dict);
   QueueOptions queue;
-  if (!ReadQueueOptions(options, &queue)) return nullptr;
+  // The other ranks wait for this one.
+  if (!ReadQueueOptions(options, &queue)) queue.failure = TakeException();
   return MakeQueue(queue, [&](const QueueOptions& made) {
     return MessageQueue::Create(*running->group, made);
   });

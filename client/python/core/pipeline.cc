@@ -167,7 +167,7 @@ PyMethodDef methods[] = {Method<&RunTransfer>("run"), Method<&Place>("place"), {
 
 PyObject* MakePipeline(GroupHandle& handle, PyObject* dict) {
   const std::shared_ptr<RunningGroup> running = handle.Use();
-  if (running == nullptr) return nullptr;
+  if (running == nullptr || RaiseIfForked()) return nullptr;
   Options given(dict);
   parallel::PipelineOptions options;
   PyObject* tensor_group = nullptr;

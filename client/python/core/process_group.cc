@@ -20,17 +20,19 @@ namespace cohort::python {
 
 bool ReadMembership(Options& options, client::ProcessGroupOptions* to) {
   std::vector<std::string> labels;
+  Blob parameters_digest;
   if (!(options.Get("address", &to->connection.address) &&
         options.Get("tenant", &to->connection.tenant) && options.Get("group", &to->group) &&
         options.Get("rank", &to->rank) && options.Get("world_size", &to->world_size) &&
         options.Get("min_world_size", &to->min_world_size) && options.Get("member", &to->member) &&
         options.Get("host", &to->host) &&
-        options.Get("parameters_digest", &to->parameters_digest) &&
+        options.Get("parameters_digest", &parameters_digest) &&
         options.Get("join_timeout", &to->join_timeout) && options.Get("timeout", &to->timeout) &&
         options.Get("data_expiration", &to->data_expiration) && options.Get("lease", &to->lease) &&
         options.Get("share_fate", &to->share_fate) && options.Get("labels", &labels))) {
     return false;
   }
+  to->parameters_digest = std::move(parameters_digest.bytes);
   for (size_t i = 0; i + 1 < labels.size(); i += 2) to->labels[labels[i]] = labels[i + 1];
   return true;
 }
@@ -97,11 +99,12 @@ PyObject* Gather(Group& group, Bytes object, int root, std::string name,
       WriteObjects);
 }
 
-PyObject* Scatter(Group& group, std::vector<std::string> objects, int root, std::string name,
+PyObject* Scatter(Group& group, std::vector<Blob> objects, int root, std::string name,
                   std::vector<RankRange> participants, absl::Duration timeout) {
   const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
+  const std::vector<std::string> bytes = BytesOf(std::move(objects));
   return CallForResult(
-      group, [&](ProcessGroup& g) { return g.Scatter(objects, root, round); },
+      group, [&](ProcessGroup& g) { return g.Scatter(bytes, root, round); },
       WriteObject);
 }
 
@@ -148,8 +151,9 @@ PyObject* ReportError(Group& group, std::string detail, bool fatal,
                        [&](ProcessGroup& g) { return g.ReportError(detail, fatal, suspected); });
 }
 
-PyObject* PublishUniqueIds(Group& group, std::string name, std::vector<std::string> ids) {
-  return CallForStatus(group, [&](ProcessGroup& g) { return g.PublishUniqueIds(name, ids); });
+PyObject* PublishUniqueIds(Group& group, std::string name, std::vector<Blob> ids) {
+  const std::vector<std::string> bytes = BytesOf(std::move(ids));
+  return CallForStatus(group, [&](ProcessGroup& g) { return g.PublishUniqueIds(name, bytes); });
 }
 
 PyObject* FetchUniqueIds(Group& group, std::string name, absl::Duration timeout) {

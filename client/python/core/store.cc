@@ -39,16 +39,16 @@ PyObject* Connect(PyObject* /*module*/, PyObject* dict) {
 }
 
 PyObject* Put(Store& store, std::string key, Bytes value, std::optional<absl::Duration> expiration,
-              std::optional<int64_t> expected_revision, std::optional<std::string> expected_value,
+              std::optional<int64_t> expected_revision, std::optional<Blob> expected_value,
               absl::Duration timeout) {
-  const client::PutOptions options{expiration, expected_revision, std::move(expected_value)};
+  const client::PutOptions options{expiration, expected_revision, BytesOf(std::move(expected_value))};
   return CallForResult(
       store, [&](StoreClient& s) { return s.Put(key, value.view(), options, timeout); }, WritePut);
 }
 
-PyObject* MultiPut(Store& store, std::vector<std::string> keys, std::vector<std::string> values,
+PyObject* MultiPut(Store& store, std::vector<std::string> keys, std::vector<Blob> values,
                    std::optional<absl::Duration> expiration, absl::Duration timeout) {
-  const std::vector<client::PutEntry> entries = PutEntries(keys, values);
+  const std::vector<client::PutEntry> entries = PutEntries(keys, BytesOf(std::move(values)));
   return CallForResult(
       store, [&](StoreClient& s) { return s.MultiPut(entries, expiration, timeout); }, WritePut);
 }
