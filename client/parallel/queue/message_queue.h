@@ -68,8 +68,8 @@ struct QueueOptions {
   // How long a writer that ends waits until the readers of its streams have read everything.
   // Readers of its host may read on in the shared memory, as long as they like.
   absl::Duration linger = absl::Seconds(5);
-  // A rank's own: not OK if the rank cannot take part, because an argument is wrong for example. All
-  // ranks get the error.
+  // A rank's own: not OK if the rank cannot take part, for example because an argument is wrong.
+  // All ranks get the error.
   absl::Status failure;
 };
 

@@ -137,8 +137,8 @@ const char* FormatOf(DataType type) {
   return nullptr;
 }
 
-// Puts the name of the argument before the text of another library's exception, without the stack that
-// PyTorch adds in further lines.
+// Puts the name of the argument before the text of another library's exception, without the stack
+// that PyTorch adds in further lines.
 bool RefuseRaised(const char* name) {
   if (PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
   const Object error = TakeRaised();

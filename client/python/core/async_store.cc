@@ -32,7 +32,8 @@ AsyncStoreOptions Options(const Call& call, absl::Duration timeout) {
 PyObject* Put(Store& store, Queue queue, std::string key, Bytes value,
               std::optional<absl::Duration> expiration, std::optional<int64_t> expected_revision,
               std::optional<Blob> expected_value, absl::Duration timeout) {
-  const client::PutOptions options{expiration, expected_revision, BytesOf(std::move(expected_value))};
+  const client::PutOptions options{expiration, expected_revision,
+                                   BytesOf(std::move(expected_value))};
   return StartCall(store, queue, [&](AsyncStoreClient& s, const Call& call) {
     s.Put(key, value.view(), options, Options(call, timeout),
           call.Slot<client::PutResult>(WritePut));

@@ -17,8 +17,8 @@ namespace cohort::python {
 // Whether this process was forked from one that had made a call. It has none of the threads that
 // the objects of its parent need, so it leaves them as they are.
 bool Forked();
-// In such a child: sets FailedPrecondition and returns true. For methods that do not block, but would
-// change what the parent's group does.
+// In such a child: sets FailedPrecondition and returns true. For methods that do not block, but
+// would change what the parent's group does.
 bool RaiseIfForked();
 
 // A call of C++ that blocks, as Python sees it: while it lives, a signal ends the call, and other

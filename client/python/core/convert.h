@@ -33,7 +33,7 @@ bool Read(PyObject* from, const char* name, bool* to);
 bool Read(PyObject* from, const char* name, int* to);
 bool Read(PyObject* from, const char* name, int64_t* to);
 bool Read(PyObject* from, const char* name, double* to);
-bool Read(PyObject* from, const char* name, std::string* to);     // str, or UTF-8 that is bytes-like
+bool Read(PyObject* from, const char* name, std::string* to);     // str, or bytes-like UTF-8
 bool Read(PyObject* from, const char* name, absl::Duration* to);  // seconds; infinity is allowed
 bool Read(PyObject* from, const char* name, Bytes* to);
 bool Read(PyObject* from, const char* name, Blob* to);

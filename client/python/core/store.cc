@@ -41,7 +41,8 @@ PyObject* Connect(PyObject* /*module*/, PyObject* dict) {
 PyObject* Put(Store& store, std::string key, Bytes value, std::optional<absl::Duration> expiration,
               std::optional<int64_t> expected_revision, std::optional<Blob> expected_value,
               absl::Duration timeout) {
-  const client::PutOptions options{expiration, expected_revision, BytesOf(std::move(expected_value))};
+  const client::PutOptions options{expiration, expected_revision,
+                                   BytesOf(std::move(expected_value))};
   return CallForResult(
       store, [&](StoreClient& s) { return s.Put(key, value.view(), options, timeout); }, WritePut);
 }
