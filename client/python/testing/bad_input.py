@@ -84,7 +84,7 @@ def usage() -> Dict[str, int]:
             'blocks of Python': sys.getallocatedblocks()}
 
 
-# What the process may hold more after a thousand calls: a leak in each of them is more.
+# The most that a thousand calls may leave: a leak in each of them leaves more.
 _SLACK = {'descriptors': 0, 'bytes': 32 * COUNT, 'blocks of Python': COUNT // 2}
 
 
