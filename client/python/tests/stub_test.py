@@ -18,7 +18,9 @@ _address = address_fixture()
 
 STUB = ast.parse(pathlib.Path(_core.__file__).with_name('_core.pyi').read_text(encoding='utf-8'))
 FUNCTIONS = {node.name: node for node in STUB.body if isinstance(node, ast.FunctionDef)}
-CLASSES = {node.name: node for node in STUB.body if isinstance(node, ast.ClassDef)}
+ALL_CLASSES = {node.name: node for node in STUB.body if isinstance(node, ast.ClassDef)}
+# Those that begin with _ are bases for the stub alone.
+CLASSES = {name: node for name, node in ALL_CLASSES.items() if not name.startswith('_')}
 CONSTANTS = {node.target.id for node in STUB.body if isinstance(node, ast.AnnAssign)}
 
 
@@ -27,7 +29,12 @@ def is_special(name):
 
 
 def methods_of_stub(name):
-    return {node.name: node for node in CLASSES[name].body if isinstance(node, ast.FunctionDef)}
+    methods = {}
+    for base in ALL_CLASSES[name].bases:
+        methods.update(methods_of_stub(base.id))
+    methods.update((node.name, node) for node in ALL_CLASSES[name].body
+                   if isinstance(node, ast.FunctionDef))
+    return methods
 
 
 def methods_of_module(name):
@@ -85,8 +92,10 @@ def test_arguments_of_methods(address):
         writer.enqueue(b'value')
         view = reader._core.acquire_view(None)
         stack.callback(view.release)
-        objects = [group._core, member, view, writer._core, _core.create_completions(),
-                   _core.connect_store({'address': address}),
+        store = _core.connect_store({'address': address})
+        objects = [group._core, member, view, writer._core, _core.create_completions(), store,
+                   store.watch('', 0, None, 1),
+                   _core.watch_group({'address': address, 'group': group.name}),
                    group.all_reduce(np.ones(1), wait=False)._call,
                    cohort.moe.ExpertPlacement.blocks(1, 1)._core, cohort.Pipeline(group)._core]
         by_type = {type(each).__name__: each for each in objects}
