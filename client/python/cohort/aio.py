@@ -169,47 +169,53 @@ class ProcessGroup(Facts):
 
     # --- Objects.
 
-    async def send(self, obj: BytesLike, dst: int, tag: str = '', timeout: float = 0) -> None:
+    async def send(self, obj: BytesLike, destination: int, tag: str = '',
+                   timeout: Optional[float] = None) -> None:
         """As ProcessGroup.send."""
-        await run(self._core.start_send, obj, dst, tag, timeout)
+        await run(self._core.start_send, obj, destination, tag, timeout)
 
-    async def receive(self, src: int, tag: str = '', timeout: float = 0) -> bytes:
+    async def receive(self, source: int, tag: str = '', timeout: Optional[float] = None) -> bytes:
         """As ProcessGroup.receive."""
-        return (await self._receive(src, tag, timeout))[0]
+        return (await self._receive(source, tag, timeout))[0]
 
-    async def receive_any(self, tag: str = '', timeout: float = 0) -> Tuple[bytes, int]:
+    async def receive_any(self, tag: str = '',
+                          timeout: Optional[float] = None) -> Tuple[bytes, int]:
         """As ProcessGroup.receive_any."""
         return await self._receive(None, tag, timeout)
 
-    async def _receive(self, src: Optional[int], tag: str, timeout: float) -> Tuple[bytes, int]:
+    async def _receive(self, source: Optional[int], tag: str,
+                       timeout: Optional[float]) -> Tuple[bytes, int]:
         generation = self.generation
-        key = generation, src, tag
+        key = generation, source, tag
         inbox = self._inboxes.get(key)
         if inbox is None:
             # Objects of ended generations are gone.
             self._inboxes = {old: box for old, box in self._inboxes.items()
                              if old[0] == generation}
             inbox = self._inboxes[key] = Inbox()
-        return await inbox.take(self._core.start_receive, src, tag, timeout)
+        return await inbox.take(self._core.start_receive, source, tag, timeout)
 
     async def broadcast(self, obj: Optional[BytesLike], root: int, *, name: str = '',
-                        participants: Sequence[int] = (), timeout: float = 0) -> bytes:
+                        participants: Sequence[int] = (),
+                        timeout: Optional[float] = None) -> bytes:
         """As ProcessGroup.broadcast."""
         return await run(self._core.start_broadcast, obj or b'', root, name, participants,
                            timeout)
 
     async def all_gather(self, obj: BytesLike, *, name: str = '',
-                         participants: Sequence[int] = (), timeout: float = 0) -> List[bytes]:
+                         participants: Sequence[int] = (),
+                         timeout: Optional[float] = None) -> List[bytes]:
         """As ProcessGroup.all_gather."""
         return await run(self._core.start_all_gather, obj, name, participants, timeout)
 
     async def gather(self, obj: BytesLike, root: int, *, name: str = '',
-                     participants: Sequence[int] = (), timeout: float = 0) -> List[bytes]:
+                     participants: Sequence[int] = (),
+                     timeout: Optional[float] = None) -> List[bytes]:
         """As ProcessGroup.gather."""
         return await run(self._core.start_gather, obj, root, name, participants, timeout)
 
     async def scatter(self, objs: Sequence[BytesLike], root: int, *, name: str = '',
-                      participants: Sequence[int] = (), timeout: float = 0) -> bytes:
+                      participants: Sequence[int] = (), timeout: Optional[float] = None) -> bytes:
         """As ProcessGroup.scatter."""
         return await run(self._core.start_scatter, objs, root, name, participants, timeout)
 
@@ -220,7 +226,7 @@ class ProcessGroup(Facts):
     # --- Agreement.
 
     async def barrier(self, *, name: str = '', participants: Sequence[int] = (),
-                      timeout: float = 0) -> None:
+                      timeout: Optional[float] = None) -> None:
         """As ProcessGroup.barrier."""
         await run(self._core.start_barrier, name, participants, timeout)
 
@@ -229,7 +235,8 @@ class ProcessGroup(Facts):
         await run(self._core.start_cancel_barrier, name, reason)
 
     async def vote(self, value: int, op: VoteOp, *, name: str = '',
-                   participants: Sequence[int] = (), timeout: float = 0) -> VoteResult:
+                   participants: Sequence[int] = (),
+                   timeout: Optional[float] = None) -> VoteResult:
         """As ProcessGroup.vote."""
         return VoteResult(*await run(self._core.start_vote, value, VoteOp(op), name, participants,
                                        timeout))
@@ -244,7 +251,7 @@ class ProcessGroup(Facts):
         """As ProcessGroup.publish_unique_ids."""
         await run(self._core.start_publish_unique_ids, name, ids)
 
-    async def fetch_unique_ids(self, name: str, timeout: float = 0) -> List[bytes]:
+    async def fetch_unique_ids(self, name: str, timeout: Optional[float] = None) -> List[bytes]:
         """As ProcessGroup.fetch_unique_ids."""
         return await run(self._core.start_fetch_unique_ids, name, timeout)
 
@@ -277,7 +284,7 @@ class ProcessGroup(Facts):
         """As ProcessGroup.report_error."""
         await run(self._core.start_report_error, detail, fatal, suspected)
 
-    async def rejoin(self, timeout: float = 0) -> None:
+    async def rejoin(self, timeout: Optional[float] = None) -> None:
         """As ProcessGroup.rejoin."""
         await run(self._core.start_rejoin, timeout)
 

@@ -9,7 +9,7 @@ class Facts:
     _core: Any
 
     @property
-    def group(self) -> str:
+    def name(self) -> str:
         """The group's name."""
         return self._core.facts()[0]
 
@@ -20,11 +20,11 @@ class Facts:
 
     @property
     def rank(self) -> int:
-        """This member's rank, 0..world_size-1."""
+        """This member's rank, 0..size-1."""
         return self._core.facts()[2]
 
     @property
-    def world_size(self) -> int:
+    def size(self) -> int:
         """How many members the generation has."""
         return self._core.facts()[3]
 

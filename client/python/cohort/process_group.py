@@ -50,7 +50,7 @@ class ProcessGroup(Facts):
         group.barrier()
 
     All methods may be called from any thread. They block for at most their timeout, in seconds, and
-    release the GIL meanwhile. `timeout=0` stands for the group's timeout. On the main
+    release the GIL meanwhile. `timeout=None` stands for the group's timeout. On the main
     thread SIGINT and SIGTERM end a call at once if Python handles them.
 
     Errors of all methods: DeadlineExceeded (`missing` has the ranks that did not come), Aborted (the
@@ -96,40 +96,42 @@ class ProcessGroup(Facts):
 
     # --- Objects. The bytes are never interpreted.
 
-    def send(self, obj: BytesLike, dst: int, tag: str = '', timeout: float = 0) -> None:
-        """Puts an object into the mailbox of rank `dst`; does not wait for `dst`.
+    def send(self, obj: BytesLike, destination: int, tag: str = '',
+             timeout: Optional[float] = None) -> None:
+        """Puts an object into the mailbox of rank `destination`; does not wait for it.
 
         Objects from one rank to another arrive under one tag in the order of the calls. Source:
         StatelessProcessGroup.send_obj.
         """
-        self._core.send(obj, dst, tag, timeout)
+        self._core.send(obj, destination, tag, timeout)
 
-    def receive(self, src: int, tag: str = '', timeout: float = 0) -> bytes:
-        """Returns the next object of rank `src`. Raises DataLoss if objects expired unread."""
-        return self._core.receive(src, tag, timeout)
+    def receive(self, source: int, tag: str = '', timeout: Optional[float] = None) -> bytes:
+        """Returns the next object of rank `source`. Raises DataLoss if objects expired unread."""
+        return self._core.receive(source, tag, timeout)
 
-    def receive_any(self, tag: str = '', timeout: float = 0) -> Tuple[bytes, int]:
+    def receive_any(self, tag: str = '',
+                    timeout: Optional[float] = None) -> Tuple[bytes, int]:
         """Returns the oldest object from any rank, and that rank."""
         return self._core.receive_any(tag, timeout)
 
     def broadcast(self, obj: Optional[BytesLike], root: int, *, name: str = '',
-                  participants: Sequence[int] = (), timeout: float = 0) -> bytes:
+                  participants: Sequence[int] = (), timeout: Optional[float] = None) -> bytes:
         """Returns the root's object on every participant. All participants call it; the root does
         not block. Other ranks' `obj` is ignored."""
         return self._core.broadcast(obj or b'', root, name, participants, timeout)
 
     def all_gather(self, obj: BytesLike, *, name: str = '', participants: Sequence[int] = (),
-                   timeout: float = 0) -> List[bytes]:
+                   timeout: Optional[float] = None) -> List[bytes]:
         """Returns the objects of all participants, by rank. All participants call it."""
         return self._core.all_gather(obj, name, participants, timeout)
 
     def gather(self, obj: BytesLike, root: int, *, name: str = '',
-               participants: Sequence[int] = (), timeout: float = 0) -> List[bytes]:
+               participants: Sequence[int] = (), timeout: Optional[float] = None) -> List[bytes]:
         """Like all_gather, at the root; the others get an empty list."""
         return self._core.gather(obj, root, name, participants, timeout)
 
     def scatter(self, objs: Sequence[BytesLike], root: int, *, name: str = '',
-                participants: Sequence[int] = (), timeout: float = 0) -> bytes:
+                participants: Sequence[int] = (), timeout: Optional[float] = None) -> bytes:
         """Returns this rank's object of the root's `objs`, which has one for each participant in
         order of rank. Other ranks pass an empty sequence."""
         return self._core.scatter(objs, root, name, participants, timeout)
@@ -142,7 +144,7 @@ class ProcessGroup(Facts):
     # --- Agreement.
 
     def barrier(self, *, name: str = '', participants: Sequence[int] = (),
-                timeout: float = 0) -> None:
+                timeout: Optional[float] = None) -> None:
         """Blocks until all participants have called it; by default at most 30 seconds.
 
         It takes one round trip and leaves nothing behind. DeadlineExceeded ends the barrier for all
@@ -155,7 +157,7 @@ class ProcessGroup(Facts):
         self._core.cancel_barrier(name, reason)
 
     def vote(self, value: int, op: VoteOp, *, name: str = '', participants: Sequence[int] = (),
-             timeout: float = 0) -> VoteResult:
+             timeout: Optional[float] = None) -> VoteResult:
         """Returns the combined value of all participants. All call it with the same `op`."""
         return VoteResult(*self._core.vote(value, VoteOp(op), name, participants, timeout))
 
@@ -170,7 +172,7 @@ class ProcessGroup(Facts):
         """Publishes ids, such as NCCL's. They are freed when all other members have fetched them."""
         self._core.publish_unique_ids(name, ids)
 
-    def fetch_unique_ids(self, name: str, timeout: float = 0) -> List[bytes]:
+    def fetch_unique_ids(self, name: str, timeout: Optional[float] = None) -> List[bytes]:
         """Returns the ids that another member has published, or publishes within `timeout`."""
         return self._core.fetch_unique_ids(name, timeout)
 
@@ -210,7 +212,7 @@ class ProcessGroup(Facts):
         """Tells all members. A fatal error ends the generation for all."""
         self._core.report_error(detail, fatal, suspected)
 
-    def rejoin(self, timeout: float = 0) -> None:
+    def rejoin(self, timeout: Optional[float] = None) -> None:
         """Joins the next generation, after Aborted, and blocks until that is complete. The rank and
         the world size may change."""
         self._core.rejoin(timeout)

@@ -88,7 +88,7 @@ class StatelessProcessGroup:
     def __init__(self, group: ProcessGroup, tensors: Group, data_expiration_seconds: int,
                  allow_pickle: bool, closers: contextlib.ExitStack):
         self.rank = group.rank
-        self.world_size = group.world_size
+        self.world_size = group.size
         self.data_expiration_seconds = data_expiration_seconds
         self._group = group
         self._tensors = tensors

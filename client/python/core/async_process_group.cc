@@ -58,14 +58,14 @@ PyObject* Join(PyObject* /*module*/, PyObject* arguments) {
 }
 
 PyObject* Send(Group& group, Queue queue, Bytes object, int destination, std::string tag,
-               absl::Duration timeout) {
+               CallTimeout timeout) {
   return StartCall(group, queue, [&](AsyncProcessGroup& g, const Call& call) {
     g.Send(object.view(), destination, tag, Options(call, timeout), call.StatusSlot());
   });
 }
 
 PyObject* Receive(Group& group, Queue queue, std::optional<int> source, std::string tag,
-                  absl::Duration timeout) {
+                  CallTimeout timeout) {
   return StartCall(group, queue, [&](AsyncProcessGroup& g, const Call& call) {
     g.Receive(source, tag, Options(call, timeout),
               call.Slot<client::ReceivedObject>(WriteReceived));
@@ -73,7 +73,7 @@ PyObject* Receive(Group& group, Queue queue, std::optional<int> source, std::str
 }
 
 PyObject* Broadcast(Group& group, Queue queue, Bytes object, int root, std::string name,
-                    std::vector<RankRange> participants, absl::Duration timeout) {
+                    std::vector<RankRange> participants, CallTimeout timeout) {
   return StartCall(group, queue, [&](AsyncProcessGroup& g, const Call& call) {
     g.Broadcast(object.view(), root, Round(call, name, participants, timeout),
                 call.Slot<std::string>(WriteObject));
@@ -81,7 +81,7 @@ PyObject* Broadcast(Group& group, Queue queue, Bytes object, int root, std::stri
 }
 
 PyObject* AllGather(Group& group, Queue queue, Bytes object, std::string name,
-                    std::vector<RankRange> participants, absl::Duration timeout) {
+                    std::vector<RankRange> participants, CallTimeout timeout) {
   return StartCall(group, queue, [&](AsyncProcessGroup& g, const Call& call) {
     g.AllGather(object.view(), Round(call, name, participants, timeout),
                 call.Slot<client::ObjectList>(WriteObjects));
@@ -89,7 +89,7 @@ PyObject* AllGather(Group& group, Queue queue, Bytes object, std::string name,
 }
 
 PyObject* Gather(Group& group, Queue queue, Bytes object, int root, std::string name,
-                 std::vector<RankRange> participants, absl::Duration timeout) {
+                 std::vector<RankRange> participants, CallTimeout timeout) {
   return StartCall(group, queue, [&](AsyncProcessGroup& g, const Call& call) {
     g.Gather(object.view(), root, Round(call, name, participants, timeout),
              call.Slot<client::ObjectList>(WriteObjects));
@@ -97,7 +97,7 @@ PyObject* Gather(Group& group, Queue queue, Bytes object, int root, std::string 
 }
 
 PyObject* Scatter(Group& group, Queue queue, std::vector<Blob> objects, int root,
-                  std::string name, std::vector<RankRange> participants, absl::Duration timeout) {
+                  std::string name, std::vector<RankRange> participants, CallTimeout timeout) {
   const std::vector<std::string> bytes = BytesOf(std::move(objects));
   return StartCall(group, queue, [&](AsyncProcessGroup& g, const Call& call) {
     g.Scatter(bytes, root, Round(call, name, participants, timeout),
@@ -106,7 +106,7 @@ PyObject* Scatter(Group& group, Queue queue, std::vector<Blob> objects, int root
 }
 
 PyObject* Barrier(Group& group, Queue queue, std::string name, std::vector<RankRange> participants,
-                  absl::Duration timeout) {
+                  CallTimeout timeout) {
   return StartCall(group, queue, [&](AsyncProcessGroup& g, const Call& call) {
     g.Barrier(Round(call, name, participants, timeout),
               [done = call.StatusSlot()](absl::Status status, const client::RoundReport&) {
@@ -122,7 +122,7 @@ PyObject* CancelBarrier(Group& group, Queue queue, std::string name, std::string
 }
 
 PyObject* Vote(Group& group, Queue queue, int64_t value, int op, std::string name,
-               std::vector<RankRange> participants, absl::Duration timeout) {
+               std::vector<RankRange> participants, CallTimeout timeout) {
   return StartCall(group, queue, [&](AsyncProcessGroup& g, const Call& call) {
     g.Vote(value, static_cast<client::VoteOp>(op), Round(call, name, participants, timeout),
            call.Slot<client::VoteResult>(WriteVote));
@@ -156,7 +156,7 @@ PyObject* PublishUniqueIds(Group& group, Queue queue, std::string name,
   });
 }
 
-PyObject* FetchUniqueIds(Group& group, Queue queue, std::string name, absl::Duration timeout) {
+PyObject* FetchUniqueIds(Group& group, Queue queue, std::string name, CallTimeout timeout) {
   return StartCall(group, queue, [&](AsyncProcessGroup& g, const Call& call) {
     g.FetchUniqueIds(name, Options(call, timeout), call.Slot<std::vector<std::string>>(WriteIds));
   });
@@ -190,7 +190,7 @@ PyObject* AckView(Group& group, Queue queue, int64_t proposal, bool accept, std:
   });
 }
 
-PyObject* Rejoin(Group& group, Queue queue, absl::Duration timeout) {
+PyObject* Rejoin(Group& group, Queue queue, CallTimeout timeout) {
   return StartCall(group, queue, [&](AsyncProcessGroup& g, const Call& call) {
     g.Rejoin(Options(call, timeout), call.StatusSlot());
   });
@@ -214,8 +214,8 @@ PyMethodDef functions[] = {{"start_join_process_group", Join, METH_VARARGS, null
 
 const std::vector<PyMethodDef>& AsyncProcessGroupMethods() {
   static const auto* const methods = new std::vector<PyMethodDef>{
-      Method<&Send>("start_send", {"completions", "obj", "dst", "tag", "timeout"}),
-      Method<&Receive>("start_receive", {"completions", "src", "tag", "timeout"}),
+      Method<&Send>("start_send", {"completions", "obj", "destination", "tag", "timeout"}),
+      Method<&Receive>("start_receive", {"completions", "source", "tag", "timeout"}),
       Method<&Broadcast>("start_broadcast",
                          {"completions", "obj", "root", "name", "participants", "timeout"}),
       Method<&AllGather>("start_all_gather",

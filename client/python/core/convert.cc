@@ -1,5 +1,6 @@
 #include "client/python/core/convert.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -99,6 +100,13 @@ bool Read(PyObject* from, const char* name, absl::Duration* to) {
     return false;
   }
   *to = absl::Seconds(seconds);
+  return true;
+}
+
+bool Read(PyObject* from, const char* name, CallTimeout* to) {
+  if (from == Py_None) return true;
+  if (!Read(from, name, &to->value)) return false;
+  to->value = std::max(to->value, absl::Nanoseconds(1));
   return true;
 }
 

@@ -28,6 +28,12 @@ struct Blob {
   std::string bytes;
 };
 
+// A timeout of a membership's call: None stands for the group's, which is zero in C++.
+struct CallTimeout {
+  absl::Duration value;
+  operator absl::Duration() const { return value; }  // NOLINT: it is one
+};
+
 // `name` is the argument's name in errors.
 bool Read(PyObject* from, const char* name, bool* to);
 bool Read(PyObject* from, const char* name, int* to);
@@ -35,6 +41,7 @@ bool Read(PyObject* from, const char* name, int64_t* to);
 bool Read(PyObject* from, const char* name, double* to);
 bool Read(PyObject* from, const char* name, std::string* to);     // str, or bytes-like UTF-8
 bool Read(PyObject* from, const char* name, absl::Duration* to);  // seconds; infinity is allowed
+bool Read(PyObject* from, const char* name, CallTimeout* to);
 bool Read(PyObject* from, const char* name, Bytes* to);
 bool Read(PyObject* from, const char* name, Blob* to);
 bool Read(PyObject* from, const char* name, RankRange* to);  // a number

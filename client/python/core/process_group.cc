@@ -58,25 +58,25 @@ PyObject* Join(PyObject* /*module*/, PyObject* dict) {
 }
 
 PyObject* Send(Group& group, Bytes object, int destination, std::string tag,
-               absl::Duration timeout) {
+               CallTimeout timeout) {
   return CallForStatus(
       group, [&](ProcessGroup& g) { return g.Send(object.view(), destination, tag, timeout); });
 }
 
-PyObject* Receive(Group& group, int source, std::string tag, absl::Duration timeout) {
+PyObject* Receive(Group& group, int source, std::string tag, CallTimeout timeout) {
   return CallForResult(
       group, [&](ProcessGroup& g) { return g.Receive(source, tag, timeout); },
       WriteObject);
 }
 
-PyObject* ReceiveAny(Group& group, std::string tag, absl::Duration timeout) {
+PyObject* ReceiveAny(Group& group, std::string tag, CallTimeout timeout) {
   return CallForResult(
       group, [&](ProcessGroup& g) { return g.ReceiveAny(tag, timeout); },
       WriteReceived);
 }
 
 PyObject* Broadcast(Group& group, Bytes object, int root, std::string name,
-                    std::vector<RankRange> participants, absl::Duration timeout) {
+                    std::vector<RankRange> participants, CallTimeout timeout) {
   const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
   return CallForResult(
       group, [&](ProcessGroup& g) { return g.Broadcast(object.view(), root, round); },
@@ -84,7 +84,7 @@ PyObject* Broadcast(Group& group, Bytes object, int root, std::string name,
 }
 
 PyObject* AllGather(Group& group, Bytes object, std::string name,
-                    std::vector<RankRange> participants, absl::Duration timeout) {
+                    std::vector<RankRange> participants, CallTimeout timeout) {
   const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
   return CallForResult(
       group, [&](ProcessGroup& g) { return g.AllGather(object.view(), round); },
@@ -92,7 +92,7 @@ PyObject* AllGather(Group& group, Bytes object, std::string name,
 }
 
 PyObject* Gather(Group& group, Bytes object, int root, std::string name,
-                 std::vector<RankRange> participants, absl::Duration timeout) {
+                 std::vector<RankRange> participants, CallTimeout timeout) {
   const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
   return CallForResult(
       group, [&](ProcessGroup& g) { return g.Gather(object.view(), root, round); },
@@ -100,7 +100,7 @@ PyObject* Gather(Group& group, Bytes object, int root, std::string name,
 }
 
 PyObject* Scatter(Group& group, std::vector<Blob> objects, int root, std::string name,
-                  std::vector<RankRange> participants, absl::Duration timeout) {
+                  std::vector<RankRange> participants, CallTimeout timeout) {
   const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
   const std::vector<std::string> bytes = BytesOf(std::move(objects));
   return CallForResult(
@@ -109,13 +109,13 @@ PyObject* Scatter(Group& group, std::vector<Blob> objects, int root, std::string
 }
 
 PyObject* Barrier(Group& group, std::string name, std::vector<RankRange> participants,
-                  absl::Duration timeout) {
+                  CallTimeout timeout) {
   const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
   return CallForStatus(group, [&](ProcessGroup& g) { return g.Barrier(round); });
 }
 
 PyObject* Vote(Group& group, int64_t value, int op, std::string name,
-               std::vector<RankRange> participants, absl::Duration timeout) {
+               std::vector<RankRange> participants, CallTimeout timeout) {
   const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
   return CallForResult(
       group, [&](ProcessGroup& g) { return g.Vote(value, static_cast<client::VoteOp>(op), round); },
@@ -156,7 +156,7 @@ PyObject* PublishUniqueIds(Group& group, std::string name, std::vector<Blob> ids
   return CallForStatus(group, [&](ProcessGroup& g) { return g.PublishUniqueIds(name, bytes); });
 }
 
-PyObject* FetchUniqueIds(Group& group, std::string name, absl::Duration timeout) {
+PyObject* FetchUniqueIds(Group& group, std::string name, CallTimeout timeout) {
   return CallForResult(
       group, [&](ProcessGroup& g) { return g.FetchUniqueIds(name, timeout); },
       WriteIds);
@@ -186,7 +186,7 @@ PyObject* AckView(Group& group, int64_t proposal, bool accept, std::string reaso
       WriteView);
 }
 
-PyObject* Rejoin(Group& group, absl::Duration timeout) {
+PyObject* Rejoin(Group& group, CallTimeout timeout) {
   return CallForStatus(group, [&](ProcessGroup& g) { return g.Rejoin(timeout); });
 }
 
@@ -215,8 +215,8 @@ PyObject* Facts(Group& group) {
 // The last one is empty.
 std::vector<PyMethodDef> AllMethods() {
   std::vector<PyMethodDef> methods = {
-    Method<&Send>("send", {"obj", "dst", "tag", "timeout"}),
-    Method<&Receive>("receive", {"src", "tag", "timeout"}),
+    Method<&Send>("send", {"obj", "destination", "tag", "timeout"}),
+    Method<&Receive>("receive", {"source", "tag", "timeout"}),
     Method<&ReceiveAny>("receive_any", {"tag", "timeout"}),
     Method<&Broadcast>("broadcast", {"obj", "root", "name", "participants", "timeout"}),
     Method<&AllGather>("all_gather", {"obj", "name", "participants", "timeout"}),

@@ -37,7 +37,7 @@ async def all_ranks(count, body):
 def test_objects(address):
     async def body(rank):
         async with new('objects', rank, address) as group:
-            assert (group.group, group.rank, group.world_size) == ('objects', rank, 2)
+            assert (group.name, group.rank, group.size) == ('objects', rank, 2)
             assert (group.member, group.generation) == (f'rank-{rank}', 1)
             assert await group.all_gather(b'%d' % rank) == [b'0', b'1']
             assert await group.gather(b'%d' % rank, 1) == ([b'0', b'1'] if rank == 1 else [])

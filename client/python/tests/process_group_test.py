@@ -20,7 +20,7 @@ def join(name, rank, address, size=2, **options):
 def test_objects(address):
     def body(rank):
         with join('objects', rank, address) as group:
-            assert (group.group, group.rank, group.world_size) == ('objects', rank, 2)
+            assert (group.name, group.rank, group.size) == ('objects', rank, 2)
             assert (group.member, group.generation) == (f'rank-{rank}', 1)
             assert group.all_gather(b'%d' % rank) == [b'0', b'1']
             assert group.gather(b'%d' % rank, 1) == ([b'0', b'1'] if rank == 1 else [])
@@ -50,6 +50,18 @@ def test_agreement(address):
             assert group.agree_alive() == (0, 1, 2)
             group.barrier()
     run_ranks(3, body)
+
+
+def test_a_timeout_of_zero_polls(address):
+    first, second = run_ranks(2, lambda rank: join('polls', rank, address, 2))
+    with pytest.raises(cohort.DeadlineExceeded):
+        first.receive(1, timeout=0)
+    with pytest.raises(ValueError, match='timeout: expected seconds, 0 or more, got -1'):
+        first.receive(1, timeout=-1)
+    second.send(b'here', 0)
+    assert first.receive(1, timeout=0) == b'here'
+    first.close()
+    second.close()
 
 
 def test_barrier_names_the_missing_ranks(address):

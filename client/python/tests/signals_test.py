@@ -189,7 +189,7 @@ try:
 except KeyboardInterrupt:
     print("interrupted", flush=True)
     with cohort.ProcessGroup("never", rank=0, world_size=1, address=sys.argv[1]) as group:
-        print(group.world_size, flush=True)
+        print(group.size, flush=True)
 '''
 
 

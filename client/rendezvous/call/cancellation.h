@@ -47,7 +47,8 @@ class Cancellation {
 };
 
 // While it lives, `cancellation` ends each call to the coordinator or to a worker daemon that this
-// thread makes, as the call's own cancellation does; collectives go on until their group is aborted. It must be destroyed on the same thread.
+// thread makes, as the call's own cancellation does; collectives go on until their group is aborted.
+// It must be destroyed on the same thread.
 //
 //   Cancellation cancellation;  // another thread cancels it
 //   const CancellationScope scope(cancellation);

@@ -100,6 +100,8 @@ class CyclesTest : public ::testing::Test {
     const absl::Status status = (*group)->AllReduce(*tensor, *tensor, {ReduceOp::kSum}, {});
     ASSERT_TRUE(status.ok()) << "cycle " << cycle << ": " << status;
     ASSERT_EQ(values[999], 3) << "cycle " << cycle;
+    // No rank leaves while the other one is still in the collective.
+    ASSERT_TRUE((*group)->AllGatherObjects("", {}).ok()) << "cycle " << cycle;
   }
 
   void Run(int from, int to, bool sockets) {

@@ -50,8 +50,8 @@ class CancellableCall final : public grpc::ServerUnaryReactor {
 }  // namespace
 
 grpc::ServerUnaryReactor* RunCancellable(grpc::CallbackServerContext* context,
-                                         SessionTable& sessions, CallGate& gate, const std::string& session,
-                                         CancellableBody body) {
+                                         SessionTable& sessions, CallGate& gate,
+                                         const std::string& session, CancellableBody body) {
   const auto refuse = [context](const absl::Status& why) {
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
     reactor->Finish(Answer(context, why));

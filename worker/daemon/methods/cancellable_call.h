@@ -25,8 +25,8 @@ using CancellableBody =
 // Errors, as answers: those of SessionTable::Find and CallGate::Enter; RESOURCE_EXHAUSTED (the
 // system starts no thread).
 grpc::ServerUnaryReactor* RunCancellable(grpc::CallbackServerContext* context,
-                                         SessionTable& sessions, CallGate& gate, const std::string& session,
-                                         CancellableBody body);
+                                         SessionTable& sessions, CallGate& gate,
+                                         const std::string& session, CancellableBody body);
 
 }  // namespace cohort::worker
 
