@@ -3,7 +3,7 @@
 import asyncio
 import collections
 import weakref
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from cohort import _core
 
@@ -27,6 +27,18 @@ def _succeeded(future: asyncio.Future) -> bool:
     return future.done() and not future.cancelled() and future.exception() is None
 
 
+async def _until_done(future: asyncio.Future) -> None:
+    """Waits also if the task is cancelled once more."""
+    cancelled: Optional[asyncio.CancelledError] = None
+    while not future.done():
+        try:
+            await asyncio.shield(future)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
 class LoopCalls:
     """The calls in flight of one event loop. The loop watches one descriptor for all of them."""
 
@@ -35,30 +47,50 @@ class LoopCalls:
         self._calls: Dict[int, _Call] = {}
         loop.add_reader(self._completions.fileno(), self._take)
 
+    def close(self) -> None:
+        """For a loop that is closed: its calls have nowhere to go."""
+        for number in self._calls:
+            self.cancel(number, 'the event loop of this call was closed')
+        self._calls.clear()
+        self._completions.close()
+
+    def cancel(self, number: int, reason: str) -> None:
+        """Ends a call with Cancelled. Any thread may call it."""
+        self._completions.cancel(number, reason)
+
     async def run(self, method: Callable, arguments: Tuple, late: Optional[Late],
-                  waiting: Optional[List[asyncio.Future]]) -> Any:
+                  on_start: Optional[Callable[[asyncio.Future], None]],
+                  owner: Optional['CallsInFlight']) -> Any:
         """Runs a call; see `run` below."""
         loop = asyncio.get_running_loop()
         number = method(self._completions, *arguments)
         call = self._calls[number] = _Call(loop.create_future(), late)
-        if waiting is not None:
-            waiting.append(call.future)
+        if owner is not None:
+            owner.add(self, number)
+        if on_start is not None:
+            on_start(call.future)
         try:
-            return await call.future
+            result = await call.future
+            # Another call's value may have ended it.
+            await self._end(number, call)
+            return result
         except asyncio.CancelledError:
             # The result came before the task could take it.
             if late is not None and _succeeded(call.future):
                 late(call.future.result())
+            await self._end(number, call)
             raise
         finally:
-            if waiting is not None:
-                waiting.remove(call.future)
-            # The task was cancelled, or another call's value ended it. Once this call is over, the
-            # next one may begin: it takes this one's place in a round.
-            if number in self._calls:
-                self._completions.cancel(number)
-                call.ended = loop.create_future()
-                await call.ended
+            if owner is not None:
+                owner.remove(self, number)
+
+    async def _end(self, number: int, call: _Call) -> None:
+        """Cancels a call that is not over, and waits for its end. Then the next one may begin: it
+        takes this one's place in a round."""
+        if number in self._calls:
+            self.cancel(number, 'the task that made this call was cancelled')
+            call.ended = asyncio.get_running_loop().create_future()
+            await _until_done(call.ended)
 
     async def wait_for(self, start_wait: Callable) -> None:
         """Waits for the end of a call; see `wait_for` below."""
@@ -87,15 +119,17 @@ class LoopCalls:
 
 
 async def run(method: Callable, *arguments: Any, late: Optional[Late] = None,
-              waiting: Optional[List[asyncio.Future]] = None) -> Any:
+              on_start: Optional[Callable[[asyncio.Future], None]] = None,
+              owner: Optional['CallsInFlight'] = None) -> Any:
     """Runs a call, `method` of the extension module, on the running event loop. If the task is
     cancelled, so is the call.
 
     Args:
       late: called with the result if the task was cancelled before it took it.
-      waiting: contains the future of the call while it waits.
+      on_start: called with the future of the call, whose result ends the call, too.
+      owner: contains the call while it runs.
     """
-    return await _of_running_loop().run(method, arguments, late, waiting)
+    return await _of_running_loop().run(method, arguments, late, on_start, owner)
 
 
 async def wait_for(start_wait: Callable) -> None:
@@ -108,33 +142,79 @@ def _of_running_loop() -> LoopCalls:
     loop = asyncio.get_running_loop()
     calls = _of_loops.get(loop)
     if calls is None:
+        # Futures of calls in flight keep their loop alive.
+        for old in [each for each in list(_of_loops) if each.is_closed()]:
+            _of_loops.pop(old).close()
         calls = _of_loops[loop] = LoopCalls(loop)
     return calls
 
 
+class CallsInFlight:
+    """The calls of an object, of any event loop."""
+
+    def __init__(self) -> None:
+        self._calls: Set[Tuple[LoopCalls, int]] = set()
+
+    def add(self, calls: LoopCalls, number: int) -> None:
+        self._calls.add((calls, number))
+
+    def remove(self, calls: LoopCalls, number: int) -> None:
+        self._calls.discard((calls, number))
+
+    def cancel(self, reason: str) -> None:
+        """Ends all of them with Cancelled."""
+        for calls, number in list(self._calls):
+            calls.cancel(number, reason)
+
+
+class _Taker(NamedTuple):
+    """A call that waits for a value of an inbox."""
+    future: asyncio.Future
+    takes: Callable[[Any], bool]
+
+
+def _any(_: Any) -> bool:
+    return True
+
+
 class Inbox:
-    """Objects of one source. The next call gets the object that a cancelled call left."""
+    """Values of one queue or mailbox. The next call gets the value that a cancelled call left."""
 
     def __init__(self) -> None:
         self._kept: Deque[Any] = collections.deque()
-        self._waiting: List[asyncio.Future] = []
+        self._takers: List[_Taker] = []  # also those whose calls have not ended yet
 
     def empty(self) -> bool:
-        """Whether it keeps nothing, and no call waits."""
-        return not self._kept and not self._waiting
+        """Whether it keeps no value, and no call may leave one."""
+        return not self._kept and not self._takers
 
-    async def take(self, method: Callable, *arguments: Any) -> Any:
-        """Returns the next object, by `method` if no cancelled call has left one."""
-        if self._kept:
-            return self._kept.popleft()
-        return await run(method, *arguments, late=self._keep, waiting=self._waiting)
+    async def take(self, method: Callable, *arguments: Any, takes: Callable[[Any], bool] = _any,
+                   owner: Optional[CallsInFlight] = None) -> Any:
+        """Returns the next value, by `method` if no cancelled call has left one that
+        `takes(value)`."""
+        for value in self._kept:
+            if takes(value):
+                self._kept.remove(value)
+                return value
+        taker: Optional[_Taker] = None
+
+        def add(future: asyncio.Future) -> None:
+            nonlocal taker
+            taker = _Taker(future, takes)
+            self._takers.append(taker)
+
+        try:
+            return await run(method, *arguments, late=self._keep, on_start=add, owner=owner)
+        finally:
+            if taker is not None:
+                self._takers.remove(taker)
 
     def _keep(self, value: Any) -> None:
         if value is None:  # an empty queue
             return
         loop = asyncio.get_running_loop()
-        for future in self._waiting:
-            if future.get_loop() is loop and not future.done():
+        for future, takes in self._takers:
+            if future.get_loop() is loop and not future.done() and takes(value):
                 future.set_result(value)
                 return
         self._kept.append(value)

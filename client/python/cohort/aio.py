@@ -28,7 +28,7 @@ from typing import (Any, AsyncIterator, Callable, Deque, Dict, Generator, List, 
 
 from cohort import _core
 from cohort import _lifetime
-from cohort._event_loop import Inbox, run
+from cohort._event_loop import CallsInFlight, Inbox, run
 from cohort.errors import Error
 from cohort.facts import Facts
 from cohort.group_info import GroupInfo, OpenWait, View, read_group_info
@@ -144,7 +144,7 @@ class ProcessGroup(Facts):
         """Does not join yet. `options` are those of `cohort.ProcessGroup`."""
         self._options = membership_options(group, world_size=world_size, **options)
         self._joined: Optional[Any] = None
-        self._inboxes: Dict[Tuple[int, Optional[int], str], Inbox] = {}
+        self._inboxes: Dict[Tuple[int, str], Inbox] = {}
 
     @property
     def _core(self) -> Any:
@@ -186,14 +186,16 @@ class ProcessGroup(Facts):
     async def _receive(self, source: Optional[int], tag: str,
                        timeout: Optional[float]) -> Tuple[bytes, int]:
         generation = self.generation
-        key = generation, source, tag
+        key = generation, tag
         inbox = self._inboxes.get(key)
         if inbox is None:
             # Objects of ended generations are gone.
             self._inboxes = {old: box for old, box in self._inboxes.items()
                              if old[0] == generation}
             inbox = self._inboxes[key] = Inbox()
-        return await inbox.take(self._core.start_receive, source, tag, timeout)
+        # What a cancelled receive_any left may be for a receive, and the other way round.
+        return await inbox.take(self._core.start_receive, source, tag, timeout,
+                                takes=lambda value: source is None or value[1] == source)
 
     async def broadcast(self, obj: Optional[BytesLike], root: int, *, name: str = '',
                         participants: Sequence[int] = (),
@@ -324,6 +326,7 @@ class Store:
         """As Store: it connects on first use."""
         self._core = _core.connect_store({'address': address, 'tenant': tenant, 'group': group})
         self._queues: Dict[str, Inbox] = {}
+        self._calls = CallsInFlight()
         self._watches: 'weakref.WeakSet[Watch]' = weakref.WeakSet()
         _lifetime.close_at_exit(self, type(self).release)
 
@@ -331,14 +334,14 @@ class Store:
                   expected_revision: Optional[int] = None,
                   expected_value: Optional[Value] = None, timeout: float = 30) -> PutResult:
         """As Store.put."""
-        return read_put(await run(self._core.start_put, key, to_bytes(value), expiration,
-                                    expected_revision, expected_value, timeout))
+        return read_put(await self._run(self._core.start_put, key, to_bytes(value), expiration,
+                                        expected_revision, expected_value, timeout))
 
     async def multi_put(self, values: Dict[str, Value], *, expiration: Optional[float] = None,
                         timeout: float = 30) -> PutResult:
         """As Store.multi_put."""
-        return read_put(await run(self._core.start_multi_put, list(values),
-                                    list(values.values()), expiration, timeout))
+        return read_put(await self._run(self._core.start_multi_put, list(values),
+                                        list(values.values()), expiration, timeout))
 
     async def get(self, key: str, *, wait: float = 0, newer_than: int = 0,
                   timeout: float = 30) -> Optional[bytes]:
@@ -349,45 +352,47 @@ class Store:
     async def get_many(self, keys: Sequence[str], *, wait: float = 0, newer_than: int = 0,
                        timeout: float = 30) -> Dict[str, KeyValue]:
         """As Store.get_many."""
-        values = (await run(self._core.start_get, keys, wait, newer_than, (), timeout))[0]
+        values = (await self._run(self._core.start_get, keys, wait, newer_than, (), timeout))[0]
         return {value[0]: KeyValue(*value) for value in values}
 
     async def range(self, prefix: str, *, after: str = '', page_size: int = 100,
                     keys_only: bool = False, timeout: float = 30) -> RangePage:
         """As Store.range."""
-        return RangePage.of(await run(self._core.start_range, prefix, after, page_size, keys_only,
-                                      timeout))
+        return RangePage.of(await self._run(self._core.start_range, prefix, after, page_size,
+                                            keys_only, timeout))
 
     async def delete(self, key: str, *, prefix: bool = False, timeout: float = 30) -> int:
         """As Store.delete."""
-        return await run(self._core.start_delete, key, prefix, timeout)
+        return await self._run(self._core.start_delete, key, prefix, timeout)
 
     async def add(self, key: str, delta: int, *, timeout: float = 30) -> int:
         """As Store.add."""
-        return await run(self._core.start_add, key, delta, timeout)
+        return await self._run(self._core.start_add, key, delta, timeout)
 
     async def append(self, key: str, value: Value, *, timeout: float = 30) -> int:
         """As Store.append."""
-        return await run(self._core.start_append, key, to_bytes(value), timeout)
+        return await self._run(self._core.start_append, key, to_bytes(value), timeout)
 
     async def queue_push(self, queue: str, value: Value, *, expiration: Optional[float] = None,
                          timeout: float = 30) -> int:
         """As Store.queue_push."""
-        return await run(self._core.start_queue_push, queue, to_bytes(value), expiration, timeout)
+        return await self._run(self._core.start_queue_push, queue, to_bytes(value), expiration,
+                               timeout)
 
     async def queue_pop(self, queue: str, *, wait: float = 0,
                         timeout: float = 30) -> Optional[bytes]:
         """As Store.queue_pop."""
         inbox = self._queues.setdefault(queue, Inbox())
         try:
-            return await inbox.take(self._core.start_queue_pop, queue, wait, timeout)
+            return await inbox.take(self._core.start_queue_pop, queue, wait, timeout,
+                                    owner=self._calls)
         finally:
             if inbox.empty():
                 self._queues.pop(queue, None)
 
     async def queue_len(self, queue: str, *, timeout: float = 30) -> int:
         """As Store.queue_len."""
-        lengths = (await run(self._core.start_get, (), 0, 0, [queue], timeout))[3]
+        lengths = (await self._run(self._core.start_get, (), 0, 0, [queue], timeout))[3]
         return lengths[0] if lengths else 0
 
     def watch(self, prefix: str = '', from_revision: int = 0, timeout: Optional[float] = None, *,
@@ -407,11 +412,16 @@ class Store:
         """As close, without asyncio."""
         for watch in list(self._watches):
             watch.release()
+        self._calls.cancel('close() was called on the store')
         self._core.release()
 
     async def close(self) -> None:
-        """Frees the connection, and closes its watches. It may be called twice."""
+        """Frees the connection, and closes its watches; calls that wait end with Cancelled. It may be
+        called twice."""
         self.release()
+
+    async def _run(self, method: Callable, *arguments: Any) -> Any:
+        return await run(method, *arguments, owner=self._calls)
 
     async def __aenter__(self) -> 'Store':
         return self

@@ -62,7 +62,7 @@ PyObject* Completions::Take() {
   });
 }
 
-void Completions::Cancel(int64_t id) {
+void Completions::Cancel(int64_t id, const std::string& reason) {
   std::shared_ptr<client::Cancellation> cancellation;
   {
     MutexLock lock(&mutex_);
@@ -70,7 +70,7 @@ void Completions::Cancel(int64_t id) {
     if (it == running_.end()) return;
     cancellation = it->second;
   }
-  cancellation->Cancel(absl::CancelledError("the task that made this call was cancelled"));
+  cancellation->Cancel(absl::CancelledError(reason));
 }
 
 void Completions::Close() {
@@ -90,8 +90,8 @@ PyObject* Create(PyObject* /*module*/, PyObject* /*unused*/) {
 }
 PyObject* Fileno(Handle& completions) { return Write(completions->fd()); }
 PyObject* Take(Handle& completions) { return completions->Take(); }
-PyObject* Cancel(Handle& completions, int64_t id) {
-  completions->Cancel(id);
+PyObject* Cancel(Handle& completions, int64_t id, std::string reason) {
+  completions->Cancel(id, reason);
   return WriteNone();
 }
 PyObject* Close(Handle& completions) {
@@ -100,7 +100,7 @@ PyObject* Close(Handle& completions) {
 }
 
 PyMethodDef methods[] = {Method<&Fileno>("fileno"), Method<&Take>("take"),
-                         Method<&Cancel>("cancel", {"call"}), Method<&Close>("close"),
+                         Method<&Cancel>("cancel", {"call", "reason"}), Method<&Close>("close"),
                          {}};
 PyMethodDef functions[] = {{"create_completions", Create, METH_NOARGS, nullptr}, {}};
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -56,7 +57,7 @@ class Completions : public std::enable_shared_from_this<Completions> {
   // Returns the calls that have ended: a list of (id, whether it succeeded, result or exception).
   PyObject* Take();
   // Ends the call soon, if it has not ended.
-  void Cancel(int64_t id);
+  void Cancel(int64_t id, const std::string& reason);
   // The results of calls that still run are dropped.
   void Close();
 

@@ -1,0 +1,172 @@
+"""Calls of cohort.aio that are cancelled beside others, closed objects, and loops that ended."""
+
+import asyncio
+import gc
+import os
+import random
+import time
+
+import pytest
+
+import cohort
+import cohort.aio
+from testing.coordinator import LONG
+from testing.fixtures import address_fixture
+
+_address = address_fixture()
+# The first calls of a connection go by gRPC, which drops the answers of cancelled calls.
+WARM_UP = 20
+SEED = 20261125
+
+
+def run(coroutine):
+    """Runs it on a loop of its own, with a deadline."""
+    return asyncio.run(asyncio.wait_for(coroutine, LONG))
+
+
+async def warm(store, queue):
+    for _ in range(WARM_UP):
+        await store.queue_push(queue, b'')
+        await store.queue_pop(queue, wait=LONG)
+
+
+def test_a_pop_beside_a_cancelled_one(address):
+    """The next pop begins before the cancelled one has ended, and may get its value."""
+    pause = random.Random(SEED)
+    async def main():
+        async with cohort.aio.Store(address) as writer, cohort.aio.Store(address) as reader:
+            await warm(writer, 'warm')
+            await warm(reader, 'warm')
+            for i in range(300):
+                queue = f'beside-{i}'
+                first = asyncio.ensure_future(reader.queue_pop(queue, wait=LONG))
+                await asyncio.sleep(0)
+                pushes = [asyncio.ensure_future(writer.queue_push(queue, value))
+                          for value in (b'0', b'1')]
+                await asyncio.sleep(pause.uniform(0, 0.001))
+                first.cancel()
+                got = [await reader.queue_pop(queue, wait=LONG)]
+                await asyncio.gather(*pushes)
+                ended = (await asyncio.gather(first, return_exceptions=True))[0]
+                if isinstance(ended, bytes):
+                    got.append(ended)
+                while len(got) < 2:
+                    got.append(await reader.queue_pop(queue, wait=LONG))
+                assert sorted(got) == [b'0', b'1'], f'queue {i}'
+            assert not reader._queues  # pylint: disable=protected-access
+    run(main())
+
+
+@pytest.mark.parametrize('consumers', [2, 5])
+def test_consumers_with_deadlines(address, consumers):
+    pause = random.Random(SEED)
+    async def consume(reader, got, done):
+        while not done.is_set():
+            try:
+                got.append(await asyncio.wait_for(reader.queue_pop('storm', wait=LONG),
+                                                  pause.uniform(0, 0.003)))
+            except asyncio.TimeoutError:
+                pass
+    async def main():
+        async with cohort.aio.Store(address) as writer, cohort.aio.Store(address) as reader:
+            await warm(writer, 'warm')
+            await warm(reader, 'warm')
+            got, done = [], asyncio.Event()
+            tasks = [asyncio.ensure_future(consume(reader, got, done)) for _ in range(consumers)]
+            values = [b'%d' % i for i in range(1000)]
+            for value in values:
+                await writer.queue_push('storm', value)
+            while len(got) < len(values):
+                await asyncio.sleep(0)
+            done.set()
+            await asyncio.gather(*tasks)
+            assert sorted(got) == sorted(values)
+    run(main())
+
+
+def test_a_second_cancellation_loses_nothing(address):
+    async def main():
+        async with cohort.aio.Store(address) as writer, cohort.aio.Store(address) as reader:
+            await warm(writer, 'warm')
+            await warm(reader, 'warm')
+            for i in range(100):
+                queue = f'twice-{i}'
+                popping = asyncio.ensure_future(reader.queue_pop(queue, wait=LONG))
+                await asyncio.sleep(0)
+                pushing = asyncio.ensure_future(writer.queue_push(queue, b'x'))
+                await asyncio.sleep(0)
+                popping.cancel()
+                await asyncio.sleep(0)
+                popping.cancel()
+                ended = (await asyncio.gather(popping, return_exceptions=True))[0]
+                await pushing
+                assert ended == b'x' or await reader.queue_pop(queue, wait=LONG) == b'x'
+    run(main())
+
+
+def test_receive_any_gets_what_a_cancelled_receive_left(address):
+    async def join(rank):
+        return await cohort.aio.ProcessGroup('left', rank=rank, world_size=2, address=address,
+                                             timeout=LONG)
+    async def main():
+        receiver, sender = await asyncio.gather(join(0), join(1))
+        for _ in range(WARM_UP):
+            await sender.send(b'', 0)
+            await receiver.receive(1)
+        for i in range(200):
+            value = b'%d' % i
+            receiving = asyncio.ensure_future(
+                receiver.receive(1) if i % 2 else receiver.receive_any())
+            await asyncio.sleep(0)
+            sending = asyncio.ensure_future(sender.send(value, 0))
+            await asyncio.sleep(0)
+            receiving.cancel()
+            ended = (await asyncio.gather(receiving, return_exceptions=True))[0]
+            if isinstance(ended, asyncio.CancelledError):
+                ended = await receiver.receive_any() if i % 2 else await receiver.receive(1)
+            assert ended in (value, (value, 1))
+            await sending
+        await receiver.close()
+        await sender.close()
+    run(main())
+
+
+def test_close_ends_calls_that_wait(address):
+    async def main():
+        store = cohort.aio.Store(address)
+        await store.put('here', b'')
+        waiting = [asyncio.ensure_future(call) for call in (
+            store.get('never', wait=1000, timeout=1000), store.queue_pop('never', wait=1000),
+            store.queue_pop('never', wait=1000))]
+        await asyncio.sleep(0)
+        await store.close()
+        for ended in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(ended, cohort.Cancelled), ended
+            assert 'close() was called on the store' in str(ended)
+        with pytest.raises(cohort.FailedPrecondition, match='close'):
+            await store.get('here')
+    run(main())
+
+
+def test_loops_that_end_with_calls_leave_no_descriptors(address):
+    def descriptors():
+        return len(os.listdir('/proc/self/fd'))
+    store = cohort.aio.Store(address)
+    def abandon():
+        loop = asyncio.new_event_loop()
+        waiting = loop.create_task(store.get('never', wait=1000, timeout=1000))
+        loop.run_until_complete(asyncio.sleep(0))
+        waiting._log_destroy_pending = False  # pylint: disable=protected-access
+        loop.close()
+    for _ in range(3):
+        abandon()
+    gc.collect()
+    before = descriptors()
+    for _ in range(30):
+        abandon()
+    gc.collect()
+    deadline = time.monotonic() + LONG
+    while descriptors() > before + 3 and time.monotonic() < deadline:  # the calls end soon
+        pass
+    assert descriptors() <= before + 3
+    run(store.close())
