@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/tensor/tensor.h"
+#include "client/rendezvous/report/report.h"
 #include "gmock/gmock.h"
 #include "tests/failure/testing/members.h"
 #include "tests/worker/worker_test_base.h"
@@ -256,6 +257,17 @@ TEST_F(RefusedTensorsTest, AsThePlacementOfARemoteGroup) {
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr(absl::StrCat("group gpus has placement ", NameOf(placement))));
   }
+}
+
+TEST_F(RefusedTensorsTest, AJoinThatIsTooLateHasTheCoordinatorsError) {
+  client::RemoteGroupOptions options = GroupOptionsOf(Connect(0, Transport::kUnix), "late", 0, 2);
+  options.join_timeout = absl::Milliseconds(100);
+  const absl::Status status = client::RemoteGroup::Create(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("1 of 2 missing: rank 1"));
+  const client::ErrorInfo info = client::GetErrorInfo(status);
+  EXPECT_EQ(info.group, "late");
+  EXPECT_EQ(info.operation, "join");
 }
 
 }  // namespace

@@ -73,9 +73,9 @@ absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOpti
   v1::JoinGroupResponse response;
   bool answered = false;
   // The group forms after joining has ended, and each of the two has the whole timeout.
-  COHORT_RETURN_IF_ERROR(group->Explain(
-      group->wire().Call(&Stub::JoinGroup, request, 2 * wanted.join_timeout, &response, &answered),
-      answered));
+  const absl::Status joined =
+      group->wire().Call(&Stub::JoinGroup, request, 2 * wanted.join_timeout, &response, &answered);
+  COHORT_RETURN_IF_ERROR(group->Explain(joined, answered));
   group->Adopt(response);
   return group;
 }
@@ -95,8 +95,9 @@ absl::Status RemoteGroup::Rejoin(absl::Duration timeout) {
   SetDuration(timeout, request.mutable_timeout());
   v1::JoinGroupResponse response;
   bool answered = false;
-  COHORT_RETURN_IF_ERROR(
-      Explain(wire().Call(&Stub::RejoinGroup, request, timeout, &response, &answered), answered));
+  const absl::Status joined =
+      wire().Call(&Stub::RejoinGroup, request, timeout, &response, &answered);
+  COHORT_RETURN_IF_ERROR(Explain(joined, answered));
   Adopt(response);
   return absl::OkStatus();
 }

@@ -48,7 +48,7 @@ class LoopCalls:
         loop.add_reader(self._completions.fileno(), self._take)
 
     def close(self) -> None:
-        """For a loop that is closed: its calls have nowhere to go."""
+        """For a loop that is closed: no task takes the results of its calls."""
         for number in self._calls:
             self.cancel(number, 'the event loop of this call was closed')
         self._calls.clear()

@@ -193,7 +193,7 @@ class ProcessGroup(Facts):
             self._inboxes = {old: box for old, box in self._inboxes.items()
                              if old[0] == generation}
             inbox = self._inboxes[key] = Inbox()
-        # What a cancelled receive_any left may be for a receive, and the other way round.
+        # A receive may take the object that a cancelled receive_any left, and the other way round.
         return await inbox.take(self._core.start_receive, source, tag, timeout,
                                 takes=lambda value: source is None or value[1] == source)
 
