@@ -172,15 +172,19 @@ bool RefuseGrad(const char* name) {
 
 // Whether a tensor of PyTorch's stands for the conjugate or the negative of its memory, which it
 // shares with another tensor.
-bool HasLazyElements(PyObject* array) {
-  static PyObject* const methods[] = {PyUnicode_InternFromString("is_conj"),
-                                      PyUnicode_InternFromString("is_neg")};
-  for (PyObject* const method : methods) {
+bool HasLazyElements(PyObject* array, DataType type) {
+  static PyObject* const is_neg = PyUnicode_InternFromString("is_neg");
+  static PyObject* const is_conj = PyUnicode_InternFromString("is_conj");
+  const auto is = [&](PyObject* method) {
     const Object value(PyObject_CallMethodObjArgs(array, method, nullptr));
     PyErr_Clear();
-    if (value.get() == Py_True) return true;
-  }
-  return false;
+    return value.get() == Py_True;
+  };
+  const bool is_complex = type == DataType::kC64 || type == DataType::kC128;
+  if (is_complex && is(is_conj)) return true;
+  // The imaginary part of a conjugate is the negative of its memory.
+  const bool is_part = type == DataType::kF16 || type == DataType::kF32 || type == DataType::kF64;
+  return (is_complex || is_part) && is(is_neg);
 }
 
 bool RefuseLazyElements(const char* name) {
@@ -221,12 +225,12 @@ bool Array::Read(PyObject* array, const char* name, Access access) {
   const ExchangeApi* const api = ExchangeApiOf(Py_TYPE(array));
   if (api != nullptr) {
     if (access == Access::kWrite && RequiresGrad(array)) return RefuseGrad(name);
-    // The exchange of C functions does not look at it.
-    if (HasLazyElements(array)) return RefuseLazyElements(name);
     DLTensor view;
     if (api->view(array, &view) != 0) return RefuseRaised(name);
     absl::StatusOr<Tensor> tensor = ViewDLPack(view, nullptr);
     if (!tensor.ok()) return Refuse(name, tensor.status());
+    // The exchange of C functions does not look at it.
+    if (HasLazyElements(array, tensor->type())) return RefuseLazyElements(name);
     tensor_ = *std::move(tensor);
     return tensor_.device().is_host() ||
            api->current_stream(kDLCUDA, tensor_.device().index(), &stream_.emplace()) == 0;
@@ -234,7 +238,8 @@ bool Array::Read(PyObject* array, const char* name, Access access) {
   if (ReadBuffer(array, name, access)) return true;
   if (PyErr_Occurred() != nullptr) return false;
   if (access == Access::kWrite && RequiresGrad(array)) return RefuseGrad(name);
-  if (HasLazyElements(array)) return RefuseLazyElements(name);
+  // Its type is not known yet.
+  if (HasLazyElements(array, DataType::kC64)) return RefuseLazyElements(name);
   return ReadDLPack(array, name);
 }
 
