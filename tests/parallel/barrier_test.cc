@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/rendezvous/report/report.h"
 #include "gmock/gmock.h"
 #include "tests/failure/testing/members.h"
 #include "tests/parallel/testing/parallel_test_base.h"
@@ -89,6 +90,7 @@ TEST_P(BarrierTest, NamesTheMissingRanks) {
   });
   EXPECT_EQ(statuses[0].code(), absl::StatusCode::kDeadlineExceeded) << statuses[0];
   EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("barrier: rank 1 did not come"));
+  EXPECT_EQ(client::GetErrorInfo(statuses[0]).missing, std::vector<RankRange>({{1, 1}}));
   EXPECT_EQ(statuses[2].code(), absl::StatusCode::kAborted) << statuses[2];
   EXPECT_THAT(std::string(statuses[2].message()),
               HasSubstr("rank 0 gave up barrier: rank 1 did not come"));

@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "client/rendezvous/admin_client.h"
 #include "client/rendezvous/process_group/process_group.h"
+#include "client/rendezvous/report/report.h"
 #include "gmock/gmock.h"
 #include "tests/failure/testing/members.h"
 #include "tests/parallel/testing/parallel_test_base.h"
@@ -256,6 +257,9 @@ TEST_P(ErrorsTest, ARankThatDoesNotCome) {
       // The rank whose deadline ends first reports it to the others, which get ABORTED.
       EXPECT_TRUE(absl::IsDeadlineExceeded(status) || absl::IsAborted(status)) << status;
       EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat(late)));
+      if (absl::IsDeadlineExceeded(status)) {
+        EXPECT_EQ(client::GetErrorInfo(status).missing, std::vector<RankRange>({{late, late}}));
+      }
     }
     ExpectOk(OnRanks([](client::Group& group) { return group.Rejoin(kTimeout); }));
     ExpectUsable();
@@ -272,6 +276,7 @@ TEST_P(ErrorsTest, ARankThatGivesUp) {
     for (const absl::Status& status : statuses) {
       EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
       EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 aborted: out of ideas"));
+      EXPECT_EQ(client::GetErrorInfo(status).cause.rank, 1) << status;
     }
     ExpectOk(OnRanks([](client::Group& group) { return group.Rejoin(kTimeout); }));
     ExpectUsable();

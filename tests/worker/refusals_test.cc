@@ -268,6 +268,7 @@ TEST_F(RefusedTensorsTest, AJoinThatIsTooLateHasTheCoordinatorsError) {
   const client::ErrorInfo info = client::GetErrorInfo(status);
   EXPECT_EQ(info.group, "late");
   EXPECT_EQ(info.operation, "join");
+  EXPECT_EQ(info.missing, std::vector<RankRange>({{1, 1}}));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/abort_error.h"
 #include "base/host_name.h"
 #include "base/rpc/answered_by_worker.h"
 #include "base/rpc/client_channel.h"
@@ -389,7 +390,7 @@ absl::Status WorkerSessionImpl::Standing(uint64_t group, int64_t generation) con
   if (ended_.has_value()) return *ended_;
   const auto end = group_ends_.find(group);
   if (end == group_ends_.end() || end->second.generation < generation) return absl::OkStatus();
-  return absl::AbortedError(end->second.cause);
+  return AbortError(end->second.cause);
 }
 
 }  // namespace cohort::client

@@ -89,13 +89,25 @@ def test_layout_groups_share_the_session(groups):
     assert run(groups, body) == [[1], [1]]
 
 
+def test_errors_have_the_ranks(groups):
+    with pytest.raises(cohort.DeadlineExceeded) as caught:
+        groups[0].barrier(timeout=0.1)
+    assert caught.value.missing == (1,) and caught.value.culprit is None
+    run(groups, lambda group, _: group.rejoin(LONG))
+    with pytest.raises(cohort.DeadlineExceeded) as caught:
+        groups[0].receive_object(1, timeout=0.1)
+    assert caught.value.missing == (1,)
+    test_collectives(groups)
+
+
 def test_rejoin(groups):
     generation = groups[0].generation
     groups[0].abort('for the test')
     def body(group, rank):
-        with pytest.raises(cohort.Aborted, match='for the test'):
+        with pytest.raises(cohort.Aborted, match='for the test') as caught:
             while True:
                 group.all_reduce(np.ones(2))
+        assert caught.value.culprit == 0
         group.rejoin(LONG)
         assert group.generation == generation + 1
         return group.all_reduce(np.array([rank])).tolist()
@@ -151,8 +163,10 @@ def test_a_killed_worker_is_named(address, attached):
             with pytest.raises(cohort.Aborted) as caught:
                 while True:
                     group.all_reduce(np.ones(3))
-            return str(caught.value)
-        texts = run(groups, body)
+            return caught.value
+        errors = run(groups, body)
+        assert errors[0].culprit == 1
+        texts = [str(error) for error in errors]
         assert 'rank 1' in texts[0]
         # The other ranks may have told it first.
         assert second in texts[1] or 'rank 1' in texts[1]

@@ -16,6 +16,8 @@ namespace {
 
 // The longest google.protobuf.Duration.
 constexpr int64_t kMaxSeconds = 315576000000;
+// Their bytes and a cause's are below kMaxErrorDetailsBytes.
+constexpr size_t kMaxMissingRanges = 64;
 
 }  // namespace
 
@@ -254,6 +256,14 @@ std::string CauseText(const v1::Cause& cause) {
 
 namespace {
 
+// Absent if the status has none.
+absl::optional<v1::ErrorDetails> DetailsOf(const absl::Status& status) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(kErrorDetailsUrl);
+  v1::ErrorDetails details;
+  if (!payload.has_value() || !details.ParseFromString(std::string(*payload))) return absl::nullopt;
+  return details;
+}
+
 // Details that the status's text may lack; absent if the payload is of another library.
 absl::optional<std::string> DetailsText(absl::string_view url, const absl::Cord& payload) {
   v1::ErrorDetails details;
@@ -266,7 +276,14 @@ absl::optional<std::string> DetailsText(absl::string_view url, const absl::Cord&
     parts.push_back(absl::StrCat("generation ", details.current_generation()));
   }
   if (!details.operation().empty()) parts.push_back(details.operation());
-  if (details.has_cause()) parts.push_back(absl::StrCat("cause: ", CauseText(details.cause())));
+  if (details.cause().kind() != v1::CAUSE_KIND_UNSPECIFIED) {
+    parts.push_back(absl::StrCat("cause: ", CauseText(details.cause())));
+  } else if (details.cause().has_rank()) {
+    parts.push_back(absl::StrCat("culprit: rank ", details.cause().rank()));
+  }
+  if (details.missing_size() > 0) {
+    parts.push_back(absl::StrCat("missing: ", NameRanks(RangesFromProto(details.missing()))));
+  }
   return absl::StrJoin(parts, "; ");
 }
 
@@ -300,17 +317,29 @@ absl::Status StatusWithDetails(absl::StatusCode code, absl::string_view text,
   return status;
 }
 
+absl::Status WithRanksInDetails(absl::Status status) {
+  std::vector<RankRange> missing = MissingRanksOf(status);
+  const std::optional<int> culprit = CulpritOf(status);
+  if (missing.empty() && !culprit.has_value()) return status;
+  v1::ErrorDetails details = DetailsOf(status).value_or(v1::ErrorDetails());
+  if (missing.size() > kMaxMissingRanges) missing.resize(kMaxMissingRanges);
+  RangesToProto(missing, details.mutable_missing());
+  if (culprit.has_value() && !details.has_cause()) details.mutable_cause()->set_rank(*culprit);
+  status.SetPayload(kErrorDetailsUrl, absl::Cord(details.SerializeAsString()));
+  return status;
+}
+
 ErrorInfo GetErrorInfo(const absl::Status& status) {
   ErrorInfo info;
-  info.missing = MissingRanksOf(status);
-  info.cause.rank = CulpritOf(status);
-  const absl::optional<absl::Cord> bytes = status.GetPayload(kErrorDetailsUrl);
-  v1::ErrorDetails details;
-  if (!bytes.has_value() || !details.ParseFromString(std::string(*bytes))) return info;
-  info.group = details.group();
-  info.current_generation = details.current_generation();
-  info.operation = details.operation();
-  info.cause = FromProto(details.cause());
+  if (const absl::optional<v1::ErrorDetails> details = DetailsOf(status)) {
+    info.group = details->group();
+    info.current_generation = details->current_generation();
+    info.operation = details->operation();
+    info.cause = FromProto(details->cause());
+    info.missing = RangesFromProto(details->missing());
+  }
+  if (info.missing.empty()) info.missing = MissingRanksOf(status);
+  if (!info.cause.rank.has_value()) info.cause.rank = CulpritOf(status);
   return info;
 }
 

@@ -57,6 +57,9 @@ v1::ErrorDetails MakeErrorDetails(absl::string_view group, int64_t current_gener
 absl::Status StatusWithDetails(absl::StatusCode code, absl::string_view text,
                                const v1::ErrorDetails& details);
 
+// Returns `status` with the ranks that it names (base/error_ranks.h) in its details, which travel.
+absl::Status WithRanksInDetails(absl::Status status);
+
 // From now on `<<` and ToString of a status print its payload as text, not as bytes. Does nothing
 // in a program that has set its own printer of payloads. Thread-safe.
 void PrintErrorDetailsAsText();

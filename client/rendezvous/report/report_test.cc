@@ -2,12 +2,16 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "base/error_ranks.h"
+#include "base/rpc/status_conversion.h"
 #include "client/rendezvous/report/report_codec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace cohort::client {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(MissingReport, IsOneLineWithNames) {
   MissingReport report;
@@ -62,6 +66,40 @@ TEST(ErrorInfo, IsEmptyWhenNothingWasSent) {
   EXPECT_EQ(info.cause.kind, CauseKind::kNone);
 }
 
+TEST(ErrorInfo, HasTheRanksThatTravelled) {
+  const auto travelled = [](const absl::Status& status) {
+    return FromGrpcStatus(ToGrpcStatus(WithRanksInDetails(status)));
+  };
+  const absl::Status late = travelled(MissingRanksError("late", {{1, 1}, {4, 7}}));
+  EXPECT_EQ(GetErrorInfo(late).missing, std::vector<RankRange>({{1, 1}, {4, 7}}));
+  EXPECT_EQ(GetErrorInfo(late).cause.rank, std::nullopt);
+  const absl::Status gone = travelled(WithCulprit(absl::AbortedError("gone"), 3));
+  EXPECT_EQ(GetErrorInfo(gone).cause.rank, 3);
+  EXPECT_EQ(GetErrorInfo(gone).cause.kind, CauseKind::kNone);
+  EXPECT_EQ(travelled(absl::AbortedError("x")), absl::AbortedError("x"));
+
+  // Beside what the coordinator has said.
+  v1::ErrorDetails details = MakeErrorDetails("g", 3, "join");
+  details.mutable_cause()->set_rank(5);
+  const ErrorInfo both = GetErrorInfo(travelled(WithMissingRanks(
+      WithCulprit(StatusWithDetails(absl::StatusCode::kAborted, "x", details), 2), {{1, 2}})));
+  EXPECT_EQ(both.operation, "join");
+  EXPECT_EQ(both.cause.rank, 5);
+  EXPECT_EQ(both.missing, std::vector<RankRange>({{1, 2}}));
+}
+
+TEST(ErrorInfo, HasTheFirstMissingRanksIfAllAreTooLong) {
+  std::vector<RankRange> ranges;
+  constexpr int kFar = 1 << 30;
+  for (int i = 0; i < 1000; ++i) ranges.push_back({kFar + 3 * i, kFar + 3 * i + 1});
+  v1::ErrorDetails details = MakeErrorDetails(std::string(128, 'g'), int64_t{1} << 62, "barrier");
+  details.mutable_cause()->set_detail(std::string(512, 'd'));
+  const ErrorInfo info = GetErrorInfo(FromGrpcStatus(ToGrpcStatus(WithRanksInDetails(
+      WithMissingRanks(StatusWithDetails(absl::StatusCode::kAborted, "x", details), ranges)))));
+  ranges.resize(64);
+  EXPECT_EQ(info.missing, ranges);
+}
+
 TEST(ErrorDetails, ArePrintedAsText) {
   PrintErrorDetailsAsText();
   v1::ErrorDetails details;
@@ -76,6 +114,9 @@ TEST(ErrorDetails, ArePrintedAsText) {
   EXPECT_EQ(status.ToString(),
             "ABORTED: it is over [cohort.v1.ErrorDetails='group g; generation 3; barrier "
             "\"step\" #812; cause: generation 2: member rank-3 evicted: broken disk']");
+  status = WithRanksInDetails(WithCulprit(MissingRanksError("late", {{1, 1}, {4, 7}}), 4));
+  EXPECT_THAT(status.ToString(),
+              HasSubstr("cohort.v1.ErrorDetails='culprit: rank 4; missing: ranks 1,4-7'"));
   status = absl::AbortedError("x");
   status.SetPayload("other", absl::Cord("\x01"));
   EXPECT_EQ(status.ToString(), "ABORTED: x [other='\\x01']");

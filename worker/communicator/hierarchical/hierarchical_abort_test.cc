@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/abort_error.h"
 #include "gtest/gtest.h"
-#include "worker/communicator/abort_error.h"
 #include "worker/communicator/hierarchical/hierarchical_communicator.h"
 #include "worker/communicator/single/single_communicator.h"
 #include "worker/communicator/socket/testing/socket_group.h"

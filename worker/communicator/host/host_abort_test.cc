@@ -7,9 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/abort_error.h"
 #include "base/clock.h"
 #include "gtest/gtest.h"
-#include "worker/communicator/abort_error.h"
 #include "worker/communicator/host/host_communicator.h"
 #include "worker/communicator/host/shared/host_shared_memory.h"
 

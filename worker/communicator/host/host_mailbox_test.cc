@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/abort_error.h"
 #include "gtest/gtest.h"
-#include "worker/communicator/abort_error.h"
 
 namespace cohort::worker {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "base/abort_error.h"
 #include "base/rank_set.h"
 #include "base/status_macros.h"
-#include "worker/communicator/abort_error.h"
 #include "worker/communicator/mismatch.h"
 #include "worker/communicator/nccl/api/nccl_error.h"
 #include "worker/communicator/nccl/clique/nccl_device_lock.h"

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/abort_error.h"
 #include "base/status_macros.h"
-#include "worker/communicator/abort_error.h"
 #include "worker/communicator/nccl/testing/nccl_group_test.h"
 #include "worker/cuda/testing/stream_gate.h"
 

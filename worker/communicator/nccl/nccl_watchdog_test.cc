@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "base/abort_error.h"
 #include "base/status_macros.h"
 #include "base/testing/no_new_threads.h"
-#include "worker/communicator/abort_error.h"
 #include "worker/communicator/nccl/testing/nccl_group_test.h"
 #include "worker/cuda/testing/stream_gate.h"
 

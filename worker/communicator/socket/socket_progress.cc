@@ -8,11 +8,11 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/abort_error.h"
 #include "base/cpu_pause.h"
 #include "base/error_ranks.h"
 #include "base/status_macros.h"
 #include "base/text/printable.h"
-#include "worker/communicator/abort_error.h"
 #include "worker/communicator/socket/mesh/poll_until.h"
 #include "worker/communicator/socket/socket_communicator.h"
 

@@ -1,8 +1,8 @@
 // Messages between two ranks.
 #include "absl/strings/str_cat.h"
+#include "base/abort_error.h"
 #include "base/status_macros.h"
 #include "gmock/gmock.h"
-#include "worker/communicator/abort_error.h"
 #include "worker/communicator/testing/conformance.h"
 
 namespace cohort::worker {

@@ -1,6 +1,9 @@
 #include "worker/daemon/methods/answer.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/rpc/answered_by_worker.h"
+#include "base/rpc/status_conversion.h"
+#include "client/rendezvous/report/report_codec.h"
 
 namespace cohort::worker {
 namespace {
@@ -8,6 +11,11 @@ namespace {
 constexpr absl::Duration kLongest = absl::Hours(24);
 
 }  // namespace
+
+grpc::Status Answer(grpc::ServerContextBase* context, const absl::Status& status) {
+  context->AddTrailingMetadata(kAnsweredKey, "1");
+  return ToGrpcStatus(client::WithRanksInDetails(status));
+}
 
 absl::StatusOr<absl::Duration> ReadTimeout(bool present, const google::protobuf::Duration& timeout,
                                            absl::Duration otherwise) {

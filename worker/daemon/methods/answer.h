@@ -4,18 +4,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/rpc/answered_by_worker.h"
-#include "base/rpc/status_conversion.h"
 #include "cohort/v1/worker.pb.h"
 #include "grpcpp/server_context.h"
 
 namespace cohort::worker {
 
 // Ends a method: marks the answer as the worker's own, and returns its status.
-inline grpc::Status Answer(grpc::ServerContextBase* context, const absl::Status& status) {
-  context->AddTrailingMetadata(kAnsweredKey, "1");
-  return ToGrpcStatus(status);
-}
+grpc::Status Answer(grpc::ServerContextBase* context, const absl::Status& status);
 
 // Returns the call's timeout, or `otherwise` if the request has none. Errors: INVALID_ARGUMENT.
 absl::StatusOr<absl::Duration> ReadTimeout(bool present, const google::protobuf::Duration& timeout,

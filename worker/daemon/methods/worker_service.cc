@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "base/clock.h"
 #include "base/host_name.h"
+#include "base/rpc/answered_by_worker.h"
 #include "base/version.h"
 #include "worker/daemon/methods/answer.h"
 #include "worker/daemon/methods/streams/session_stream.h"

@@ -1,7 +1,7 @@
 #include "worker/daemon/server/framed_collective_handler.h"
 
 #include "base/memory/no_memory.h"
-#include "base/status_macros.h"
+#include "client/rendezvous/report/report_codec.h"
 #include "cohort/v1/worker.pb.h"
 
 namespace cohort::worker {
@@ -13,7 +13,8 @@ absl::Status FramedCollectiveHandler::Run(uint16_t /*method*/, absl::string_view
     return absl::InvalidArgumentError("the request is no message of this method");
   }
   v1::RunCollectiveResponse response;
-  COHORT_RETURN_IF_ERROR(service_.RunCollective(collective, &response));
+  const absl::Status ran = service_.RunCollective(collective, &response);
+  if (!ran.ok()) return client::WithRanksInDetails(ran);
   return WithMemory(kMethod, "an answer", static_cast<int64_t>(response.ByteSizeLong()), [&] {
     response.AppendToString(answer);
     return absl::OkStatus();

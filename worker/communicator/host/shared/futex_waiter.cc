@@ -7,9 +7,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/abort_error.h"
 #include "base/shm/futex.h"
 #include "base/text/printable.h"
-#include "worker/communicator/abort_error.h"
 
 namespace cohort::worker {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/abort_error.h"
 #include "base/status_macros.h"
-#include "worker/communicator/abort_error.h"
 
 namespace cohort::worker {
 namespace {

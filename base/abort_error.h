@@ -1,17 +1,17 @@
-// The error of a communicator that has been aborted.
-#ifndef COHORT_WORKER_COMMUNICATOR_ABORT_ERROR_H_
-#define COHORT_WORKER_COMMUNICATOR_ABORT_ERROR_H_
+// The error of a group that has been aborted.
+#ifndef COHORT_BASE_ABORT_ERROR_H_
+#define COHORT_BASE_ABORT_ERROR_H_
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
-namespace cohort::worker {
+namespace cohort {
 
 // ABORTED with `cause`, which begins with a rank, such as "rank 3 is gone: its process ended". That
 // rank is the error's culprit (base/error_ranks.h), unless it only reports an error, such as "rank 0
 // gave up barrier: rank 3 did not come".
 absl::Status AbortError(absl::string_view cause);
 
-}  // namespace cohort::worker
+}  // namespace cohort
 
-#endif  // COHORT_WORKER_COMMUNICATOR_ABORT_ERROR_H_
+#endif  // COHORT_BASE_ABORT_ERROR_H_

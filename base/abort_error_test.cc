@@ -1,9 +1,9 @@
-#include "worker/communicator/abort_error.h"
+#include "base/abort_error.h"
 
 #include "base/error_ranks.h"
 #include "gtest/gtest.h"
 
-namespace cohort::worker {
+namespace cohort {
 namespace {
 
 TEST(AbortErrorTest, HasTheRankOfItsCause) {
@@ -31,4 +31,4 @@ TEST(AbortErrorTest, OtherCausesHaveNoCulprit) {
 }
 
 }  // namespace
-}  // namespace cohort::worker
+}  // namespace cohort

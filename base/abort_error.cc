@@ -1,4 +1,4 @@
-#include "worker/communicator/abort_error.h"
+#include "base/abort_error.h"
 
 #include <utility>
 
@@ -8,7 +8,7 @@
 #include "absl/strings/strip.h"
 #include "base/error_ranks.h"
 
-namespace cohort::worker {
+namespace cohort {
 namespace {
 
 // A rank that did one of these met an error, or ended in order, and need not be its cause.
@@ -29,4 +29,4 @@ absl::Status AbortError(absl::string_view cause) {
   return WithCulprit(error, rank);
 }
 
-}  // namespace cohort::worker
+}  // namespace cohort
