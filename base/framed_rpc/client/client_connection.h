@@ -128,6 +128,7 @@ class ClientConnection final : public EventLoop::Handler,
   // Takes the reading, and lets go of the lock meanwhile.
   void ReadForAll(absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // While `reading_` is this thread's.
+  bool AwaitInput(absl::Duration longest);
   bool ReadOnce();
   bool HandleInput();
   void HandleReply(const Frame& frame, bool too_large);
@@ -147,6 +148,8 @@ class ClientConnection final : public EventLoop::Handler,
   const int wake_fd_;
   // Only for the thread that reads.
   FrameReader input_;
+  Instant last_answer_ = absl::InfinitePast();
+  absl::Duration last_wait_;
   // Written before the connection is ready.
   std::shared_ptr<const Numbers> numbers_;
 
