@@ -14,6 +14,7 @@
 #include "base/threads/thread.h"
 #include "client/python/core/convert.h"
 #include "client/python/core/errors.h"
+#include "client/python/core/numpy_array.h"
 
 namespace cohort::python {
 namespace {
@@ -222,6 +223,7 @@ bool IsTorchBool(PyObject* array) {
 
 bool Array::Read(PyObject* array, const char* name, Access access) {
   array_ = Object::Borrowed(array);
+  if (ReadNumpyArray(array, access == Access::kWrite, &tensor_)) return true;
   const ExchangeApi* const api = ExchangeApiOf(Py_TYPE(array));
   if (api != nullptr) {
     if (access == Access::kWrite && RequiresGrad(array)) return RefuseGrad(name);

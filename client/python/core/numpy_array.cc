@@ -1,0 +1,109 @@
+#include "client/python/core/numpy_array.h"
+
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "base/tensor/data_type.h"
+
+namespace cohort::python {
+namespace {
+
+// The beginning of PyArray_Descr, which is the same in numpy 1 and 2.
+struct Descriptor {
+  PyObject head;
+  PyTypeObject* element;
+  char kind;
+  char type;
+  char byte_order;
+  char former_flags;
+  int number;
+};
+
+// The beginning of PyArrayObject, which numpy's ABI promises.
+struct NumpyArray {
+  PyObject head;
+  char* data;
+  int dimensions;
+  Py_ssize_t* shape;
+  Py_ssize_t* strides;  // in bytes
+  PyObject* base;
+  Descriptor* descriptor;
+  int flags;
+};
+constexpr int kWriteable = 0x0400;
+
+// By numpy's numbers of types; 0: tensors have no such type.
+constexpr DataType kNone = DataType{0};
+constexpr DataType kLong = sizeof(long) == 8 ? DataType::kI64 : DataType::kI32;
+constexpr DataType kUnsignedLong = sizeof(long) == 8 ? DataType::kU64 : DataType::kU32;
+constexpr DataType kTypes[] = {
+    DataType::kBool, DataType::kI8,  DataType::kU8,  DataType::kI16, DataType::kU16, DataType::kI32,
+    DataType::kU32,  kLong,          kUnsignedLong,  DataType::kI64, DataType::kU64, DataType::kF32,
+    DataType::kF64,  kNone,          DataType::kC64, DataType::kC128, kNone,         kNone,
+    kNone,           kNone,          kNone,          kNone,           kNone,         DataType::kF16};
+constexpr int kTypeCount = static_cast<int>(sizeof(kTypes) / sizeof(kTypes[0]));
+
+// Whether the array has the facts that its buffer has. If not, this numpy has another layout.
+bool IsAsItsBuffer(PyObject* object) {
+  Buffer buffer;
+  if (!buffer.Get(object, kBufferFormat | kBufferStrides)) {
+    PyErr_Clear();
+    return false;
+  }
+  const PyBufferView& view = buffer.view();
+  const auto& array = *reinterpret_cast<const NumpyArray*>(object);
+  const size_t bytes = static_cast<size_t>(view.ndim) * sizeof(Py_ssize_t);
+  return array.data == view.buf && array.dimensions == view.ndim &&
+         ((array.flags & kWriteable) == 0) == (view.readonly != 0) &&
+         (bytes == 0 || (std::memcmp(array.shape, view.shape, bytes) == 0 &&
+                         std::memcmp(array.strides, view.strides, bytes) == 0));
+}
+
+// numpy.ndarray, once an array of it was seen that is as its buffer.
+PyTypeObject* array_type = nullptr;
+PyTypeObject* other_type = nullptr;  // the last type that was seen and is not numpy.ndarray
+
+bool IsNumpyArray(PyObject* object) {
+  PyTypeObject* const type = Py_TYPE(object);
+  if (type == array_type) return true;
+  if (array_type != nullptr || type == other_type) return false;
+  PyObject* const numpy = PyImport_GetModule(Object(PyUnicode_FromString("numpy")).get());
+  const Object module(numpy);
+  const Object known(numpy == nullptr ? nullptr : PyObject_GetAttrString(numpy, "ndarray"));
+  PyErr_Clear();
+  if (known.get() == reinterpret_cast<PyObject*>(type) && IsAsItsBuffer(object)) {
+    Py_INCREF(type);
+    array_type = type;
+    return true;
+  }
+  Py_INCREF(type);
+  Py_XDECREF(other_type);
+  other_type = type;
+  return false;
+}
+
+}  // namespace
+
+bool ReadNumpyArray(PyObject* object, bool writable, Tensor* tensor) {
+  if (!IsNumpyArray(object)) return false;
+  const auto& array = *reinterpret_cast<const NumpyArray*>(object);
+  if (writable && (array.flags & kWriteable) == 0) return false;
+  const Descriptor& descriptor = *array.descriptor;
+  if (descriptor.number < 0 || descriptor.number >= kTypeCount || descriptor.byte_order == '>') {
+    return false;
+  }
+  const DataType type = kTypes[descriptor.number];
+  if (type == kNone) return false;
+  const auto bytes = static_cast<Py_ssize_t>(SizeOf(type));
+  Shape strides;
+  for (int i = 0; i < array.dimensions; ++i) {
+    if (array.strides[i] % bytes != 0) return false;
+    strides.push_back(array.strides[i] / bytes);
+  }
+  *tensor = Tensor::Strided(array.data, type, Shape(array.shape, array.shape + array.dimensions),
+                            std::move(strides));
+  return true;
+}
+
+}  // namespace cohort::python
