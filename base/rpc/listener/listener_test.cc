@@ -37,7 +37,7 @@ class ListenerTest : public ::testing::Test {
     ASSERT_TRUE(sockets.ok()) << sockets.status();
     port_ = sockets->front().port();
     ListenerSinks sinks;
-    sinks.framed_rpc = [this](int fd, FramedRpcPeer) { Take(fd, framed_); };
+    sinks.framed_rpc = [this](int fd, ListenerPeer) { Take(fd, framed_); };
     sinks.grpc = [this](int fd, int) { Take(fd, http2_); };
     listener_ = std::make_unique<Listener>(*std::move(sockets), std::move(sinks), options);
   }
