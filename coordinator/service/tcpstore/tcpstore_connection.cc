@@ -93,7 +93,9 @@ void Connection::OnEvents(uint32_t events) {
     MutexLock lock(&mutex_);
     handling_ = false;
     FlushLocked();
-    again = open && !paused_ && requests_left_ == 0;
+    const bool resumes = paused_ && !Backlogged();  // the socket took the backlog at once
+    if (resumes) paused_ = false;
+    again = open && !paused_ && (resumes || requests_left_ == 0);
   }
   if (!open) return Close();
   if (again) loop_.Post([self = shared_from_this()] { self->OnEvents(0); });
