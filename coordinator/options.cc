@@ -75,6 +75,9 @@ Flags FlagsOf(Options& options) {
             "parts of the state with a lock each; a group lives in one (4)");
   flags.Add("framed-rpc-threads", options.framed_rpc_threads, 0, 64,
             "threads for calls in plain frames, on the same addresses; 0: gRPC alone (1)");
+  flags.Add("tcpstore-threads", options.tcpstore_threads, 0, 64,
+            "threads for clients of PyTorch's TCPStore, on the same addresses; each port is a store "
+            "of its own; 0: none are served (1)");
   flags.Add("ping-timeout", options.ping_timeout, absl::ZeroDuration(), absl::Hours(1),
             "a gRPC connection whose peer answers no ping for so long is closed; pings go "
             "out after half of it without data; 0s: no pings (40s)");

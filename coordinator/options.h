@@ -26,6 +26,7 @@ struct Options : DaemonOptions {
   std::string journal_path;
   int shards = 4;
   int framed_rpc_threads = 1;                       // 0: gRPC alone
+  int tcpstore_threads = 1;                         // 0: TCPStore clients are not served
   absl::Duration ping_timeout = absl::Seconds(40);  // zero: no pings
   absl::Duration max_wait = absl::Hours(1);
   int64_t max_message_bytes = int64_t{4} << 20;

@@ -35,7 +35,7 @@ CallCost CostOf(const Call& call) {
         } else if constexpr (std::is_same_v<T, EnterRoundCall>) {
           return {MemoryKind::kRounds, kRound + parked + 2 * CostOf(body.name)};
         } else if constexpr (std::is_same_v<T, GetCall>) {
-          const int64_t names = CostOf(body.keys) + CostOf(body.queues);
+          const int64_t names = CostOf(body.keys) + CostOf(body.queues) + CostOf(body.client);
           return {MemoryKind::kCalls, body.wait && parked != 0 ? parked + names : 0};
         } else if constexpr (std::is_same_v<T, ProposeViewCall>) {
           // The proposal, its outcome, and the events about both.

@@ -17,6 +17,8 @@
 #include "base/status_macros.h"
 #include "coordinator/service/framed_rpc/framed_rpc_handler.h"
 #include "coordinator/service/grpc/grpc_service.h"
+#include "coordinator/service/tcpstore/tcpstore_request.h"
+#include "coordinator/service/tcpstore/tcpstore_server.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
@@ -55,9 +57,14 @@ struct RpcServer::Impl {
   void Accept(std::vector<ListenSocket> sockets, ListenerOptions options) {
     ListenerSinks sinks;
     if (framed_rpc_server != nullptr) {
-      sinks.framed_rpc = [this](int fd, FramedRpcPeer peer) {
+      sinks.framed_rpc = [this](int fd, ListenerPeer peer) {
         framed_rpc_server->Adopt(fd, std::move(peer));
       };
+    }
+    if (tcpstore_server != nullptr) {
+      sinks.extra = ListenerProtocol{tcpstore::MatchTcpStore, [this](int fd, ListenerPeer peer) {
+                                       tcpstore_server->Adopt(fd, std::move(peer));
+                                     }};
     }
     sinks.grpc = [this](int fd, int listener_fd) {
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
@@ -74,6 +81,7 @@ struct RpcServer::Impl {
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   std::unique_ptr<framed_rpc::Server> framed_rpc_server;
+  std::unique_ptr<tcpstore::Server> tcpstore_server;
   std::unique_ptr<Listener> listener;
   bool stopped = false;
 };
@@ -91,8 +99,11 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
   // Before the rest: a server that cannot listen has done nothing.
   std::vector<ListenSocket> sockets;
   std::vector<std::string> addresses;
+  tcpstore::ServerOptions tcpstore;
+  tcpstore.threads = options.tcpstore_threads;
   for (const ListenAddress& address : listen) {
     COHORT_ASSIGN_OR_RETURN(std::vector<ListenSocket> opened, ListenSocket::Open(address));
+    if (!address.is_unix()) tcpstore.ports.push_back(opened.front().port());
     addresses.push_back(address.WithPort(opened.front().port()));
     std::move(opened.begin(), opened.end(), std::back_inserter(sockets));
   }
@@ -138,6 +149,9 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
     impl->framed_rpc_server =
         std::make_unique<framed_rpc::Server>(framed, std::move(methods), std::move(handler));
   }
+  if (options.tcpstore_threads > 0) {
+    impl->tcpstore_server = std::make_unique<tcpstore::Server>(tcpstore, dispatcher);
+  }
 
   std::unique_ptr<RpcServer> server(new RpcServer(std::move(impl)));
   server->addresses_ = std::move(addresses);
@@ -174,6 +188,7 @@ void RpcServer::Shutdown(absl::Duration grace) {
   impl_->listener.reset();
   if (impl_->framed_rpc_server != nullptr)
     impl_->framed_rpc_server->Stop(std::min(rest, kLastGrace));
+  if (impl_->tcpstore_server != nullptr) impl_->tcpstore_server->Stop(std::min(rest, kLastGrace));
   impl_->server->Shutdown(GrpcDeadline(std::min(rest, kLastGrace)));
   impl_->server->Wait();
   // Answers that wait for the journal are still on their way here.

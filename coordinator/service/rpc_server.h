@@ -27,6 +27,8 @@ struct RpcServerOptions {
   bool reflection = false;
   // Threads that serve framed RPC (base/framed_rpc/frame.h), on the same addresses; 0: gRPC alone.
   int framed_rpc_threads = 1;
+  // Threads that serve PyTorch's TCPStore clients, on the same addresses; 0: none.
+  int tcpstore_threads = 1;
 };
 
 class RpcServer {

@@ -34,7 +34,7 @@ Server::Server(const ServerOptions& options, std::vector<std::string> methods,
 
 Server::~Server() { Stop(absl::ZeroDuration()); }
 
-void Server::Adopt(int fd, FramedRpcPeer peer) {
+void Server::Adopt(int fd, ListenerPeer peer) {
   SetKeepAlive(fd, kIdleS, kProbeS, kProbes);
   // Probes rest while something sent is unanswered.
   SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (kIdleS + kProbes * kProbeS) * 1000);

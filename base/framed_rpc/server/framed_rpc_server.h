@@ -16,7 +16,7 @@
 #include "base/framed_rpc/server/call_handler.h"
 #include "base/framed_rpc/server/call_rate_guard.h"
 #include "base/framed_rpc/server/server_connection.h"
-#include "base/rpc/listener/framed_rpc_peer.h"
+#include "base/rpc/listener/listener_peer.h"
 #include "base/threads/event_loop.h"
 #include "base/threads/mutex.h"
 
@@ -40,7 +40,7 @@ class Server {
   ~Server();
 
   // Takes a connection that begins with the framed RPC preface.
-  void Adopt(int fd, FramedRpcPeer peer = {});
+  void Adopt(int fd, ListenerPeer peer = {});
   // Sends pending replies for at most `grace`, then closes all connections and cancels the calls
   // that are left. Adopts no connection afterwards.
   void Stop(absl::Duration grace);

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/framed_rpc/frame.h"
 #include "base/framed_rpc/server/testing/framed_rpc_test_client.h"
-#include "base/rpc/listener/framed_rpc_peer.h"
+#include "base/rpc/listener/listener_peer.h"
 #include "base/rpc/listener/incomplete_request_bytes.h"
 #include "base/threads/mutex.h"
 #include "gmock/gmock.h"
@@ -123,7 +123,7 @@ class FramedRpcServerTest : public ::testing::Test {
     return std::make_unique<Server>(options, std::vector<std::string>{kEcho, kPark},
                                     std::move(handler));
   }
-  std::unique_ptr<TestClient> Connect(FramedRpcPeer peer = {}) {
+  std::unique_ptr<TestClient> Connect(ListenerPeer peer = {}) {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
     server_->Adopt(ends[0], std::move(peer));
@@ -211,7 +211,7 @@ TEST_F(FramedRpcServerTest, TheHandlerLearnsTheTimeThatTheCallerHas) {
 
 TEST_F(FramedRpcServerTest, IncompleteRequestsHaveALimitOverAllConnections) {
   constexpr int64_t kLimit = 300000;
-  FramedRpcPeer peer;
+  ListenerPeer peer;
   peer.incoming = std::make_shared<IncompleteRequestBytes>("max_incoming_bytes", kLimit);
   const auto await_held = [&](const std::function<bool(int64_t)>& enough) {
     const Instant end = Clock::Steady().Now() + absl::Seconds(20);
@@ -269,7 +269,7 @@ TEST_F(FramedRpcServerTest, AClientOverALimitLearnsItInItsLastReply) {
   options.limits.max_idle_frames_per_second = 10;
   server_ = std::make_unique<Server>(options, std::vector<std::string>{kEcho, kPark}, handler_);
   std::atomic<int> offences{0};
-  FramedRpcPeer peer;
+  ListenerPeer peer;
   peer.on_offence = [&offences](const absl::Status&) { ++offences; };
   client_ = Connect(std::move(peer));
   std::string cancels;  // of calls that were never made

@@ -33,7 +33,7 @@ std::string& SpareBuffer() {
 }  // namespace
 
 ServerConnection::ServerConnection(int fd, std::shared_ptr<const ConnectionContext> context,
-                                   EventLoop& loop, FramedRpcPeer peer)
+                                   EventLoop& loop, ListenerPeer peer)
     : fd_(fd),
       context_(std::move(context)),
       loop_(loop),

@@ -18,7 +18,7 @@
 #include "base/framed_rpc/server/call_rate_guard.h"
 #include "base/framed_rpc/server/request_reader.h"
 #include "base/framed_rpc/server/server_protocol.h"
-#include "base/rpc/listener/framed_rpc_peer.h"
+#include "base/rpc/listener/listener_peer.h"
 #include "base/threads/event_loop.h"
 #include "base/threads/mutex.h"
 
@@ -43,7 +43,7 @@ class ServerConnection final : public EventLoop::Handler,
  public:
   // Takes `fd`, which does not block. `loop` outlives its use of it.
   ServerConnection(int fd, std::shared_ptr<const ConnectionContext> context, EventLoop& loop,
-                   FramedRpcPeer peer);
+                   ListenerPeer peer);
   ~ServerConnection() override;
 
   void OnEvents(uint32_t events) override;
@@ -92,7 +92,7 @@ class ServerConnection final : public EventLoop::Handler,
   bool paused_ = false;  // with requests left in `input_`, for the backlog or for other connections
   int frames_left_ = 0;  // of this iteration
   CallRateGuard guard_;
-  const FramedRpcPeer peer_;
+  const ListenerPeer peer_;
 
   Mutex mutex_;
   SendQueue output_ ABSL_GUARDED_BY(mutex_);

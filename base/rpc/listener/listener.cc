@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -78,6 +79,8 @@ struct Listener::Peer {
   std::string name;
   int connections = 0;
   std::deque<std::weak_ptr<Connection>> candidates;  // as in Listener
+  // Connections may stay without a first byte. They are the first that make room for others.
+  bool may_be_silent = false;
   std::shared_ptr<std::atomic<bool>> suspect = std::make_shared<std::atomic<bool>>(false);
   Instant suspect_until = absl::InfinitePast();
   Instant next_line = absl::InfinitePast();
@@ -125,20 +128,20 @@ class Listener::PendingConnection final : public EventLoop::Handler,
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
     const absl::string_view seen(first, count > 0 ? static_cast<size_t>(count) : 0);
     if (seen.empty()) return Leave();
-    const bool is_framed =
-        listener_.sinks_.framed_rpc != nullptr && Begins(seen, framed_rpc::kPreface);
-    if (!is_framed && !Begins(seen, kHttp2Preface)) return Reject();
-    const absl::string_view preface = is_framed ? framed_rpc::kPreface : kHttp2Preface;
-    if (seen.size() < preface.size()) return;  // called again when there is more
+    const std::optional<Protocol> protocol = Recognize(seen);
+    if (!protocol.has_value()) return;  // rejected, or called again when there is more
     const int fd = std::exchange(fd_, -1);
     listener_.loop_.Remove(fd);
     const auto self = shared_from_this();
     listener_.pending_.erase(self);
     connection_->pending.reset();
-    listener_.PassToServer(*connection_, fd, listener_fd_, is_framed);
+    listener_.PassToServer(*connection_, fd, listener_fd_, *protocol);
   }
 
-  bool silent(Instant now) const { return now - since_ > listener_.options_.preface_timeout; }
+  bool silent(Instant now) const {
+    return !connection_->peer->may_be_silent &&
+           now - since_ > listener_.options_.preface_timeout;
+  }
   void Leave() {
     const auto self = shared_from_this();
     listener_.loop_.Remove(fd_);
@@ -148,6 +151,35 @@ class Listener::PendingConnection final : public EventLoop::Handler,
   }
 
  private:
+  // Returns nothing if the first bytes do not decide yet, or if it rejected the connection.
+  std::optional<Protocol> Recognize(absl::string_view seen) {
+    const ListenerSinks& sinks = listener_.sinks_;
+    if (sinks.framed_rpc != nullptr && Begins(seen, framed_rpc::kPreface)) {
+      return Whole(seen, framed_rpc::kPreface, Protocol::kFramedRpc);
+    }
+    if (Begins(seen, kHttp2Preface)) return Whole(seen, kHttp2Preface, Protocol::kGrpc);
+    const ProtocolMatch match =
+        sinks.extra.has_value() ? sinks.extra->match(seen) : ProtocolMatch::kOther;
+    switch (match) {
+      case ProtocolMatch::kOther:
+        Reject();
+        return std::nullopt;
+      case ProtocolMatch::kUndecided:
+        return std::nullopt;
+      case ProtocolMatch::kMatchWithSilent:
+        connection_->peer->may_be_silent = true;
+        break;
+      case ProtocolMatch::kMatch:
+        break;
+    }
+    return Protocol::kExtra;
+  }
+
+  static std::optional<Protocol> Whole(absl::string_view seen, absl::string_view preface,
+                                       Protocol protocol) {
+    return seen.size() < preface.size() ? std::nullopt : std::make_optional(protocol);
+  }
+
   // Answers in HTTP/2 that the protocol is unknown. A framed RPC client learns from it that
   // the server has no framed RPC.
   void Reject() {
@@ -360,7 +392,8 @@ void Listener::Remove(const Connection& connection) {
   if (connections_.erase(connection.cookie) > 0) --peer.connections;
 }
 
-void Listener::PassToServer(Connection& connection, int fd, int listener_fd, bool is_framed) {
+void Listener::PassToServer(Connection& connection, int fd, int listener_fd,
+                            Protocol protocol) {
   const auto on_offence = [link = link_, peer = connection.peer](const absl::Status& status) {
     peer->suspect->store(true, std::memory_order_relaxed);
     MutexLock lock(&link->mutex);
@@ -368,8 +401,9 @@ void Listener::PassToServer(Connection& connection, int fd, int listener_fd, boo
     if (listener == nullptr) return;
     listener->loop_.Post([listener, peer, status] { listener->OnOffence(peer, status); });
   };
-  if (is_framed) {
-    return sinks_.framed_rpc(fd, {connection.peer->suspect, on_offence, connection.peer->incoming});
+  if (protocol != Protocol::kGrpc) {
+    const auto& sink = protocol == Protocol::kFramedRpc ? sinks_.framed_rpc : sinks_.extra->sink;
+    return sink(fd, {connection.peer->suspect, on_offence, connection.peer->incoming});
   }
   connection.socket = std::make_shared<GuardedSocket>();
   connection.socket->suspect = connection.peer->suspect;

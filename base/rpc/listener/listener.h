@@ -1,5 +1,6 @@
-// Accepts connections and gives them to framed RPC or to gRPC, by their first bytes. Bounds their
-// number and the HTTP/2 frames that each may send (http2_guard.h).
+// Accepts connections and gives them to framed RPC, to gRPC or to the server of one more protocol,
+// by their first bytes. Bounds their number and the HTTP/2 frames that each may send
+// (http2_guard.h).
 #ifndef COHORT_BASE_RPC_LISTENER_LISTENER_H_
 #define COHORT_BASE_RPC_LISTENER_LISTENER_H_
 
@@ -7,29 +8,49 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
-#include "base/rpc/listener/framed_rpc_peer.h"
 #include "base/rpc/listener/guarded_socket.h"
 #include "base/rpc/listener/http2_guard.h"
 #include "base/rpc/listener/incomplete_request_bytes.h"
 #include "base/rpc/listener/listen_socket.h"
+#include "base/rpc/listener/listener_peer.h"
 #include "base/rpc/listener/resume_timer.h"
 #include "base/threads/event_loop.h"
 #include "base/threads/mutex.h"
 
 namespace cohort {
 
+// What the first bytes of a connection say.
+enum class ProtocolMatch {
+  kOther,      // another protocol
+  kUndecided,  // the next bytes will tell
+  kMatch,
+  // kMatch, and the client opens further connections on which it may never send anything.
+  kMatchWithSilent,
+};
+
+// A protocol beside gRPC and framed RPC.
+struct ListenerProtocol {
+  // `first` has at least one byte. It must decide before 24 bytes.
+  std::function<ProtocolMatch(absl::string_view first)> match;
+  // Takes ownership of the descriptor, as the sinks do.
+  std::function<void(int fd, ListenerPeer peer)> sink;
+};
+
 struct ListenerSinks {
   // Take ownership of the descriptor, which does not block. No byte was read from it.
-  std::function<void(int fd, FramedRpcPeer peer)> framed_rpc;  // null: the server has none
+  std::function<void(int fd, ListenerPeer peer)> framed_rpc;  // null: the server has none
   std::function<void(int fd, int listener_fd)> grpc;
+  std::optional<ListenerProtocol> extra;
 };
 
 struct ListenerOptions {
@@ -39,7 +60,8 @@ struct ListenerOptions {
   // The most connections of one peer: one address, or one user of a Unix socket. 0: three quarters
   // of max_connections.
   int max_connections_per_peer = 0;
-  // A connection that has not sent its first bytes by then is closed.
+  // A connection that has not sent its first bytes by then is closed, unless its peer has sent
+  // bytes of kMatchWithSilent on another one.
   absl::Duration preface_timeout = absl::Seconds(5);
   Http2Limits http2;
   // The most bytes of incomplete requests, over all connections. The requests of one address may
@@ -79,7 +101,8 @@ class Listener {
   bool CloseOldest(std::deque<std::weak_ptr<Connection>>& candidates);
   void Sweep();
   void Remove(const Connection& connection);
-  void PassToServer(Connection& connection, int fd, int listener_fd, bool is_framed);
+  enum class Protocol { kGrpc, kFramedRpc, kExtra };
+  void PassToServer(Connection& connection, int fd, int listener_fd, Protocol protocol);
   void OnOffence(const std::shared_ptr<Peer>& peer, const absl::Status& status);
   void LogOnce(Peer& peer, const char* what, const absl::Status& status);
 

@@ -10,12 +10,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "base/clock.h"
 #include "base/framed_rpc/frame.h"
 #include "base/rpc/listener/listen_address.h"
@@ -37,8 +39,9 @@ class ListenerTest : public ::testing::Test {
     ASSERT_TRUE(sockets.ok()) << sockets.status();
     port_ = sockets->front().port();
     ListenerSinks sinks;
-    sinks.framed_rpc = [this](int fd, FramedRpcPeer) { Take(fd, framed_); };
+    sinks.framed_rpc = [this](int fd, ListenerPeer) { Take(fd, framed_); };
     sinks.grpc = [this](int fd, int) { Take(fd, http2_); };
+    sinks.extra = extra_protocol_;
     listener_ = std::make_unique<Listener>(*std::move(sockets), std::move(sinks), options);
   }
 
@@ -77,9 +80,10 @@ class ListenerTest : public ::testing::Test {
   Mutex mutex_;
   std::vector<UniqueFd> framed_;
   std::vector<UniqueFd> http2_;
+  std::vector<UniqueFd> extra_;
+  std::optional<ListenerProtocol> extra_protocol_;
   std::unique_ptr<Listener> listener_;
 
- private:
   void Take(int fd, std::vector<UniqueFd>& taken) {
     MutexLock lock(&mutex_);
     taken.emplace_back(fd);
@@ -110,6 +114,31 @@ TEST_F(ListenerTest, AnIncompletePrefaceIsClosedInTime) {
   const UniqueFd half = Connect(kHttp2Preface.substr(0, 10));
   EXPECT_TRUE(Closed(silent));
   EXPECT_TRUE(Closed(half));
+}
+
+// Connections that begin with "x" are of the extra protocol; "xs" has silent connections, too.
+TEST_F(ListenerTest, AnExtraProtocolMayHaveSilentConnections) {
+  ListenerOptions options;
+  options.preface_timeout = absl::Milliseconds(100);
+  ListenerProtocol protocol;
+  protocol.match = [](absl::string_view first) {
+    if (first.front() != 'x') return ProtocolMatch::kOther;
+    if (first.size() < 2) return ProtocolMatch::kUndecided;
+    return first[1] == 's' ? ProtocolMatch::kMatchWithSilent : ProtocolMatch::kMatch;
+  };
+  protocol.sink = [this](int fd, ListenerPeer) { Take(fd, extra_); };
+  extra_protocol_ = std::move(protocol);
+  Start(options);
+  const UniqueFd plain = Connect("xp");
+  ASSERT_TRUE(Await(extra_, 1));
+  EXPECT_TRUE(Closed(Connect()));
+  EXPECT_TRUE(Closed(Connect("x")));
+  EXPECT_TRUE(Closed(Connect("y")));
+  const UniqueFd split = Connect("x");
+  ASSERT_EQ(send(split.get(), "s", 1, MSG_NOSIGNAL), 1);
+  ASSERT_TRUE(Await(extra_, 2));
+  const UniqueFd silent = Connect();
+  EXPECT_FALSE(Closed(silent, absl::Seconds(1)));  // ten times the timeout
 }
 
 TEST_F(ListenerTest, AtTheLimitTheOldestWithoutARequestMakesRoom) {

@@ -163,6 +163,12 @@ struct GetCall {
   int64_t newer_than = 0;
   std::vector<std::string> queues;
   bool or_queue = false;
+  // The reply has the keys without their values.
+  bool keys_only = false;
+  // The values together may be over max_inline_bytes.
+  bool any_size = false;
+  // Names a caller that has no session, for operators who ask who waits.
+  std::string client;
 };
 struct RangeCall {
   std::string prefix;
@@ -170,10 +176,12 @@ struct RangeCall {
   int page_size = 100;
   bool keys_only = false;
   bool count_only = false;
+  bool one_page = false;  // with keys_only: all keys, however many
 };
 struct DeleteCall {
   std::string key;
   bool prefix = false;
+  bool queues = false;  // with prefix: drops the values of such queues as well
 };
 struct AddCall {
   std::string key;

@@ -154,7 +154,7 @@ Store::Parked Store::Unpark(ParkedCalls::iterator call) {
 int64_t Store::CostOfParked(const Parked& parked) {
   if (const auto* get = std::get_if<ParkedGet>(&parked.what)) {
     // It may be the only one under its name, and stand there twice.
-    return CostOf(get->keys) + CostOf(get->queues) +
+    return CostOf(get->keys) + CostOf(get->queues) + CostOf(get->client) +
            (get->or_queue ? 2 : 1) * SlotCost<GetsByName::value_type>();
   }
   if (const auto* pop = std::get_if<ParkedPop>(&parked.what)) {
@@ -215,6 +215,7 @@ void Store::Explain(CallId id, ParkedCall& parked) const {
   if (it == parked_.end()) return;
   parked.group = key_.group;
   if (const auto* get = std::get_if<ParkedGet>(&it->second.what)) {
+    parked.member = get->client;
     parked.operation =
         absl::StrCat("get ", get->on_key() ? "" : "queue ", Printable(get->name()));
     if (get->size() > 1) {

@@ -171,6 +171,9 @@ class Store final : public WaitOwner {
     std::vector<std::string> queues;
     int64_t newer_than = 0;
     bool or_queue = false;
+    bool keys_only = false;
+    bool any_size = false;
+    std::string client;
     size_t blocked_on = 0;  // index of the key or queue of S5; the queues follow the keys
 
     size_t size() const { return keys.size() + queues.size(); }
@@ -300,6 +303,8 @@ class Store final : public WaitOwner {
   void Serve(Step& step, Queues::iterator queue);
   void ExpireItem(Step& step, const std::string& name, int64_t sequence);
   void DropIfEmpty(Queues::iterator queue);
+  // Drops the values of all queues with this prefix that no consumer has taken.
+  void DropQueues(Step& step, const std::string& prefix);
 
   // --- store_watch.cc
   static int64_t CostOfEvent(const Event& event);

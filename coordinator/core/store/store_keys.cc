@@ -72,7 +72,8 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration, 
 void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration wait,
                    GetCall&& call) {
   const EntryScope scope(*this, step);
-  ParkedGet get{std::move(call.keys), std::move(call.queues), call.newer_than, call.or_queue};
+  ParkedGet get{std::move(call.keys), std::move(call.queues), call.newer_than,       call.or_queue,
+                call.keys_only,       call.any_size,          std::move(call.client)};
   get.blocked_on = FirstUnsatisfied(get, 0);
   if (call.wait && wait > absl::ZeroDuration() && get.blocked_on < get.size()) {
     Park(step, id, caller, wait, std::move(get));
@@ -83,7 +84,9 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration w
 
 void Store::Handle(Step& step, CallId id, const Caller&, absl::Duration, RangeCall&& call) {
   const EntryScope scope(*this, step);
-  const size_t page = call.page_size <= 0 ? kDefaultPage : std::min(call.page_size, kMaxPage);
+  const size_t page = call.one_page         ? keys_.size()
+                      : call.page_size <= 0 ? kDefaultPage
+                                            : std::min(call.page_size, kMaxPage);
   RangeReply reply;
   reply.revision = revision();
   int64_t bytes = 0;
@@ -124,6 +127,7 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration, 
     ++reply.deleted_count;
     if (!call.prefix) break;
   }
+  if (call.queues) DropQueues(step, call.key);
   reply.revision = revision();
   // Kept even if no key was deleted: a repeat must not delete keys that were put since.
   AnswerFirst(step, id, caller, asked, reply);
@@ -335,8 +339,9 @@ absl::StatusOr<GetReply> Store::Read(Instant now, const ParkedGet& get) const {
   for (const std::string& key : get.keys) {
     auto it = keys_.find(key);
     if (it != keys_.end()) {
-      bytes += it->second.value.size();
       reply.values.push_back(Show(now, key, it->second));
+      if (get.keys_only) reply.values.back().value.reset();
+      bytes += reply.values.back().value.size();
       continue;
     }
     const int64_t length = get.or_queue ? LengthOf(key) : 0;
@@ -346,7 +351,7 @@ absl::StatusOr<GetReply> Store::Read(Instant now, const ParkedGet& get) const {
       reply.missing_keys.push_back(key);
     }
   }
-  if (bytes > shard_.limits.max_inline_bytes && reply.values.size() > 1) {
+  if (!get.any_size && bytes > shard_.limits.max_inline_bytes && reply.values.size() > 1) {
     return OverLimit(
         "max_inline_bytes", shard_.limits.max_inline_bytes,
         absl::StrFormat("the values of %d keys have %d bytes together; get fewer at once",

@@ -6,6 +6,7 @@
 //   and in every state: expired: freed
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
@@ -195,6 +196,17 @@ void Store::ExpireItem(Step& step, const std::string& name, int64_t sequence) {
   RemoveItem(step, name, sequence, item->second);
   queue->second.items.erase(item);
   DropIfEmpty(queue);
+}
+
+void Store::DropQueues(Step& step, const std::string& prefix) {
+  auto queue = queues_.lower_bound(prefix);
+  while (queue != queues_.end() && absl::StartsWith(queue->first, prefix)) {
+    for (const auto& [sequence, item] : queue->second.items) {
+      RemoveItem(step, queue->first, sequence, item);
+    }
+    queue->second.items.clear();
+    DropIfEmpty(queue++);
+  }
 }
 
 void Store::DropHandedOut(Step& step, std::map<int64_t, HandedOut>::iterator handed) {

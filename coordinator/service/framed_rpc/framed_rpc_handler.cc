@@ -5,14 +5,12 @@
 #include "absl/strings/string_view.h"
 #include "base/framed_rpc/server/server_connection.h"
 #include "base/status_macros.h"
+#include "coordinator/service/dispatch/unread_answers.h"
 #include "coordinator/service/engine/reply_sink.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 
 namespace cohort::coordinator {
 namespace {
-
-// So few unread bytes are no danger, and a client that is slow for a moment has few.
-constexpr int64_t kUncheckedBytes = int64_t{64} << 10;
 
 // Keeps itself alive while the engine has it.
 class FramedRpcCall final : public framed_rpc::ServerCall,
@@ -107,12 +105,7 @@ absl::Status FramedRpcHandler::Start(const framed_rpc::Request& request) {
 }
 
 absl::Status FramedRpcHandler::ChargeUnread(int64_t before, int64_t bytes) {
-  if (bytes > before && bytes > kUncheckedBytes) {
-    COHORT_RETURN_IF_ERROR(
-        dispatcher_.engine().CheckRoom(MemoryKind::kOutput, bytes - before, Share::kGoingOn));
-  }
-  account_->Add(MemoryKind::kOutput, bytes - before);
-  return absl::OkStatus();
+  return coordinator::ChargeUnread(dispatcher_.engine(), *account_, before, bytes);
 }
 
 }  // namespace cohort::coordinator

@@ -102,7 +102,7 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
         framed_rpc::BlockingServerOptions{options.max_message_bytes,
                                           options.max_framed_connections},
         std::vector<std::string>{FramedCollectiveHandler::kMethod}, *result->framed_handler_);
-    sinks.framed_rpc = [server = result->framed_server_.get()](int fd, FramedRpcPeer peer) {
+    sinks.framed_rpc = [server = result->framed_server_.get()](int fd, ListenerPeer peer) {
       server->Adopt(fd, std::move(peer.incoming));
     };
   }

@@ -1,6 +1,6 @@
-// The facts that the listener passes to a framed RPC server with each connection.
-#ifndef COHORT_BASE_RPC_LISTENER_FRAMED_RPC_PEER_H_
-#define COHORT_BASE_RPC_LISTENER_FRAMED_RPC_PEER_H_
+// The facts that the listener passes to a server with each connection.
+#ifndef COHORT_BASE_RPC_LISTENER_LISTENER_PEER_H_
+#define COHORT_BASE_RPC_LISTENER_LISTENER_PEER_H_
 
 #include <atomic>
 #include <functional>
@@ -11,11 +11,11 @@
 
 namespace cohort {
 
-// Facts about the address of a framed RPC client.
-struct FramedRpcPeer {
+// Facts about the address of a client.
+struct ListenerPeer {
   // The address has broken a limit recently. All its connections share it.
   std::shared_ptr<const std::atomic<bool>> suspect = std::make_shared<std::atomic<bool>>(false);
-  // The framed RPC server calls it once if it closes a connection for the bytes that it sent.
+  // The server calls it once if it closes a connection for the bytes that it sent.
   // Thread-safe.
   std::function<void(const absl::Status&)> on_offence = [](const absl::Status&) {};
   // The incoming bytes of all connections of the address; null: not counted.
@@ -24,4 +24,4 @@ struct FramedRpcPeer {
 
 }  // namespace cohort
 
-#endif  // COHORT_BASE_RPC_LISTENER_FRAMED_RPC_PEER_H_
+#endif  // COHORT_BASE_RPC_LISTENER_LISTENER_PEER_H_

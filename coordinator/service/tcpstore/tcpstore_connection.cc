@@ -1,0 +1,400 @@
+#include "coordinator/service/tcpstore/tcpstore_connection.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/rpc/listener/peer_address.h"
+#include "base/text/logging.h"
+#include "coordinator/service/dispatch/unread_answers.h"
+
+namespace cohort::coordinator::tcpstore {
+namespace {
+
+constexpr size_t kReadBytes = size_t{64} << 10;
+// Then other connections continue.
+constexpr int kRequestsPerIteration = 512;
+// Answers of one delivery leave early from here on.
+constexpr size_t kEagerBytes = size_t{64} << 10;
+
+// "10.0.0.3:41822"
+std::string ClientName(int fd) {
+  sockaddr_storage address = {};
+  socklen_t size = sizeof(address);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return "unknown";
+  uint16_t port = 0;
+  if (address.ss_family == AF_INET) port = reinterpret_cast<sockaddr_in*>(&address)->sin_port;
+  if (address.ss_family == AF_INET6) port = reinterpret_cast<sockaddr_in6*>(&address)->sin6_port;
+  return absl::StrCat(PeerAddressOf(fd), ":", ntohs(port));
+}
+
+// Lent to the connection that reads.
+char* SpareBuffer() {
+  static thread_local std::array<char, kReadBytes> spare;
+  return spare.data();
+}
+
+}  // namespace
+
+void Connection::PendingAnswer::OnReply(Reply&& reply, DeliveryContext& context) {
+  AnswerBytes answer;
+  const absl::Status status = MakeAnswer(asked, reply, &answer);
+  connection->OnAnswer(*this, status, answer, &context.batch);
+}
+
+Connection::Connection(int fd, int port, EventLoop& loop, Dispatcher& dispatcher, Jobs& jobs,
+                       ListenerPeer peer)
+    : fd_(fd),
+      port_(port),
+      loop_(loop),
+      dispatcher_(dispatcher),
+      jobs_(jobs),
+      account_(dispatcher.engine().shared_account()),
+      peer_(std::move(peer)),
+      client_(ClientName(fd)),
+      charge_(peer_.incoming),
+      events_(EPOLLIN) {
+  jobs_.Enter(port_);
+}
+
+Connection::~Connection() { close(fd_); }
+
+void Connection::OnEvents(uint32_t events) {
+  if ((events & (EPOLLHUP | EPOLLERR)) != 0) return Close();
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return;
+    if ((events & EPOLLOUT) != 0) {
+      blocked_ = false;
+      FlushLocked();
+    }
+    paused_ = Backlogged();
+    if (paused_) return UpdateEvents();
+    handling_ = true;
+  }
+  requests_left_ = kRequestsPerIteration;
+  // Bytes that were read before come first.
+  absl::string_view before = input_;
+  bool open = HandleInput(&before);
+  if (open) {
+    input_.erase(0, input_.size() - before.size());
+    open = ReadSome();
+  }
+  bool again = false;
+  {
+    MutexLock lock(&mutex_);
+    handling_ = false;
+    FlushLocked();
+    const bool resumes = paused_ && !Backlogged();  // the socket took the backlog at once
+    if (resumes) paused_ = false;
+    again = open && !paused_ && (resumes || requests_left_ == 0);
+  }
+  if (!open) return Close();
+  if (again) loop_.Post([self = shared_from_this()] { self->OnEvents(0); });
+}
+
+bool Connection::ReadSome() {
+  while (requests_left_ > 0) {
+    {
+      MutexLock lock(&mutex_);
+      if (paused_) return true;
+    }
+    char* const spare = SpareBuffer();
+    const ssize_t count = recv(fd_, spare, kReadBytes, MSG_DONTWAIT);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
+    if (count <= 0) return false;
+    absl::string_view input(spare, static_cast<size_t>(count));
+    if (!input_.empty()) {
+      input_.append(input.data(), input.size());
+      input = input_;
+    }
+    const bool is_own = input.data() == input_.data();
+    if (!HandleInput(&input)) return false;
+    if (is_own) {
+      input_.erase(0, input_.size() - input.size());
+    } else {
+      input_.assign(input.data(), input.size());
+    }
+    if (input_.empty()) input_ = std::string();  // most connections wait for a whole request
+    if (charge_.Set(static_cast<int64_t>(input_.capacity()))) {
+      const absl::Status room = charge_.all()->Check();
+      if (!room.ok()) {
+        Complain(room);
+        return false;
+      }
+    }
+    // Less than asked for is all there was.
+    if (static_cast<size_t>(count) < kReadBytes) return true;
+  }
+  return true;
+}
+
+bool Connection::HandleInput(absl::string_view* input) {
+  if (input->empty()) return true;
+  if (!dialect_.has_value()) dialect_ = DialectOf(*input);
+  RequestLimits limits;
+  limits.max_value_bytes = static_cast<size_t>(dispatcher_.engine().limits().max_value_bytes);
+  limits.max_message_bytes = static_cast<size_t>(dispatcher_.max_message_bytes());
+  while (!input->empty() && requests_left_ > 0) {
+    {
+      MutexLock lock(&mutex_);
+      paused_ = Backlogged();
+      if (paused_) return true;
+    }
+    const absl::StatusOr<size_t> size = ReadRequest(*dialect_, limits, *input, &request_);
+    if (!size.ok()) {
+      Complain(size.status());
+      return false;
+    }
+    if (*size == 0) return true;
+    --requests_left_;
+    if (!HandleRequest(request_)) return false;
+    input->remove_prefix(*size);
+  }
+  return true;
+}
+
+bool Connection::HandleRequest(const Request& request) {
+  switch (request.operation) {
+    case Operation::kValidate:
+      return true;
+    case Operation::kPing: {
+      std::string echo;
+      AppendNumber(static_cast<uint64_t>(request.number), &echo);
+      MutexLock lock(&mutex_);
+      output_.Append(absl::string_view(echo).substr(0, sizeof(uint32_t)));
+      return true;
+    }
+    case Operation::kCancelWait:
+      CancelWait();
+      return true;
+    case Operation::kBarrier:
+      return StartBarrier(request);
+    default:
+      break;
+  }
+  PendingAnswer& answer = AddAnswer(request.operation);
+  Call call;
+  call.caller.key.tenant = TenantOfPort(port_);
+  call.body = MakeCall(request, client_, &answer.asked);
+  if (request.operation == Operation::kWait) call.wait = kNoEnd;
+  answer.self = shared_from_this();
+  dispatcher_.engine().Submit(std::move(call), &answer, &answer.handle);
+  MutexLock lock(&mutex_);
+  return !broken_;
+}
+
+bool Connection::StartBarrier(const Request& request) {
+  PendingAnswer& answer = AddAnswer(Operation::kWait);  // a barrier is answered as a wait
+  answer.self = shared_from_this();
+  const absl::StatusOr<bool> released =
+      jobs_.EnterBarrier(port_, request.keys[0], request.number, client_, &answer, &answer.handle,
+                         &answer.barrier);
+  if (released.ok() && !*released) return true;  // `answer` may be gone by now
+  OnAnswer(answer, released.status(), {std::string(1, kStopWaiting), {}}, nullptr);
+  return released.ok();
+}
+
+void Connection::CancelWait() {
+  CallHandle handle;
+  Jobs::BarrierPlace barrier;
+  {
+    MutexLock lock(&mutex_);
+    for (PendingAnswer& answer : answers_) {
+      if (answer.asked.operation != Operation::kWait) continue;
+      answer.cancelled = true;
+      handle = answer.handle;
+      barrier = answer.barrier;
+    }
+    if (handle.id == 0) output_.Append(absl::string_view(&kWaitCancelled, 1));
+  }
+  if (handle.id == 0) return;  // the wait was answered before
+  if (barrier.round != 0) jobs_.LeaveBarrier(port_, barrier);
+  // Otherwise its reply is on its way, and the answer to cancel_wait follows that.
+  if (!dispatcher_.engine().Cancel(handle)) return;
+  MutexLock lock(&mutex_);
+  for (PendingAnswer& answer : answers_) {
+    if (answer.handle.id != handle.id || answer.handle.shard != handle.shard) continue;
+    EndAnswer(answer, absl::StatusCode::kCancelled);
+    break;
+  }
+  output_.Append(absl::string_view(&kWaitCancelled, 1));
+}
+
+Connection::PendingAnswer& Connection::AddAnswer(Operation operation) {
+  const Instant started = dispatcher_.OnStarted(MethodOf(operation));
+  MutexLock lock(&mutex_);
+  if (spare_answers_.empty()) {
+    answers_.emplace_back();
+  } else {
+    answers_.splice(answers_.end(), spare_answers_);
+    answers_.back() = PendingAnswer();
+  }
+  PendingAnswer& answer = answers_.back();
+  answer.connection = this;
+  answer.place = std::prev(answers_.end());
+  answer.started = started;
+  answer.asked.operation = operation;
+  return answer;
+}
+
+void Connection::EndAnswer(PendingAnswer& answer, absl::StatusCode code) {
+  dispatcher_.OnHandled(MethodOf(answer.asked.operation), code, answer.started);
+  dispatcher_.OnGone();
+  answer.self.reset();  // not the last one: the caller has another
+  if (spare_answers_.empty()) {
+    spare_answers_.splice(spare_answers_.end(), answers_, answer.place);
+  } else {
+    answers_.erase(answer.place);
+  }
+}
+
+void Connection::OnAnswer(PendingAnswer& answer, const absl::Status& status,
+                          const AnswerBytes& bytes, framed_rpc::ReplyBatch* batch) {
+  const std::shared_ptr<Connection> self = shared_from_this();  // outlives the lock
+  const Operation operation = answer.asked.operation;
+  {
+    MutexLock lock(&mutex_);
+    const bool cancelled = answer.cancelled;
+    EndAnswer(answer, status.code());
+    if (closed_ || broken_) return;
+    if (status.ok()) {
+      output_.Append(bytes.bytes);
+      if (bytes.value.has_value()) {
+        const auto value = std::make_shared<const Payload>(bytes.value);
+        output_.AppendShared({value, value->bytes()});
+      }
+      if (cancelled) output_.Append(absl::string_view(&kWaitCancelled, 1));
+    } else {
+      Break();
+    }
+    SendLocked(batch);
+  }
+  if (status.ok() || absl::IsUnavailable(status) || absl::IsCancelled(status)) return;
+  Complain(absl::Status(status.code(), absl::StrCat(OperationName(operation), " of TCPStore client ",
+                                                    client_, ": ", status.message())));
+}
+
+void Connection::SendLocked(framed_rpc::ReplyBatch* batch) {
+  if (paused_ && !Backlogged()) {
+    paused_ = false;
+    loop_.Post([self = shared_from_this()] { self->OnEvents(0); });
+  }
+  if (handling_ || (corked_ && output_.size() < kEagerBytes)) return;
+  if (batch != nullptr && !corked_) {
+    corked_ = true;
+    batch->Add(shared_from_this());
+    return;
+  }
+  FlushLocked();
+}
+
+void Connection::Flush() {
+  MutexLock lock(&mutex_);
+  corked_ = false;
+  FlushLocked();
+}
+
+void Connection::FlushLocked() {
+  if (closed_ || broken_) return;
+  if (!blocked_ && output_.size() > 0) {
+    switch (output_.Flush(fd_)) {
+      case framed_rpc::SendQueue::Flushed::kAll:
+        break;
+      case framed_rpc::SendQueue::Flushed::kPartly:
+        blocked_ = true;
+        break;
+      case framed_rpc::SendQueue::Flushed::kBroken:
+        Break();
+        break;
+    }
+  }
+  if (!broken_ && !ChargeUnread()) Break();
+  UpdateEvents();
+}
+
+bool Connection::ChargeUnread() {
+  const auto bytes = static_cast<int64_t>(blocked_ ? output_.own_size() : 0);
+  if (bytes == unread_bytes_) return true;
+  const absl::Status charged = coordinator::ChargeUnread(dispatcher_.engine(), *account_, unread_bytes_, bytes);
+  if (!charged.ok()) {
+    Log(LogLevel::kWarning, "connection closed: its client does not read its answers",
+        {{"client", client_}, {"unread_bytes", bytes}, {"why", charged.message()}});
+    return false;
+  }
+  unread_bytes_ = bytes;
+  return true;
+}
+
+void Connection::Break() {
+  broken_ = true;
+  shutdown(fd_, SHUT_RDWR);  // the loop hears of it and closes
+}
+
+void Connection::UpdateEvents() {
+  uint32_t events = 0;
+  if (!paused_ || broken_) events |= EPOLLIN;
+  if (blocked_ && !broken_) events |= EPOLLOUT;
+  if (events == events_) return;
+  events_ = events;
+  loop_.Modify(fd_, events);
+}
+
+void Connection::Complain(const absl::Status& status) { peer_.on_offence(status); }
+
+void Connection::CancelCalls() {
+  std::vector<std::pair<CallHandle, Jobs::BarrierPlace>> calls;
+  {
+    MutexLock lock(&mutex_);
+    for (const PendingAnswer& answer : answers_) {
+      calls.emplace_back(answer.handle, answer.barrier);
+    }
+  }
+  for (const auto& [handle, barrier] : calls) {
+    if (barrier.round != 0) jobs_.LeaveBarrier(port_, barrier);
+    if (!dispatcher_.engine().Cancel(handle)) continue;
+    MutexLock lock(&mutex_);
+    for (PendingAnswer& answer : answers_) {
+      if (answer.handle.id != handle.id || answer.handle.shard != handle.shard) continue;
+      EndAnswer(answer, absl::StatusCode::kCancelled);
+      break;
+    }
+  }
+}
+
+void Connection::CloseSoon() {
+  loop_.Post([self = shared_from_this()] { self->Close(); });
+}
+
+void Connection::Close() {
+  const std::shared_ptr<Connection> self = shared_from_this();
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return;
+    closed_ = true;
+    account_->Add(MemoryKind::kOutput, -unread_bytes_);
+  }
+  loop_.Remove(fd_);
+  shutdown(fd_, SHUT_RDWR);
+  CancelCalls();
+  jobs_.Leave(port_);
+}
+
+bool Connection::WaitUntilWritten(absl::Duration timeout) {
+  MutexLock lock(&mutex_);
+  const auto written = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return closed_ || broken_ || output_.size() == 0;
+  };
+  return mutex_.AwaitWithTimeout(absl::Condition(&written), timeout);
+}
+
+}  // namespace cohort::coordinator::tcpstore

@@ -1,0 +1,132 @@
+// The connection of one TCPStore client.
+#ifndef COHORT_COORDINATOR_SERVICE_TCPSTORE_TCPSTORE_CONNECTION_H_
+#define COHORT_COORDINATOR_SERVICE_TCPSTORE_TCPSTORE_CONNECTION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/framed_rpc/reply_batch.h"
+#include "base/framed_rpc/send_queue.h"
+#include "base/rpc/listener/incomplete_request_bytes.h"
+#include "base/rpc/listener/listener_peer.h"
+#include "base/threads/event_loop.h"
+#include "base/threads/mutex.h"
+#include "coordinator/core/interface/memory_account.h"
+#include "coordinator/service/dispatch/dispatcher.h"
+#include "coordinator/service/engine/reply_sink.h"
+#include "coordinator/service/tcpstore/tcpstore_calls.h"
+#include "coordinator/service/tcpstore/tcpstore_jobs.h"
+#include "coordinator/service/tcpstore/tcpstore_request.h"
+
+namespace cohort::coordinator::tcpstore {
+
+// Requests arrive on the loop's thread; any thread may bring their replies. An answer leaves as soon
+// as it is there, also while an earlier wait goes on: PyTorch 1.13 gives up a wait without a word.
+// TCPStore has no errors on the wire: a request that fails closes the connection, and the log has
+// the reason. The connection does not read from a client that does not read its answers, or that
+// has kMaxCalls requests without an answer.
+class Connection final : public EventLoop::Handler,
+                         public framed_rpc::ReplyBatch::Output,
+                         public std::enable_shared_from_this<Connection> {
+ public:
+  // Takes `fd`, which does not block. The others outlive its use of them. `port` is the
+  // coordinator's.
+  Connection(int fd, int port, EventLoop& loop, Dispatcher& dispatcher, Jobs& jobs,
+             ListenerPeer peer);
+  ~Connection() override;
+
+  void OnEvents(uint32_t events) override;
+  void Flush() override;
+
+  // Closes it on the loop's thread.
+  void CloseSoon();
+  // Waits until all bytes are written or the client is gone. False: neither within `timeout`.
+  bool WaitUntilWritten(absl::Duration timeout);
+
+ private:
+  // A request that has no answer yet.
+  struct PendingAnswer final : public ReplySink {
+    void OnReply(Reply&& reply, DeliveryContext& context) override;
+
+    Connection* connection = nullptr;
+    std::list<PendingAnswer>::iterator place;  // its own, in answers_
+    Instant started;
+    Asked asked;
+    CallHandle handle;
+    Jobs::BarrierPlace barrier;
+    std::shared_ptr<Connection> self;  // while the engine has the call
+    bool cancelled = false;            // the answer to cancel_wait follows
+  };
+  using Answers = std::list<PendingAnswer>;
+  static constexpr size_t kMaxBacklog = size_t{8} << 20;
+  static constexpr size_t kMaxCalls = 1024;
+
+  // These return false if the connection is to be closed.
+  bool ReadSome();
+  bool HandleInput(absl::string_view* input);
+  bool HandleRequest(const Request& request);
+
+  bool StartBarrier(const Request& request);
+  void CancelWait();
+  PendingAnswer& AddAnswer(Operation operation);
+  void EndAnswer(PendingAnswer& answer, absl::StatusCode code)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes the reply of a request: sends the answer and forgets the request.
+  void OnAnswer(PendingAnswer& answer, const absl::Status& status, const AnswerBytes& bytes,
+                framed_rpc::ReplyBatch* batch);
+  // Ends the calls that have no reply yet.
+  void CancelCalls();
+  void Close();  // on the loop's thread
+  // The client sent bytes that no honest client sends, or its request failed.
+  void Complain(const absl::Status& status);
+
+  // Sends what the output has, unless the loop or `batch` does so soon.
+  void SendLocked(framed_rpc::ReplyBatch* batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FlushLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool ChargeUnread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Break() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void UpdateEvents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Backlogged() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return output_.size() >= kMaxBacklog || answers_.size() >= kMaxCalls;
+  }
+
+  const int fd_;
+  const int port_;
+  EventLoop& loop_;
+  Dispatcher& dispatcher_;
+  Jobs& jobs_;
+  const std::shared_ptr<MemoryAccount> account_;
+  const ListenerPeer peer_;
+  const std::string client_;  // its address and port
+  // Only the loop's thread uses these.
+  std::optional<Dialect> dialect_;
+  std::string input_;  // the beginning of a request
+  IncomingCharge charge_;
+  Request request_;
+  int requests_left_ = 0;  // of this iteration
+
+  Mutex mutex_;
+  Answers answers_ ABSL_GUARDED_BY(mutex_);
+  Answers spare_answers_ ABSL_GUARDED_BY(mutex_);  // at most one, to be used again
+  framed_rpc::SendQueue output_ ABSL_GUARDED_BY(mutex_);
+  int64_t unread_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool handling_ ABSL_GUARDED_BY(mutex_) = false;  // the loop flushes when it is done
+  bool paused_ ABSL_GUARDED_BY(mutex_) = false;    // it does not read: see Backlogged
+  bool corked_ ABSL_GUARDED_BY(mutex_) = false;    // a batch will flush
+  bool blocked_ ABSL_GUARDED_BY(mutex_) = false;   // the socket takes no more now
+  bool broken_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  uint32_t events_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cohort::coordinator::tcpstore
+
+#endif  // COHORT_COORDINATOR_SERVICE_TCPSTORE_TCPSTORE_CONNECTION_H_

@@ -1,0 +1,115 @@
+#include "coordinator/service/tcpstore/tcpstore_jobs.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/text/logging.h"
+#include "base/text/printable.h"
+#include "coordinator/core/interface/reply.h"
+
+namespace cohort::coordinator::tcpstore {
+namespace {
+
+// Takes replies that no client waits for.
+class Discard final : public ReplySink {
+ public:
+  static Discard* Get() {
+    static Discard* const discard = new Discard;
+    return discard;
+  }
+  void OnReply(Reply&&, DeliveryContext&) override {}
+};
+
+}  // namespace
+
+std::string TenantOfPort(int port) { return absl::StrCat("tcpstore-", port); }
+
+Jobs::Jobs(Engine& engine, const std::vector<int>& ports) : engine_(engine) {
+  for (const int port : ports) Clear(port);
+}
+
+void Jobs::Enter(int port) {
+  MutexLock lock(&mutex_);
+  if (++jobs_[port].connections > 1) return;
+  Log(LogLevel::kInfo, "a TCPStore has its first client", {{"tenant", TenantOfPort(port)}});
+}
+
+void Jobs::Leave(int port) {
+  MutexLock lock(&mutex_);
+  auto job = jobs_.find(port);
+  if (--job->second.connections > 0) return;
+  jobs_.erase(job);
+  // Under the lock: the next client comes to an empty store.
+  Clear(port);
+  Log(LogLevel::kInfo, "a TCPStore has lost its last client: its keys are deleted",
+      {{"tenant", TenantOfPort(port)}});
+}
+
+absl::StatusOr<bool> Jobs::EnterBarrier(int port, absl::string_view key, int64_t size,
+                                        const std::string& client, ReplySink* sink,
+                                        CallHandle* handle, BarrierPlace* place) {
+  if (size < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("barrier ", Printable(key), " of ", size, " clients"));
+  }
+  MutexLock lock(&mutex_);
+  auto& barriers = jobs_[port].barriers;
+  auto [it, is_new] = barriers.try_emplace(std::string(key));
+  Barrier& barrier = it->second;
+  if (is_new) {
+    barrier.size = size;
+    barrier.round = ++last_round_;
+    barrier.name = absl::StrCat(key, " (barrier of ", size, ", number ", barrier.round, ")");
+  }
+  if (barrier.size != size) {
+    return absl::InvalidArgumentError(absl::StrCat("barrier ", Printable(key), ": this client has ",
+                                                   size, " clients, another one has ",
+                                                   barrier.size));
+  }
+  const bool last = ++barrier.arrived == barrier.size;
+  const std::string name = barrier.name;
+  *place = BarrierPlace{std::string(key), barrier.round};
+  // Under the lock: the last client releases only those that wait already.
+  if (last) {
+    barriers.erase(it);
+    Submit(port, PutCall{name});
+    Submit(port, DeleteCall{name});
+    return true;
+  }
+  GetCall wait;
+  wait.keys = {name};
+  wait.keys_only = true;
+  wait.wait = true;
+  wait.client = client;
+  Call call;
+  call.caller.key.tenant = TenantOfPort(port);
+  call.wait = kNoEnd;
+  call.body = std::move(wait);
+  engine_.Submit(std::move(call), sink, handle);
+  return false;
+}
+
+void Jobs::LeaveBarrier(int port, const BarrierPlace& place) {
+  MutexLock lock(&mutex_);
+  const auto job = jobs_.find(port);
+  if (job == jobs_.end()) return;
+  const auto barrier = job->second.barriers.find(place.key);
+  if (barrier == job->second.barriers.end() || barrier->second.round != place.round) return;
+  if (--barrier->second.arrived == 0) job->second.barriers.erase(barrier);
+}
+
+void Jobs::Clear(int port) {
+  DeleteCall all;
+  all.prefix = true;
+  all.queues = true;
+  Submit(port, std::move(all));
+}
+
+void Jobs::Submit(int port, CallBody body) {
+  Call call;
+  call.caller.key.tenant = TenantOfPort(port);
+  call.body = std::move(body);
+  engine_.Submit(std::move(call), Discard::Get());
+}
+
+}  // namespace cohort::coordinator::tcpstore

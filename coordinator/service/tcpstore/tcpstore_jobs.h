@@ -1,0 +1,80 @@
+// The stores that TCPStore clients share: one for each port of the coordinator.
+//
+// A store begins with its first connection and ends with its last one: then its keys are deleted. A
+// TCPStore client never connects again, so nothing that a store holds has a use afterwards.
+#ifndef COHORT_COORDINATOR_SERVICE_TCPSTORE_TCPSTORE_JOBS_H_
+#define COHORT_COORDINATOR_SERVICE_TCPSTORE_TCPSTORE_JOBS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/threads/mutex.h"
+#include "coordinator/core/interface/call.h"
+#include "coordinator/service/engine/engine.h"
+#include "coordinator/service/engine/reply_sink.h"
+
+namespace cohort::coordinator::tcpstore {
+
+// The clients have their own deadlines, and cancel.
+inline constexpr absl::Duration kNoEnd = absl::Hours(24 * 365);
+
+// The tenant whose own store has the keys of a port, such as "tcpstore-29500".
+std::string TenantOfPort(int port);
+
+// Thread-safe. No lock of a connection may be held in a call.
+class Jobs {
+ public:
+  // A connection's place in a barrier.
+  struct BarrierPlace {
+    std::string key;
+    int64_t round = 0;  // 0: in no barrier
+  };
+
+  // Deletes what an earlier process of the coordinator left in the stores of `ports`.
+  Jobs(Engine& engine, const std::vector<int>& ports);
+
+  // A connection comes to the store of a port, and goes.
+  void Enter(int port);
+  void Leave(int port);
+
+  // A client enters the barrier `key` of `size` clients. The last one releases all. Otherwise
+  // `sink` gets an OK reply when that happens; `handle` and `place` are for LeaveBarrier. Errors:
+  // INVALID_ARGUMENT (size is not positive, or differs from that of another client; names both).
+  absl::StatusOr<bool> EnterBarrier(int port, absl::string_view key, int64_t size,
+                                    const std::string& client, ReplySink* sink, CallHandle* handle,
+                                    BarrierPlace* place);
+  // A client waits no more. The barrier does not count it, unless it was released meanwhile.
+  void LeaveBarrier(int port, const BarrierPlace& place);
+
+ private:
+  struct Barrier {
+    int64_t size = 0;
+    int64_t arrived = 0;
+    int64_t round = 0;
+    std::string name;  // of the key on which the clients wait, which never exists for long
+  };
+  struct Job {
+    int connections = 0;
+    absl::flat_hash_map<std::string, Barrier> barriers;
+  };
+
+  void Clear(int port);
+  void Submit(int port, CallBody body);
+
+  Engine& engine_;
+  Mutex mutex_;
+  std::map<int, Job> jobs_ ABSL_GUARDED_BY(mutex_);  // by port
+  int64_t last_round_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace cohort::coordinator::tcpstore
+
+#endif  // COHORT_COORDINATOR_SERVICE_TCPSTORE_TCPSTORE_JOBS_H_

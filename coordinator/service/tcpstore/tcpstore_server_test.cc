@@ -1,0 +1,269 @@
+#include "coordinator/service/tcpstore/tcpstore_server.h"
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "cohort/v1/admin.grpc.pb.h"
+#include "coordinator/service/tcpstore/testing/tcpstore_test_client.h"
+#include "coordinator/service/testing/rpc_server_test_base.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::coordinator::tcpstore {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Numbers of PyTorch 2.
+enum { kSet = 1, kGet = 3, kAdd = 4, kWait = 6, kNumKeys = 7, kCancel = 12, kPush = 14, kPop = 15,
+       kListKeys = 17, kBarrier = 18 };
+
+std::string Set(const std::string& key, const std::string& value) {
+  return RequestBytes(kSet, {TextBytes(key), TextBytes(value)});
+}
+std::string Get(const std::string& key) { return RequestBytes(kGet, {TextBytes(key)}); }
+std::string Wait(const std::string& key) {
+  return RequestBytes(kWait, {NumberBytes(1), TextBytes(key)});
+}
+std::string Barrier(const std::string& key, uint64_t size) {
+  return RequestBytes(kBarrier, {TextBytes(key), NumberBytes(size)});
+}
+const std::string kStop(1, '\0');
+const std::string kCancelled(1, '\1');
+
+class TcpStoreServerTest : public RpcServerTestBase {
+ protected:
+  void SetUp() override {
+    server_options_.listen = {"127.0.0.1:0", "127.0.0.1:0"};
+    RpcServerTestBase::SetUp();
+  }
+
+  int Port(size_t index = 0) const {
+    const std::string& address = server_->addresses()[index];
+    int port = 0;
+    EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
+    return port;
+  }
+  std::unique_ptr<TestClient> Connect(size_t index = 0) {
+    return std::make_unique<TestClient>(Port(index), Hello());
+  }
+  static uint64_t KeysSeenBy(TestClient& client) {
+    uint64_t keys = 0;
+    const std::string bytes = client.Ask(RequestBytes(kNumKeys, {}), sizeof(keys));
+    EXPECT_EQ(bytes.size(), sizeof(keys));
+    if (bytes.size() == sizeof(keys)) std::memcpy(&keys, bytes.data(), sizeof(keys));
+    return keys;
+  }
+  // The calls that wait in the store of the first port.
+  v1::DumpWaitsResponse Waits() {
+    v1::DumpWaitsRequest request;
+    request.mutable_scope()->set_tenant(TenantOfPort(Port()));
+    v1::DumpWaitsResponse response;
+    grpc::ClientContext context;
+    const grpc::Status status =
+        v1::AdminService::NewStub(channel_)->DumpWaits(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response;
+  }
+  // Waits until so many calls wait in the state machine.
+  void AwaitParkedCalls(int64_t count) {
+    const absl::Time end = absl::Now() + kTimeout;
+    while (engine_->Stats().total.waiter_count != count && absl::Now() < end) {
+      std::this_thread::yield();
+    }
+    ASSERT_EQ(engine_->Stats().total.waiter_count, count);
+  }
+};
+
+TEST_F(TcpStoreServerTest, EachPortIsAStoreOfItsOwn) {
+  const auto first = Connect(0), second = Connect(1);
+  first->Send(Set("k", "one"));
+  EXPECT_EQ(first->Ask(Get("k"), 11), TextBytes("one"));
+  EXPECT_EQ(second->Ask(Get("k"), 8), TextBytes(""));
+  second->Send(Set("k", "two"));
+  EXPECT_EQ(second->Ask(Get("k"), 11), TextBytes("two"));
+  EXPECT_EQ(first->Ask(Get("k"), 11), TextBytes("one"));
+}
+
+TEST_F(TcpStoreServerTest, TheKeysAndQueuesOfAStoreEndWithItsLastClient) {
+  auto first = Connect();
+  auto second = Connect();
+  first->Send(Set("k", "v") + RequestBytes(kPush, {TextBytes("q"), TextBytes("item")}));
+  EXPECT_EQ(KeysSeenBy(*first), 1u);
+  first.reset();
+  EXPECT_EQ(KeysSeenBy(*second), 1u);
+  second.reset();
+  // The coordinator notices the end some time later, and until then the store is the old one.
+  const absl::Time end = absl::Now() + kTimeout;
+  uint64_t keys = 1;
+  std::string item;
+  while (keys > 0 && absl::Now() < end) {
+    const auto third = Connect();
+    keys = KeysSeenBy(*third);
+    item = third->Ask(RequestBytes(kPop, {TextBytes("q")}), 8);
+  }
+  EXPECT_EQ(keys, 0u);
+  EXPECT_EQ(item, NumberBytes(0));
+}
+
+TEST_F(TcpStoreServerTest, AWaitEndsWhenItsKeyIsSet) {
+  const auto waiting = Connect(), setting = Connect();
+  waiting->Send(Wait("k"));
+  AwaitParkedCalls(1);
+  setting->Send(Set("other", ""));
+  setting->Send(Set("k", "v"));
+  EXPECT_EQ(waiting->Read(1), kStop);
+}
+
+TEST_F(TcpStoreServerTest, WaitsAreShownWithTheirClientAndKey) {
+  const auto waiting = Connect();
+  waiting->Send(Wait("a key"));
+  AwaitParkedCalls(1);
+  const v1::DumpWaitsResponse waits = Waits();
+  ASSERT_EQ(waits.calls_size(), 1);
+  EXPECT_THAT(waits.calls(0).member(), HasSubstr("127.0.0.1:"));
+  EXPECT_EQ(waits.calls(0).operation(), "get a key");
+}
+
+TEST_F(TcpStoreServerTest, ACancelledWaitIsOver) {
+  const auto waiting = Connect(), setting = Connect();
+  waiting->Send(Wait("k"));
+  AwaitParkedCalls(1);
+  EXPECT_EQ(waiting->Ask(RequestBytes(kCancel, {}), 1), kCancelled);
+  AwaitParkedCalls(0);
+  setting->Send(Set("k", "v"));
+  EXPECT_EQ(waiting->Ask(Get("k"), 9), TextBytes("v"));
+}
+
+// A client cancels a wait while another one ends it: it may get the end of the wait first, but
+// never after the answer to its cancellation.
+TEST_F(TcpStoreServerTest, ACancellationBesideTheEndOfItsWait) {
+  const auto waiting = Connect(), setting = Connect();
+  for (int i = 0; i < 500; ++i) {
+    const std::string key = absl::StrCat("k", i);
+    waiting->Send(Wait(key));
+    setting->Send(Set(key, ""));
+    waiting->Send(RequestBytes(kCancel, {}));
+    std::string answer = waiting->Read(1);
+    if (answer == kStop) answer = waiting->Read(1);
+    ASSERT_EQ(answer, kCancelled) << i;
+    // Nothing is left of either.
+    ASSERT_EQ(waiting->Ask(RequestBytes(kAdd, {TextBytes("n"), NumberBytes(1)}), 8),
+              NumberBytes(static_cast<uint64_t>(i) + 1));
+  }
+}
+
+TEST_F(TcpStoreServerTest, AClientOfPyTorch1GivesUpAWaitWithoutAWord) {
+  TestClient client(Port(), RequestBytes(5, {NumberBytes(1), TextBytes("k")}));
+  AwaitParkedCalls(1);
+  EXPECT_EQ(client.Ask(RequestBytes(3, {TextBytes("n"), NumberBytes(7)}), 8), NumberBytes(7));
+}
+
+TEST_F(TcpStoreServerTest, ABarrierOfAllClientsReleasesThem) {
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (int i = 0; i < 4; ++i) clients.push_back(Connect());
+  for (int round = 0; round < 10; ++round) {
+    for (const auto& client : clients) client->Send(Barrier("b", 4));
+    for (const auto& client : clients) EXPECT_EQ(client->Read(1), kStop) << round;
+  }
+  EXPECT_EQ(KeysSeenBy(*clients[0]), 0u);
+}
+
+TEST_F(TcpStoreServerTest, ABarrierDoesNotCountClientsThatHaveLeftIt) {
+  const auto first = Connect(), second = Connect();
+  first->Send(Barrier("b", 2));
+  AwaitParkedCalls(1);
+  EXPECT_EQ(first->Ask(RequestBytes(kCancel, {}), 1), kCancelled);
+  {
+    const auto gone = Connect();
+    gone->Send(Barrier("b", 2));
+    AwaitParkedCalls(1);
+  }
+  AwaitParkedCalls(0);
+  second->Send(Barrier("b", 2));
+  AwaitParkedCalls(1);
+  EXPECT_THAT(Waits().calls(0).operation(), HasSubstr("get b (barrier of 2"));
+  EXPECT_EQ(first->Ask(Barrier("b", 2), 1), kStop);
+  EXPECT_EQ(second->Read(1), kStop);
+}
+
+TEST_F(TcpStoreServerTest, BarriersOfDifferentSizesCloseTheConnection) {
+  const auto first = Connect(), second = Connect(), third = Connect();
+  first->Send(Barrier("b", 3));
+  AwaitParkedCalls(1);
+  second->Send(Barrier("b", 2));
+  EXPECT_TRUE(second->Closed());
+  third->Send(Barrier("c", 0));
+  EXPECT_TRUE(third->Closed());
+}
+
+TEST_F(TcpStoreServerTest, AFailedRequestClosesItsConnectionAlone) {
+  const auto other = Connect();
+  other->Send(Set("text", "abc"));
+  EXPECT_EQ(other->Ask(Get("text"), 11), TextBytes("abc"));
+  for (const std::string& bytes :
+       {RequestBytes(kAdd, {TextBytes("text"), NumberBytes(1)}),   // not a number
+        RequestBytes(99, {}),                                      // no operation
+        RequestBytes(kSet, {TextBytes("k"), NumberBytes(1 << 30)}),  // a value over the limit
+        RequestBytes(kGet, {TextBytes("\xc3")})}) {                // not UTF-8
+    const auto client = Connect();
+    client->Send(bytes);
+    EXPECT_TRUE(client->Closed()) << bytes;
+    EXPECT_EQ(other->Ask(Get("text"), 11), TextBytes("abc"));
+  }
+}
+
+TEST_F(TcpStoreServerTest, AClientThatGoesLeavesNoWait) {
+  const auto other = Connect();
+  {
+    const auto client = Connect();
+    client->Send(Wait("never"));
+    AwaitParkedCalls(1);
+  }
+  AwaitParkedCalls(0);
+  EXPECT_EQ(KeysSeenBy(*other), 0u);
+}
+
+TEST_F(TcpStoreServerTest, ManyRequestsWithoutReadingTheirAnswers) {
+  const auto client = Connect();
+  const std::string value(60000, 'v');
+  client->Send(Set("k", value));
+  // More answers than the sockets take: the coordinator stops to read.
+  constexpr int kCount = 1000;
+  std::thread sender([&] {
+    for (int i = 0; i < kCount; ++i) client->Send(Get("k"));
+  });
+  const std::string answer = TextBytes(value);
+  int read = 0;
+  while (read < kCount && client->Read(answer.size()) == answer) ++read;
+  EXPECT_EQ(read, kCount);
+  sender.join();
+}
+
+TEST_F(TcpStoreServerTest, RequestsThatArriveByteByByte) {
+  const auto client = Connect();
+  for (const char byte : Set("key", "value") + Get("key")) {
+    client->Send(absl::string_view(&byte, 1));
+  }
+  EXPECT_EQ(client->Read(13), TextBytes("value"));
+}
+
+TEST_F(TcpStoreServerTest, AllKeysAreListedAtOnce) {
+  const auto client = Connect();
+  std::string keys = NumberBytes(3000);
+  for (int i = 0; i < 3000; ++i) {
+    const std::string key = absl::StrCat("key", 1000 + i);
+    client->Send(Set(key, "v"));
+    keys += TextBytes(key);
+  }
+  EXPECT_EQ(client->Ask(RequestBytes(kListKeys, {}), keys.size()), keys);
+}
+
+}  // namespace
+}  // namespace cohort::coordinator::tcpstore
