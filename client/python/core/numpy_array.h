@@ -7,8 +7,8 @@
 
 namespace cohort::python {
 
-// Reads an array whose type is exactly numpy.ndarray. Returns false, without an exception, if
-// `array` is none, or is one that only a buffer describes: read-only although `writable` is asked
+// Reads an array whose type is exactly numpy.ndarray. Returns false, without an exception, for
+// another object, and for an array that needs a buffer: read-only although `writable` is asked
 // for, of a type that tensors do not have, or with strides that are no multiples of an element.
 bool ReadNumpyArray(PyObject* array, bool writable, Tensor* tensor);
 
