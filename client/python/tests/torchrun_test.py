@@ -1,0 +1,119 @@
+"""torchrun --rdzv-backend=cohort: agents and workers as processes, which are killed."""
+
+import contextlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+from testing.coordinator import restartable_coordinator
+
+pytest.importorskip('torch', reason='PyTorch is not installed for this Python')
+
+# Longer than all restarts of a test take.
+SECONDS = 120
+
+# As in the wheel: see deploy/wheel.sh.
+ENTRY_POINTS = '[torchrun.handlers]\ncohort = cohort.torch.elastic:entry_point\n'
+METADATA = 'Metadata-Version: 2.1\nName: cohort\nVersion: 0\n'
+
+BEGIN = '''
+import ctypes, datetime, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it dies with its agent
+import torch, torch.distributed as dist
+import cohort.torch
+
+dist.init_process_group("gloo", init_method="cohort://", timeout=datetime.timedelta(seconds=60))
+
+def count():
+    ones = torch.ones(1)
+    dist.all_reduce(ones)
+    return int(ones)
+
+restart = os.environ["TORCHELASTIC_RESTART_COUNT"]
+print(f"restart {restart} with {count()} workers", flush=True)
+'''
+
+KILLED_WORKER = BEGIN + '''
+if restart == "0":
+    if dist.get_rank() == 1:
+        open(sys.argv[1]).read()  # until the test says so
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.barrier()
+count()
+dist.destroy_process_group()
+print("finished", flush=True)
+'''
+
+KILLED_AGENT = BEGIN + '''
+while dist.get_world_size() == 2:
+    count()
+dist.destroy_process_group()
+print("finished", flush=True)
+'''
+
+
+@pytest.fixture(name='folder')
+def _folder(tmp_path, monkeypatch):
+    """A folder with the metadata of an installed wheel, which Python finds."""
+    info = tmp_path / 'cohort-0.dist-info'
+    info.mkdir()
+    (info / 'entry_points.txt').write_text(ENTRY_POINTS)
+    (info / 'METADATA').write_text(METADATA)
+    monkeypatch.setenv('PYTHONPATH', f'{tmp_path}{os.pathsep}{os.environ["PYTHONPATH"]}')
+    return tmp_path
+
+
+@contextlib.contextmanager
+def agents(count, address, nodes, folder, script, *arguments):
+    """Runs agents of torchrun with one worker each, and yields them."""
+    (folder / 'script.py').write_text(script)
+    command = [sys.executable, '-m', 'torch.distributed.run', '--rdzv-backend=cohort',
+               f'--rdzv-endpoint={address}', '--rdzv-id=job', f'--nnodes={nodes}',
+               '--nproc-per-node=1', '--max-restarts=3', '--monitor-interval=0.1',
+               '--rdzv-conf=join_timeout=100,last_call_timeout=2,keep_alive_interval=1,'
+               'keep_alive_max_attempt=3',
+               str(folder / 'script.py'), *map(str, arguments)]
+    with contextlib.ExitStack() as stack:
+        running = []
+        for _ in range(count):
+            agent = stack.enter_context(subprocess.Popen(
+                command, stdout=subprocess.PIPE, text=True))
+            stack.callback(agent.kill)
+            running.append(agent)
+        yield running
+
+
+def finish(agent):
+    """Waits for the end of an agent. Returns what its workers have printed since."""
+    output = agent.communicate(timeout=SECONDS)[0]
+    assert agent.returncode == 0
+    return output.splitlines()
+
+
+def test_a_killed_worker_and_a_killed_coordinator(folder):
+    signal_file = folder / 'fifo'
+    os.mkfifo(signal_file)
+    with restartable_coordinator() as running, \
+            agents(2, running.address, '2', folder, KILLED_WORKER, signal_file) as nodes:
+        for agent in nodes:
+            assert agent.stdout.readline() == 'restart 0 with 2 workers\n'
+        running.kill()
+        running.start()
+        signal_file.write_text('now')
+        # The agent of the worker counts a restart; the other one only joins the next round.
+        restarts = sorted(tuple(finish(agent)) for agent in nodes)
+        assert restarts[1] == ('restart 1 with 2 workers', 'finished')
+        assert restarts[0][1] == 'finished' and restarts[0][0].endswith('with 2 workers')
+
+
+def test_the_other_agent_goes_on_when_one_is_killed(folder):
+    with restartable_coordinator() as running, \
+            agents(2, running.address, '1:2', folder, KILLED_AGENT) as nodes:
+        for agent in nodes:
+            assert agent.stdout.readline() == 'restart 0 with 2 workers\n'
+        nodes[0].kill()  # and so its worker
+        running.kill()
+        running.start()
+        assert finish(nodes[1])[-1] == 'finished'
