@@ -92,12 +92,16 @@ class JobKeys:
             self._mine = self._folder('client', self._name, job) + secrets.token_hex(8)
             self.client.put(self._mine, whoami, expiration=self._lease)
             if made.written:
-                self.client.put(f'torch/made/{self._name}/{job}', '')
-                return job, True
-            # The last client may have closed since.
+                self.client.put(self._made(job), '')
+            # Others may have joined and closed the job before they saw the key of this client.
             if self._put_job(job, expected=job).written:
-                return job, False
+                return job, made.written
             self.client.delete(self._mine)
+            if made.written:
+                self.client.delete(self._made(job))
+
+    def _made(self, job: str) -> str:
+        return f'torch/made/{self._name}/{job}'
 
     def _put_job(self, job: str, expected: str, timeout: float = 30) -> cohort.PutResult:
         return self.client.put(self._job, job, expiration=self._lease, expected_value=expected,
@@ -120,7 +124,7 @@ class JobKeys:
         if renewed.current is not None and renewed.current.value:
             self.loss = (f'another job has taken the name, because all clients of this one were '
                          f'silent for {self._lease:g} s')
-        elif self.client.get(f'torch/made/{self._name}/{self._id}') is None:
+        elif self.client.get(self._made(self._id)) is None:
             self.loss = ('the coordinator has no keys of this job any more: it has restarted without '
                          f'a journal, or all clients were silent for {self._lease:g} s')
         else:
