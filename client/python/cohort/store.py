@@ -108,8 +108,8 @@ class Store:
 
         newer_than: waits for a revision larger than this.
         """
-        found = self.get_many([key], wait=wait, newer_than=newer_than, timeout=timeout)
-        return found[key].value if key in found else None
+        values = self._core.get([key], wait, newer_than, (), False, timeout)[0]
+        return values[0][1] if values else None
 
     def get_many(self, keys: Sequence[str], *, wait: float = 0, newer_than: int = 0,
                  timeout: float = 30) -> Dict[str, KeyValue]:

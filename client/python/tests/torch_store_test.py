@@ -62,6 +62,8 @@ STEPS = [
     lambda s: s.wait([]),
     lambda s: s.wait(['a'], SHORT),
     lambda s: s.wait(['absent', 'a'], SHORT),
+    lambda s: s.wait(['a', 'a'], SHORT),
+    lambda s: s.check(['a', 'a']),
     lambda s: s.add('n', 3),
     lambda s: s.add('n', -5),
     lambda s: s.get('n'),
@@ -199,13 +201,14 @@ def test_waits_end_when_the_key_or_the_queue_comes(store):
         next(steps)
 
 
-def test_barrier_of_threads_again_and_again(store):
+def test_barrier_of_threads(store):
     clones = [store.clone() for _ in range(3)]
     def body(rank):
         for turn in range(4):
             clones[rank].add(f'arrived{turn}', 1)
-            clones[rank].barrier('b', 3)
+            clones[rank].barrier(f'b{turn}', 3)
             assert store.get(f'arrived{turn}') == b'3'
+        clones[rank].barrier('b0', 3)  # it does not wait
     run_ranks(3, body)
     for clone in clones:
         clone.close()

@@ -110,7 +110,13 @@ class Store(dist.Store):
 
     def get(self, key: str) -> bytes:
         """Returns the value of a key. Waits until it exists."""
-        return self.multi_get([key])[0]
+        limit = self.timeout
+        wait = limit.total_seconds()
+        value = self._call('get', self._client.get, self._prefix + escape(key), wait=wait,
+                           timeout=wait + _AWAY_SECONDS)
+        if value is None:
+            self._raise_missing(limit, [key])
+        return value
 
     def add(self, key: str, amount: int) -> int:
         """Adds to a key, which begins at 0 and may have been set to decimal text. Returns the sum."""
@@ -145,9 +151,11 @@ class Store(dist.Store):
     def wait(self, keys: Sequence[str], timeout: Optional[datetime.timedelta] = None) -> None:
         """Waits until all keys exist. A queue with a value counts as a key."""
         limit = self.timeout if timeout is None else timeout
-        end = time.monotonic() + limit.total_seconds()
-        for part in self._parts(keys):
-            wait = max(0, end - time.monotonic())
+        wait = limit.total_seconds()
+        end = time.monotonic() + wait
+        for number, part in enumerate(self._parts(keys)):
+            if number > 0:
+                wait = max(0, end - time.monotonic())
             if self._call('wait', self._client.missing, part, wait=wait, or_queue=True,
                           timeout=wait + _AWAY_SECONDS):
                 self._raise_missing(limit, keys)
@@ -227,25 +235,18 @@ class Store(dist.Store):
 
     def barrier(self, key: str, world_size: int,
                 timeout: Optional[datetime.timedelta] = None) -> None:
-        """Waits until `world_size` processes have called it with this key. It may be used again."""
+        """Waits until `world_size` processes have called it with this key. Later calls with the key do
+        not wait, as in TCPStore."""
         limit = self.timeout if timeout is None else timeout
-        arrival = self.add(f'{key}/num_members', 1)
         last = f'{key}/last_member'
-        turn = (arrival - 1) // world_size
-        if turn > 0:
-            last = f'{last}/{turn}'
-        if arrival % world_size == 0:
+        if self.add(f'{key}/num_members', 1) == world_size:
             self.set(last, '1')
-            return
-        end = time.monotonic() + limit.total_seconds()
-        name = self._prefix + escape(last)
-        wait = max(0, end - time.monotonic())
-        if self._call('barrier', self._client.missing, [name], wait=wait,
+        wait = limit.total_seconds()
+        if self._call('barrier', self._client.missing, [self._prefix + escape(last)], wait=wait,
                       timeout=wait + _AWAY_SECONDS):
-            arrived = int(self.get(f'{key}/num_members')) - turn * world_size
             raise dist.DistStoreError(
                 f'barrier timeout after {_milliseconds(limit)}ms, key: {key} of {self._describe}: '
-                f'{arrived} of {world_size} have called it')
+                f'{self.add(f"{key}/num_members", 0)} of {world_size} have called it')
 
     def has_extended_api(self) -> bool:
         """True: it has append, multi_get and multi_set."""
@@ -289,7 +290,9 @@ class Store(dist.Store):
         """Returns the coordinator's names of the keys, in as many parts as calls are needed."""
         if isinstance(keys, (str, bytes)):
             raise TypeError(f'keys: expected a list of str, got {keys!r}')
-        names = list(dict.fromkeys(self._prefix + escape(key) for key in keys))
+        names = [self._prefix + escape(key) for key in keys]
+        if 0 < len(names) <= _MOST_KEYS:
+            return [names]
         return [names[first:first + _MOST_KEYS] for first in range(0, len(names), _MOST_KEYS)]
 
     def _raise_missing(self, limit: datetime.timedelta, keys: Sequence[str]) -> None:
