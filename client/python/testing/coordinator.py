@@ -33,12 +33,13 @@ def coordinator():
 
 
 class RestartableCoordinator:
-    """A coordinator with a journal, which a test kills and starts again at its address."""
+    """A coordinator that a test kills and starts again at its address, with a journal or without."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, journal):
         self.address = f'unix:{folder}/coordinator'
-        self._command = ['cohort-coordinator', '--listen', self.address, '--metrics-listen', '',
-                         '--journal', 'sqlite', '--journal-path', f'{folder}/journal']
+        self._command = ['cohort-coordinator', '--listen', self.address, '--metrics-listen', '']
+        if journal:
+            self._command += ['--journal', 'sqlite', '--journal-path', f'{folder}/journal']
         self.start()
 
     def start(self):
@@ -53,10 +54,10 @@ class RestartableCoordinator:
 
 
 @contextlib.contextmanager
-def restartable_coordinator():
+def restartable_coordinator(journal=True):
     """Runs a coordinator that can be killed and started again, and yields it."""
     with tempfile.TemporaryDirectory(prefix='cohort') as folder:
-        running = RestartableCoordinator(folder)
+        running = RestartableCoordinator(folder, journal)
         try:
             yield running
         finally:

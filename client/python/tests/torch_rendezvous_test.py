@@ -34,7 +34,7 @@ def url_of(address, name):
 
 
 def enter(url, rank=-1, world_size=-1, timeout=MINUTE):
-    """What the rendezvous of the URL yields first."""
+    """The store, the rank and the world size that the rendezvous of the URL yields."""
     return next(dist.rendezvous(url, rank, world_size, timeout=timeout))
 
 
@@ -90,14 +90,16 @@ def test_the_coordinator_assigns_ranks(address):
 
 
 def test_a_job_under_the_name_of_a_living_one_is_an_error(address, monkeypatch):
-    monkeypatch.setattr(rendezvous, '_SECONDS_TO_FREE_A_RANK', 0.3)
     url = url_of(address, 'twice')
     stores = [found[0] for found in run_ranks(2, lambda rank: enter(url, rank, 2))]
     stores[0].set('a', '1')
-    with pytest.raises(dist.DistStoreError, match='another process has rank 0, so a job with this'):
-        enter(url, 0, 2)
-    with pytest.raises(dist.DistStoreError, match='3'):
-        enter(url, 0, 3)
+    with monkeypatch.context() as patched:
+        patched.setattr(rendezvous, '_SECONDS_TO_FREE_A_RANK', 0.3)
+        for rank in (0, -1):
+            with pytest.raises(dist.DistStoreError, match='so a job with this name is running'):
+                enter(url, rank, 2)
+        with pytest.raises(dist.DistStoreError, match='world size 3: '):
+            enter(url, 0, 3)
     assert stores[1].get('a') == b'1'
     for store in stores:
         store.close()
@@ -109,7 +111,7 @@ def test_a_job_under_the_name_of_a_living_one_is_an_error(address, monkeypatch):
 
 
 def test_missing_ranks_are_named(address):
-    with pytest.raises(dist.DistStoreError, match='init_method cohort:.*alone, rank 0 of 3.*1-2'):
+    with pytest.raises(dist.DistStoreError, match='job "alone" at unix:.*, rank 0, world size 3: .*1-2'):
         enter(url_of(address, 'alone'), 0, 3, datetime.timedelta(seconds=0.5))
 
 

@@ -351,6 +351,21 @@ def test_it_survives_a_kill_of_the_coordinator():
         store.close()
 
 
+def test_without_a_journal_the_loss_of_the_keys_is_an_error():
+    with restartable_coordinator(journal=False) as running:
+        store = cohort.torch.Store('lost', running.address, timeout=MINUTE)
+        store.set('a', '1')
+        running.kill()
+        running.start()
+        store._keys._renew()  # pylint: disable=protected-access
+        with pytest.raises(dist.DistStoreError, match='it has restarted without a journal'):
+            store.get('a')
+        store.close()
+        store = cohort.torch.Store('lost', running.address)
+        assert store.num_keys() == 0
+        store.close()
+
+
 def test_an_unreachable_coordinator_is_a_network_error():
     with restartable_coordinator() as running:
         store = cohort.torch.Store('away', running.address, timeout=SHORT)

@@ -162,5 +162,5 @@ def create(params: RendezvousParameters) -> RendezvousHandler:
 
 
 def entry_point() -> Callable[[RendezvousParameters], RendezvousHandler]:
-    """What torchrun loads: it returns the function that makes a handler."""
+    """Returns the function that makes a handler. torchrun calls it."""
     return create

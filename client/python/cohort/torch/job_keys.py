@@ -24,7 +24,7 @@ from typing import Dict, List, Optional, Tuple
 import cohort
 from cohort.store import KeyValue
 
-# What the coordinator takes as a name of a queue; "+" begins an escape.
+# The characters of the coordinator's names of queues; "+" begins an escape.
 _PLAIN = re.compile(r'[A-Za-z0-9._:/@-]*').fullmatch
 _OTHER = re.compile(rb'[^A-Za-z0-9._:/@-]')
 _ESCAPE = re.compile(rb'\+([0-9A-F]{2})')

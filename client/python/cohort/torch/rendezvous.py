@@ -7,7 +7,7 @@
     cohort://HOST:PORT/NAME[?rank=R][&world_size=N][&tenant=T]
     cohort:///run/cohort/socket:NAME         the coordinator listens on a Unix socket
 
-The processes join the group NAME of the coordinator, so all of them have started when it returns, and
+The processes join the group torch-init/NAME of the coordinator, so all of them have started when it returns, and
 each rank is one process. Without a rank, the coordinator assigns one. The group's generation names
 the keys of the store, so a job that is started again under its name sees no key of the run before.
 """
@@ -31,8 +31,10 @@ SCHEME = 'cohort'
 WORKERS_URL = 'COHORT_TORCH_WORKERS'
 
 _DEFAULT_TIMEOUT = datetime.timedelta(minutes=30)
-# The ranks of processes that were just killed are free when the coordinator has seen it.
-_SECONDS_TO_FREE_A_RANK = 10
+# The ranks of a job that was just killed are free when the coordinator has seen it: half a second
+# later, or a lease later if the hosts are gone.
+_LEASE_SECONDS = 5
+_SECONDS_TO_FREE_A_RANK = 15
 
 
 class Target(NamedTuple):
@@ -45,7 +47,7 @@ class Target(NamedTuple):
 
 
 def parse_url(url: str, rank: int = -1, world_size: int = -1) -> Target:
-    """Returns the parts of a URL. Raises ValueError, which says what is wrong."""
+    """Returns the parts of a URL. Raises ValueError, which names the wrong part."""
     parts = urllib.parse.urlsplit(url)
     options = _read_options(url, parts.query)
     if not parts.netloc and not parts.path:
@@ -97,7 +99,7 @@ def _read_options(url: str, query: str) -> Dict:
                 raise _wrong(url, f'{key} is {value!r}, expected a number') from None
         else:
             raise _wrong(url, f'there is no option {key!r}; expected rank, world_size, tenant')
-    # init_process_group passes what it was not given as -1.
+    # init_process_group passes -1 for an argument that it was not given.
     return {key: value for key, value in options.items() if value != -1}
 
 
@@ -111,35 +113,49 @@ def join(target: Target, timeout: datetime.timedelta) -> cohort.ProcessGroup:
     Errors: DistStoreError (ranks are missing after `timeout`, which it names; a live process has the
     rank; another world size), DistNetworkError (the coordinator is away).
     """
-    describe = f'init_method cohort://{target.address}/{target.name}'
+    describe = f'init_method: job "{target.name}" at {target.address}'
     end = time.monotonic() + timeout.total_seconds()
     free_by = min(end, time.monotonic() + _SECONDS_TO_FREE_A_RANK)
     while True:
-        left = max(0.1, end - time.monotonic())
+        # The coordinator lets a process without a rank wait while all ranks are taken.
+        until = free_by if target.rank is None and time.monotonic() < free_by else end
+        left = max(0.1, until - time.monotonic())
         try:
             return cohort.ProcessGroup(
-                escape(target.name), rank=target.rank, world_size=target.world_size,
-                address=target.address, tenant=target.tenant, timeout=left, join_timeout=left,
+                f'torch-init/{escape(target.name)}', rank=target.rank,
+                world_size=target.world_size, address=target.address, tenant=target.tenant,
+                timeout=timeout.total_seconds(), join_timeout=left, lease=_LEASE_SECONDS,
                 # A process that starts never takes the place of one that lives.
                 member=uuid.uuid4().hex)
-        except cohort.AlreadyExists as error:
+        except (cohort.AlreadyExists, cohort.ResourceExhausted) as error:
             if time.monotonic() > free_by:
                 raise dist.DistStoreError(
-                    f'{describe}: another process has rank {target.rank}, so a job with this name '
-                    f'is running: {error}') from error
+                    f'{describe}, {_name_of(target)}: other processes have the ranks, so a job with '
+                    f'this name is running: {error}') from error
             time.sleep(0.1)
+        except cohort.DeadlineExceeded as error:
+            if target.rank is None and not error.missing:
+                raise dist.DistStoreError(
+                    f'{describe}, {_name_of(target)}: other processes have all ranks, so a job with '
+                    f'this name is running: {error}') from error
+            if until >= end:
+                raise dist.DistStoreError(f'{describe}, {_name_of(target)}: {error}') from error
         except cohort.Unavailable as error:
             raise dist.DistNetworkError(f'{describe}: {error}') from error
         except cohort.InvalidArgument:
             raise
         except cohort.Error as error:
-            raise dist.DistStoreError(f'{describe}, rank {target.rank} of {target.world_size}: '
-                                      f'{error}') from error
+            raise dist.DistStoreError(f'{describe}, {_name_of(target)}: {error}') from error
+
+
+def _name_of(target: Target) -> str:
+    rank = 'a process without a rank' if target.rank is None else f'rank {target.rank}'
+    return f'{rank}, world size {target.world_size}'
 
 
 def rendezvous(url: str, timeout: datetime.timedelta = _DEFAULT_TIMEOUT,
                **_: object) -> Iterator[Tuple[Store, int, int]]:
-    """The handler of PyTorch: yields the store, the rank and the world size, once."""
+    """PyTorch's handler: yields the store, the rank and the world size, once."""
     target = parse_url(url)
     group = join(target, timeout)
     # A name of a store may have characters that a group's may not, so it is no other store's.
