@@ -294,7 +294,7 @@ sys.stdin.readline()
             process.kill()
             assert any(change.kind == 'expired' for change in changes)
     assert watching.get(prefix + 'a') == b'1'
-    other = cohort.torch.Store('other', address)  # it deletes what ended jobs left
+    other = cohort.torch.Store('other', address)  # it deletes the keys of ended jobs
     assert watching.range(prefix)[0] == []
     assert watching.queue_len(prefix + 'q') == 0
     other.close()

@@ -86,7 +86,7 @@ def agents(count, address, nodes, folder, script, *arguments):
 
 
 def finish(agent):
-    """Waits for the end of an agent. Returns what its workers have printed since."""
+    """Waits for the end of an agent. Returns the lines that its workers have printed since."""
     output = agent.communicate(timeout=SECONDS)[0]
     assert agent.returncode == 0
     return output.splitlines()

@@ -5,9 +5,7 @@
     dist.init_process_group("gloo", init_method="cohort://coordinator:7700/job", rank=0, world_size=2)
 """
 
-from cohort.torch import rendezvous as _rendezvous
+from cohort.torch import rendezvous as _rendezvous  # registers cohort://
 from cohort.torch.store import Store
-
-_rendezvous.register()
 
 __all__ = ['Store']

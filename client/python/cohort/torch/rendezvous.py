@@ -20,7 +20,7 @@ import uuid
 from typing import Dict, Iterator, NamedTuple, Optional, Tuple
 
 import torch.distributed as dist
-from torch.distributed.rendezvous import register_rendezvous_handler
+import torch.distributed.rendezvous as of_torch
 
 import cohort
 from cohort.torch.job_keys import escape
@@ -167,9 +167,5 @@ def rendezvous(url: str, timeout: datetime.timedelta = _DEFAULT_TIMEOUT,
                        'supported')
 
 
-def register() -> None:
-    """Makes cohort:// known to PyTorch, once."""
-    try:
-        register_rendezvous_handler(SCHEME, rendezvous)
-    except RuntimeError:
-        pass  # the module was imported twice
+if SCHEME not in of_torch._rendezvous_handlers:  # pylint: disable=protected-access
+    of_torch.register_rendezvous_handler(SCHEME, rendezvous)

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 """Runs PyTorch's own tests of stores and of rendezvous backends on those of `cohort.torch`.
 
-    pytorch_store_tests.py test_store.py [rendezvous_backend_test.py]
+    tests/adoption/torch_store/run.py test_store.py [rendezvous_backend_test.py]
 
 The files are those of PyTorch's test/distributed, which are not in this tree. They need the package
-expecttest. It starts a coordinator, and prints the counts, and each test that did not pass. A test
-of what a TCPStore alone has is listed in ONLY_TCP_STORE with the reason, and must fail.
+expecttest. It starts a coordinator, which must be on the PATH, and prints the counts, and each test
+that did not pass. ONLY_TCP_STORE lists the tests of TCPStore alone, with the reason.
 """
 
 import importlib.util
@@ -16,8 +16,8 @@ import unittest
 
 import torch.distributed as dist
 
-PYTHON = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..')
-sys.path.insert(0, PYTHON)
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', '..')
+sys.path.insert(0, os.path.join(ROOT, 'client', 'python'))
 
 import cohort.torch  # pylint: disable=wrong-import-position
 from cohort.torch import elastic  # pylint: disable=wrong-import-position
