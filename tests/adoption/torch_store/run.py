@@ -75,8 +75,7 @@ def store_cases(path, address):
         wait_for_workers=True, jit_class=False, use_libuv=True:
         tcp_store(addr, 0, world_size, is_master, timeout, use_libuv))
     dist.TCPStore = tcp_store
-    import torch.distributed.rendezvous as of_torch  # pylint: disable=import-outside-toplevel
-    of_torch.TCPStore = tcp_store
+    sys.modules['torch.distributed.rendezvous'].TCPStore = tcp_store
     module = load(path)
 
     class CohortStoreTest(module.TestCase, module.StoreTestBase):

@@ -20,7 +20,7 @@ import uuid
 from typing import Dict, Iterator, NamedTuple, Optional, Tuple
 
 import torch.distributed as dist
-import torch.distributed.rendezvous as of_torch
+from torch.distributed.rendezvous import _rendezvous_handlers, register_rendezvous_handler
 
 import cohort
 from cohort.torch.job_keys import escape
@@ -167,5 +167,5 @@ def rendezvous(url: str, timeout: datetime.timedelta = _DEFAULT_TIMEOUT,
                        'supported')
 
 
-if SCHEME not in of_torch._rendezvous_handlers:  # pylint: disable=protected-access
-    of_torch.register_rendezvous_handler(SCHEME, rendezvous)
+if SCHEME not in _rendezvous_handlers:
+    register_rendezvous_handler(SCHEME, rendezvous)
