@@ -102,7 +102,7 @@ class Handler(RendezvousHandler):
 
     @property
     def use_agent_store(self) -> bool:
-        """As PyTorch's: workers with the URL env:// use the TCPStore of the agent of rank 0."""
+        """As PyTorch's: whether workers with the URL env:// use a TCPStore of the agent of rank 0."""
         return self._rendezvous.use_agent_store
 
     def next_rendezvous(self) -> RendezvousInfo:
@@ -157,6 +157,9 @@ def create(params: RendezvousParameters) -> RendezvousHandler:
                       lease=float(params.get('lease', 60)))
     except dist.DistError as error:
         raise RendezvousConnectionError(str(error)) from error
+    # Else PyTorch 2.13 shares a TCPStore of the agent of rank 0, whose address it publishes in the
+    # first round alone: an agent that joins a later round waits for it in vain.
+    os.environ.setdefault('TORCH_DISABLE_SHARE_RDZV_TCP_STORE', '1')
     backend = Backend(store.client, store.prefix + escape('cohort/state'))
     return Handler(create_handler(store, backend, params), store, params.run_id)
 
