@@ -33,7 +33,7 @@ def coordinator():
 
 
 class RestartableCoordinator:
-    """A coordinator that a test kills and starts again at its address, with a journal or without."""
+    """A coordinator that a test kills and starts again at its address."""
 
     def __init__(self, folder, journal):
         self.address = f'unix:{folder}/coordinator'

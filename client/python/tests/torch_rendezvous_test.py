@@ -111,7 +111,8 @@ def test_a_job_under_the_name_of_a_living_one_is_an_error(address, monkeypatch):
 
 
 def test_missing_ranks_are_named(address):
-    with pytest.raises(dist.DistStoreError, match='job "alone" at unix:.*, rank 0, world size 3: .*1-2'):
+    with pytest.raises(dist.DistStoreError,
+                       match='job "alone" at unix:.*, rank 0, world size 3: .*1-2'):
         enter(url_of(address, 'alone'), 0, 3, datetime.timedelta(seconds=0.5))
 
 

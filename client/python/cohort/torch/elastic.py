@@ -102,7 +102,7 @@ class Handler(RendezvousHandler):
 
     @property
     def use_agent_store(self) -> bool:
-        """As PyTorch's: whether workers with the URL env:// use a TCPStore of the agent of rank 0."""
+        """As PyTorch's: whether workers with the URL env:// use a TCPStore of rank 0's agent."""
         return self._rendezvous.use_agent_store
 
     def next_rendezvous(self) -> RendezvousInfo:

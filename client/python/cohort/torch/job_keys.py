@@ -125,8 +125,8 @@ class JobKeys:
             self.loss = (f'another job has taken the name, because all clients of this one were '
                          f'silent for {self._lease:g} s')
         elif self.client.get(self._made(self._id)) is None:
-            self.loss = ('the coordinator has no keys of this job any more: it has restarted without '
-                         f'a journal, or all clients were silent for {self._lease:g} s')
+            self.loss = ('the coordinator has no keys of this job any more: it has restarted '
+                         f'without a journal, or all clients were silent for {self._lease:g} s')
         else:
             self._put_job(self._id, expected='')
 
@@ -147,8 +147,8 @@ class JobKeys:
         self.close()
 
     def close(self, timeout: float = 30) -> None:
-        """Ends this process's part. The last client of the job deletes its keys. Errors are ignored:
-        leases end by themselves."""
+        """Ends this process's part. The last client of the job deletes its keys. Errors are
+        ignored: leases end by themselves."""
         self._closing.set()
         _open.discard(self)
         try:
@@ -213,8 +213,8 @@ class JobKeys:
         full = self.prefix + name
         if len(full) > _MOST_QUEUE_CHARACTERS:
             raise ValueError(
-                f'store "{self.name}": the queue {key!r} takes {len(name)} characters, and the most '
-                f'for this job is {_MOST_QUEUE_CHARACTERS - len(self.prefix)}')
+                f'store "{self.name}": the queue {key!r} takes {len(name)} characters, and the '
+                f'most for this job is {_MOST_QUEUE_CHARACTERS - len(self.prefix)}')
         if pushes and name not in self._queues:
             self.client.put(self._folder('queue', self._name, self._id) + name, '')
             self._queues[name] = True

@@ -7,8 +7,8 @@
     cohort://HOST:PORT/NAME[?rank=R][&world_size=N][&tenant=T]
     cohort:///run/cohort/socket:NAME         the coordinator listens on a Unix socket
 
-The processes join the group torch-init/NAME of the coordinator, so all of them have started when it returns, and
-each rank is one process. Without a rank, the coordinator assigns one. The group's generation names
+The processes join the group torch-init/NAME of the coordinator, so all of them have
+started when it returns, and each rank is one process. Without a rank, the coordinator assigns one. The group's generation names
 the keys of the store, so a job that is started again under its name sees no key of the run before.
 """
 
@@ -110,8 +110,8 @@ def _wrong(url: str, reason: str) -> ValueError:
 def join(target: Target, timeout: datetime.timedelta) -> cohort.ProcessGroup:
     """Joins the group of the job. Blocks until all ranks have joined.
 
-    Errors: DistStoreError (ranks are missing after `timeout`, which it names; a live process has the
-    rank; another world size), DistNetworkError (the coordinator is away).
+    Errors: DistStoreError (ranks are missing after `timeout`, which it names; a live process has
+    the rank; another world size), DistNetworkError (the coordinator is away).
     """
     describe = f'init_method: job "{target.name}" at {target.address}'
     end = time.monotonic() + timeout.total_seconds()
@@ -130,14 +130,14 @@ def join(target: Target, timeout: datetime.timedelta) -> cohort.ProcessGroup:
         except (cohort.AlreadyExists, cohort.ResourceExhausted) as error:
             if time.monotonic() > free_by:
                 raise dist.DistStoreError(
-                    f'{describe}, {_name_of(target)}: other processes have the ranks, so a job with '
-                    f'this name is running: {error}') from error
+                    f'{describe}, {_name_of(target)}: other processes have the ranks, so a job '
+                    f'with this name is running: {error}') from error
             time.sleep(0.1)
         except cohort.DeadlineExceeded as error:
             if target.rank is None and not error.missing:
                 raise dist.DistStoreError(
-                    f'{describe}, {_name_of(target)}: other processes have all ranks, so a job with '
-                    f'this name is running: {error}') from error
+                    f'{describe}, {_name_of(target)}: other processes have all ranks, so a job '
+                    f'with this name is running: {error}') from error
             if until >= end:
                 raise dist.DistStoreError(f'{describe}, {_name_of(target)}: {error}') from error
         except cohort.Unavailable as error:

@@ -41,8 +41,8 @@ class Store(dist.Store):
     process of the job has the store open: see `cohort.torch.job_keys`.
 
     All methods may be called from any thread. `get`, `wait`, `multi_get`, `queue_pop` and `barrier`
-    block until the store's timeout; the others do not block. Errors: DistStoreError (a wait ended, or
-    the coordinator refused the call), DistNetworkError (the coordinator was away for the store's
+    block until the store's timeout; the others do not block. Errors: DistStoreError (a wait ended,
+    or the coordinator refused the call), DistNetworkError (the coordinator was away for the store's
     timeout, and for 30 seconds at least), ValueError (a key or value that the coordinator does not
     take). A key has 1000 bytes at most, and a value 1 MiB, unless the coordinator has other limits.
     """
@@ -119,7 +119,8 @@ class Store(dist.Store):
         return value
 
     def add(self, key: str, amount: int) -> int:
-        """Adds to a key, which begins at 0 and may have been set to decimal text. Returns the sum."""
+        """Adds to a key, which begins at 0 and may have been set to decimal text. Returns
+        the sum."""
         return self._call('add', self._client.add, self._prefix + escape(key),
                           operator.index(amount), timeout=self._patience())
 
@@ -235,8 +236,8 @@ class Store(dist.Store):
 
     def barrier(self, key: str, world_size: int,
                 timeout: Optional[datetime.timedelta] = None) -> None:
-        """Waits until `world_size` processes have called it with this key. Later calls with the key do
-        not wait, as in TCPStore."""
+        """Waits until `world_size` processes have called it with this key. Later calls with the
+        key do not wait, as in TCPStore."""
         limit = self.timeout if timeout is None else timeout
         last = f'{key}/last_member'
         if self.add(f'{key}/num_members', 1) == world_size:
@@ -267,8 +268,8 @@ class Store(dist.Store):
         self._group = group
 
     def close(self) -> None:
-        """Leaves the job. The last process that does so deletes the job's keys. Without it, the store
-        is closed when the interpreter ends. It may be called twice."""
+        """Leaves the job. The last process that does so deletes the job's keys. Without it, the
+        store is closed when the interpreter ends. It may be called twice."""
         if self in _open:
             _open.discard(self)
             self._keys.release()
