@@ -7,9 +7,10 @@
     cohort://HOST:PORT/NAME[?rank=R][&world_size=N][&tenant=T]
     cohort:///run/cohort/socket:NAME         the coordinator listens on a Unix socket
 
-The processes join the group torch-init/NAME of the coordinator, so all of them have
-started when it returns, and each rank is one process. Without a rank, the coordinator assigns one. The group's generation names
-the keys of the store, so a job that is started again under its name sees no key of the run before.
+The processes join the group torch-init/NAME of the coordinator, so all of them have started when it
+returns, and each rank is one process. Without a rank, the coordinator assigns one. The group's
+generation names the keys of the store, so a job that is started again under its name sees no key of
+the run before.
 """
 
 import datetime
