@@ -49,6 +49,9 @@ cat > "$info/entry_points.txt" << 'END'
 cohort = cohort._programs:cohort
 cohort-coordinator = cohort._programs:coordinator
 cohort-worker = cohort._programs:worker
+
+[torchrun.handlers]
+cohort = cohort.torch.elastic:entry_point
 END
 
 $PYTHON -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \

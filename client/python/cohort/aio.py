@@ -352,8 +352,14 @@ class Store:
     async def get_many(self, keys: Sequence[str], *, wait: float = 0, newer_than: int = 0,
                        timeout: float = 30) -> Dict[str, KeyValue]:
         """As Store.get_many."""
-        values = (await self._run(self._core.start_get, keys, wait, newer_than, (), timeout))[0]
+        values = (await self._run(self._core.start_get, keys, wait, newer_than, (), False,
+                                  timeout))[0]
         return {value[0]: KeyValue(*value) for value in values}
+
+    async def missing(self, keys: Sequence[str], *, wait: float = 0, or_queue: bool = False,
+                      timeout: float = 30) -> List[str]:
+        """As Store.missing."""
+        return (await self._run(self._core.start_get, keys, wait, 0, (), or_queue, timeout))[1]
 
     async def range(self, prefix: str, *, after: str = '', page_size: int = 100,
                     keys_only: bool = False, timeout: float = 30) -> RangePage:
@@ -392,7 +398,7 @@ class Store:
 
     async def queue_len(self, queue: str, *, timeout: float = 30) -> int:
         """As Store.queue_len."""
-        lengths = (await self._run(self._core.start_get, (), 0, 0, [queue], timeout))[3]
+        lengths = (await self._run(self._core.start_get, (), 0, 0, [queue], False, timeout))[3]
         return lengths[0] if lengths else 0
 
     def watch(self, prefix: str = '', from_revision: int = 0, timeout: Optional[float] = None, *,

@@ -1,7 +1,7 @@
 """Keys, counters and queues of the coordinator."""
 
 import weakref
-from typing import Dict, NamedTuple, Optional, Sequence, Union
+from typing import Dict, List, NamedTuple, Optional, Sequence, Union
 
 from cohort import _core
 from cohort import _lifetime
@@ -31,15 +31,18 @@ class RangePage(tuple):
 
     Attributes:
       revision: the revision of the store that the page shows.
+      count: how many keys have the prefix, on all pages.
     """
     revision: int
+    count: int
 
     @classmethod
     def of(cls, facts: tuple) -> 'RangePage':
         """The page of the module's tuple."""
-        values, after, _, revision = facts
+        values, after, count, revision = facts
         page = cls(([KeyValue(*value) for value in values], after))
         page.revision = revision
+        page.count = count
         return page
 
 
@@ -105,14 +108,22 @@ class Store:
 
         newer_than: waits for a revision larger than this.
         """
-        found = self.get_many([key], wait=wait, newer_than=newer_than, timeout=timeout)
-        return found[key].value if key in found else None
+        values = self._core.get([key], wait, newer_than, (), False, timeout)[0]
+        return values[0][1] if values else None
 
     def get_many(self, keys: Sequence[str], *, wait: float = 0, newer_than: int = 0,
                  timeout: float = 30) -> Dict[str, KeyValue]:
         """Returns those of the keys that exist, after at most `wait` seconds for all of them."""
-        values = self._core.get(keys, wait, newer_than, (), timeout)[0]
+        values = self._core.get(keys, wait, newer_than, (), False, timeout)[0]
         return {value[0]: KeyValue(*value) for value in values}
+
+    def missing(self, keys: Sequence[str], *, wait: float = 0, or_queue: bool = False,
+                timeout: float = 30) -> List[str]:
+        """Waits until all keys exist, at most `wait` seconds. Returns those that do not.
+
+        or_queue: a key counts as existing while the queue of its name has a value.
+        """
+        return self._core.get(keys, wait, 0, (), or_queue, timeout)[1]
 
     def range(self, prefix: str, *, after: str = '', page_size: int = 100, keys_only: bool = False,
               timeout: float = 30) -> RangePage:
@@ -143,7 +154,7 @@ class Store:
 
     def queue_len(self, queue: str, *, timeout: float = 30) -> int:
         """Returns how many values no consumer has taken."""
-        lengths = self._core.get((), 0, 0, [queue], timeout)[3]
+        lengths = self._core.get((), 0, 0, [queue], False, timeout)[3]
         return lengths[0] if lengths else 0
 
     def watch(self, prefix: str = '', from_revision: int = 0, timeout: Optional[float] = None, *,

@@ -51,8 +51,9 @@ PyObject* MultiPut(Store& store, Queue queue, std::vector<std::string> keys,
 }
 
 PyObject* Get(Store& store, Queue queue, std::vector<std::string> keys, absl::Duration wait,
-              int64_t newer_than, std::vector<std::string> queues, absl::Duration timeout) {
-  const client::GetOptions options{wait, newer_than, std::move(queues)};
+              int64_t newer_than, std::vector<std::string> queues, bool or_queue,
+              absl::Duration timeout) {
+  const client::GetOptions options{wait, newer_than, std::move(queues), or_queue};
   return StartCall(store, queue, [&](AsyncStoreClient& s, const Call& call) {
     s.Get(keys, options, Options(call, timeout), call.Slot<client::GetResult>(WriteGet));
   });
@@ -109,7 +110,7 @@ const std::vector<PyMethodDef>& AsyncStoreMethods() {
       Method<&MultiPut>("start_multi_put",
                         {"completions", "keys", "values", "expiration", "timeout"}),
       Method<&Get>("start_get",
-                   {"completions", "key", "wait", "newer_than", "queues", "timeout"}),
+                   {"completions", "key", "wait", "newer_than", "queues", "or_queue", "timeout"}),
       Method<&Range>("start_range",
                      {"completions", "prefix", "after", "page_size", "keys_only", "timeout"}),
       Method<&Delete>("start_delete", {"completions", "key", "prefix", "timeout"}),

@@ -55,8 +55,8 @@ PyObject* MultiPut(Store& store, std::vector<std::string> keys, std::vector<Blob
 }
 
 PyObject* Get(Store& store, std::vector<std::string> keys, absl::Duration wait, int64_t newer_than,
-              std::vector<std::string> queues, absl::Duration timeout) {
-  const client::GetOptions options{wait, newer_than, std::move(queues)};
+              std::vector<std::string> queues, bool or_queue, absl::Duration timeout) {
+  const client::GetOptions options{wait, newer_than, std::move(queues), or_queue};
   return CallForResult(
       store, [&](StoreClient& s) { return s.Get(keys, options, timeout); },
       WriteGet);
@@ -117,7 +117,7 @@ std::vector<PyMethodDef> AllMethods() {
     Method<&Put>("put",
                  {"key", "value", "expiration", "expected_revision", "expected_value", "timeout"}),
     Method<&MultiPut>("multi_put", {"keys", "values", "expiration", "timeout"}),
-    Method<&Get>("get", {"key", "wait", "newer_than", "queues", "timeout"}),
+    Method<&Get>("get", {"key", "wait", "newer_than", "queues", "or_queue", "timeout"}),
     Method<&Range>("range", {"prefix", "after", "page_size", "keys_only", "timeout"}),
     Method<&Delete>("delete", {"key", "prefix", "timeout"}),
     Method<&Add>("add", {"key", "delta", "timeout"}),

@@ -32,6 +32,38 @@ def coordinator():
         yield address
 
 
+class RestartableCoordinator:
+    """A coordinator that a test kills and starts again at its address."""
+
+    def __init__(self, folder, journal):
+        self.address = f'unix:{folder}/coordinator'
+        self._command = ['cohort-coordinator', '--listen', self.address, '--metrics-listen', '']
+        if journal:
+            self._command += ['--journal', 'sqlite', '--journal-path', f'{folder}/journal']
+        self.start()
+
+    def start(self):
+        """Starts it; clients wait until it serves."""
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL,  # pylint: disable=consider-using-with
+                                         stderr=subprocess.DEVNULL)
+
+    def kill(self):
+        """Kills it by SIGKILL."""
+        self._process.kill()
+        self._process.wait()
+
+
+@contextlib.contextmanager
+def restartable_coordinator(journal=True):
+    """Runs a coordinator that can be killed and started again, and yields it."""
+    with tempfile.TemporaryDirectory(prefix='cohort') as folder:
+        running = RestartableCoordinator(folder, journal)
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
 @contextlib.contextmanager
 def worker(coordinator_address):
     """Runs a worker daemon, and yields its address and its process."""
