@@ -29,7 +29,7 @@
 
 namespace cohort {
 
-// What the first bytes of a connection say.
+// The protocol of a connection, judged by its first bytes.
 enum class ProtocolMatch {
   kOther,      // another protocol
   kUndecided,  // the next bytes will tell

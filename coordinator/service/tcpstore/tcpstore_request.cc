@@ -13,7 +13,7 @@ namespace {
 
 static_assert(ABSL_IS_LITTLE_ENDIAN, "the protocol is read in place");
 
-// Of PyTorch 1.13, where the others are smaller by one up to this and the same after it.
+// PyTorch 1.13 has this operation. Its numbers are smaller by one before this one, and equal after.
 constexpr uint8_t kWatchKey1 = 7;
 constexpr uint8_t kCancelWait = static_cast<uint8_t>(Operation::kCancelWait);
 constexpr uint8_t kBarrier = static_cast<uint8_t>(Operation::kBarrier);
