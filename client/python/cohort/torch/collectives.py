@@ -6,6 +6,7 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
+import cohort
 from cohort.torch import sparse
 from cohort.torch.flat import FlatOutput, JoinedOutput, flat_input, join, movable, reducible
 from cohort.torch.reductions import reduction_of
@@ -38,18 +39,33 @@ class Collectives:
                 result: Sequence[torch.Tensor], on_host: bool = True) -> dist._Work:
         """Runs `call` now, or starts it. `result` are the tensors that it writes."""
         self._sequence += 1
+
+        def explained():
+            try:
+                call()
+            except cohort.Error as error:
+                raise self._explained(error, name, opts) from error
         if on_host and opts.asyncOp:
-            work = self._calls.start(call, result, lambda: self._describe(name))
+            work = self._calls.start(explained, result, lambda: self._describe(name))
             if self._coalesced is not None:
                 self._coalesced.append(work)
             return work
         if self._calls.busy:
             if on_host:
-                self._calls.start(call, result, lambda: self._describe(name)).wait()
+                self._calls.start(explained, result, lambda: self._describe(name)).wait()
                 return _DONE
             self._calls.start(lambda: None, (), lambda: self._describe(name)).wait()
-        call()
+        explained()
         return CompletedWork(result) if opts.asyncOp else _DONE
+
+    def _explained(self, error: cohort.Error, name: str, opts: Any) -> cohort.Error:
+        """The error with the call, the process group, and the timeout if that has ended."""
+        timeout = f', after the timeout of {self._timeout_of(opts):g} s' \
+            if isinstance(error, cohort.DeadlineExceeded) else ''
+        return type(error)(
+            f'{self._describe(name)}{timeout}: {error.message}', missing=error.missing,
+            culprit=error.culprit, culprit_member=error.culprit_member, cause=error.cause,
+            group=error.group, generation=error.generation, operation=error.operation)
 
     def _describe(self, name: str) -> str:
         return f'{name} of rank {self._rank} in process group {self.group_name} ' \
@@ -83,7 +99,10 @@ class Collectives:
         seconds = self._timeout_of(opts)
         if not opts.asyncOp and not self._calls.busy:
             self._sequence += 1
-            self._run(_ALL_REDUCE, tensor, tensor, reduction, -1, -1, seconds)
+            try:
+                self._run(_ALL_REDUCE, tensor, tensor, reduction, -1, -1, seconds)
+            except cohort.Error as error:
+                raise self._explained(error, 'all_reduce', opts) from error
             return _DONE
         return self._submit(
             opts, 'all_reduce',

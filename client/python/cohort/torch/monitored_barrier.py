@@ -23,12 +23,16 @@ def monitored_barrier(group: cohort.Group, name: str, seconds: float, wait_all_r
         group.all_gather_objects(b'', timeout=seconds)
     except cohort.Error as error:
         missing = error.missing or (() if error.culprit is None else (error.culprit,))
-        ranks = ', '.join(map(str, missing)) if wait_all_ranks else ', '.join(map(str, missing[:1]))
-        raise RuntimeError(
-            f'monitored_barrier of process group {name}: '
-            f'{"Ranks" if wait_all_ranks else "Rank"} {ranks} failed to pass monitoredBarrier in '
-            f'{seconds * 1000:g} ms. Rank {group.rank} successfully reached monitoredBarrier, and '
-            f'then: {error}') from error
+        if group.rank == 0 and seconds <= 0:
+            text = f'Rank 0 timed out in monitoredBarrier after {seconds * 1000:g} ms'
+        elif group.rank == 0:
+            which = missing if wait_all_ranks else missing[:1]
+            text = f'{"Ranks" if wait_all_ranks else "Rank"} {", ".join(map(str, which))} failed ' \
+                   f'to pass monitoredBarrier in {seconds * 1000:g} ms'
+        else:
+            text = f'Rank {group.rank} successfully reached monitoredBarrier, but received errors ' \
+                   'while waiting for send/recv from rank 0'
+        raise RuntimeError(f'monitored_barrier of process group {name}: {text}: {error}') from error
 
 
 def offer_monitored_barrier() -> None:
