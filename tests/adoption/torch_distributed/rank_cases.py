@@ -44,9 +44,6 @@ if os.environ.get('IN_PLACE_OF_GLOO') == '1':
         def options(self):
             return self._of_gloo
 
-        def getBackendName(self):
-            return 'gloo'
-
     dist.distributed_c10d.ProcessGroupGloo = _InPlaceOfGloo
     dist.ProcessGroupGloo = _InPlaceOfGloo
 
