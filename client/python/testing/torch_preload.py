@@ -1,4 +1,4 @@
-"""What the process imports from which torch_ranks.py forks ranks."""
+"""The imports of the process from which torch_ranks.py forks ranks."""
 
 import numpy  # noqa: F401
 import torch  # noqa: F401

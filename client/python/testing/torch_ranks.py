@@ -24,7 +24,7 @@ from testing.coordinator import LONG
 
 
 def _import_names():
-    """What a body may use."""
+    """The names that a body may use."""
     # pylint: disable=import-outside-toplevel
     import signal
     import time

@@ -1,4 +1,4 @@
-"""What the ranks of torch.distributed see on the backend "cohort" when a rank is lost or late."""
+"""Lost and late ranks of torch.distributed on the backend "cohort", as the others see them."""
 
 import pytest
 

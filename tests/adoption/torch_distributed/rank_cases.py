@@ -68,7 +68,7 @@ class TestDistBackendWithSpawn(TestDistBackend, DistributedTest._DistTestBase):
 
 
 def run(test):
-    """Runs one test. Returns its status, its seconds, and what it printed."""
+    """Runs one test. Returns its status, its seconds, and its output."""
     begin = time.monotonic()
     result = unittest.TestResult()
     TestDistBackendWithSpawn(test).run(result)

@@ -14,7 +14,7 @@ DEFAULT_ADDRESS = '127.0.0.1:7700'
 
 
 class Agreement(NamedTuple):
-    """What all ranks have in common."""
+    """The facts that all ranks have in common."""
     address: str  # of the coordinator
     tenant: str
     name: str  # of the group of Cohort; no other group has it

@@ -42,5 +42,5 @@ def _leave_all() -> None:
         leave(group, 'the process ends')
 
 
-# Runs before the function of cohort that closes what is open, because it is registered later.
+# Runs before the function of cohort that closes all open groups, because it is registered later.
 atexit.register(_leave_all)

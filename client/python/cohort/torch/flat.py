@@ -47,7 +47,7 @@ class FlatOutput:
         self.flat = flat_input(self._tensor if self._scratch is None else self._scratch)
 
     def finish(self) -> None:
-        """Copies what was written to the tensor, unless `flat` is a view of it."""
+        """Copies the written elements to the tensor, unless `flat` is a view of it."""
         if self._scratch is not None:
             self._tensor.copy_(self._scratch)
 
@@ -67,7 +67,7 @@ class JoinedOutput:
         self.flat = self._outputs[0].flat.new_empty(sum(self.sizes))
 
     def finish(self) -> None:
-        """Copies what was written to the tensors."""
+        """Copies the written elements to the tensors."""
         for output, part in zip(self._outputs, torch.split(self.flat, self.sizes)):
             output.flat.copy_(part)
             output.finish()

@@ -22,7 +22,7 @@ class _Receive(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What messages need of their process group."""
+    """The facts and methods of a process group that its messages use."""
     rank: int
     size: int
     name: str  # of the group of Cohort

@@ -1,4 +1,4 @@
-"""What a program may choose for a process group."""
+"""The options of a process group."""
 
 import dataclasses
 from typing import Any, Optional

@@ -21,7 +21,7 @@ _BY_HASH = {hash(torch_op): int(op) for torch_op, op in _NUMBERS.items()}
 
 
 def reduction_of(op: Any) -> Union[int, Tuple[int, float]]:
-    """Returns Cohort's reduction for a ReduceOp of PyTorch. Raises ValueError if there is none."""
+    """Returns Cohort's reduction for a ReduceOp of PyTorch. Raises ValueError if it is not supported."""
     number = _BY_HASH.get(hash(op))
     if number is not None:
         return number

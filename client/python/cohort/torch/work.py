@@ -48,7 +48,7 @@ class CompletedWork(dist._Work):
         return True
 
     def exception(self) -> None:
-        """There is none."""
+        """Returns None: the call would have raised its error."""
         return None
 
     def synchronize(self) -> None:
