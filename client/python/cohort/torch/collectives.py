@@ -1,6 +1,6 @@
 """The collectives of a process group, as PyTorch calls them."""
 
-from typing import Any, Callable, List, Sequence
+from typing import Any, Callable, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -23,10 +23,9 @@ _DONE = CompletedWork()
 class Collectives:
     """The methods have the names and the arguments of torch._C._distributed_c10d.ProcessGroup.
 
-    A call with `opts.asyncOp` false runs on the calling thread and returns when it is over. Others
-    run on the thread of the group's CallQueue, in the order in which they were started; while some
-    are pending, so do all calls. Work on GPUs is enqueued on the current stream by the calling
-    thread.
+    A call with `opts.asyncOp` false runs on the calling thread and returns when it is over. The
+    group's CallQueue runs the others, in the order in which they were started. Work on GPUs is
+    enqueued on the current stream by the calling thread.
 
     A subclass has the attributes _core, the group of the extension module; _calls, a CallQueue;
     _seconds, the timeout; _rank and _size; and _coalesced, the calls between _start_coalescing and
@@ -36,8 +35,15 @@ class Collectives:
     # --- How a call runs.
 
     def _submit(self, opts: Any, name: str, call: Callable[[], None],
-                result: Sequence[torch.Tensor], on_host: bool = True) -> dist._Work:
-        """Runs `call` now, or starts it. `result` are the tensors that it writes."""
+                result: Sequence[torch.Tensor], on_host: bool = True,
+                collective: Optional[tuple] = None) -> dist._Work:
+        """Runs `call` now, or starts it.
+
+        Args:
+          result: the tensors that it writes.
+          on_host: whether they are in host memory.
+          collective: if the call is one collective of Cohort, the arguments of its `run`.
+        """
         self._sequence += 1
 
         def explained():
@@ -45,16 +51,22 @@ class Collectives:
                 call()
             except cohort.Error as error:
                 raise self._explained(error, name, opts) from error
+        calls = self._calls
         if on_host and opts.asyncOp:
-            work = self._calls.start(explained, result, lambda: self._describe(name))
+            if collective is not None and not calls.busy:
+                work = calls.start_collective(self._core.start(*collective), result,
+                                              lambda error: self._explained(error, name, opts))
+            else:
+                work = calls.start(explained, result, lambda: self._describe(name))
             if self._coalesced is not None:
                 self._coalesced.append(work)
             return work
-        if self._calls.busy:
+        if calls.busy:
             if on_host:
-                self._calls.start(explained, result, lambda: self._describe(name)).wait()
+                calls.start(explained, result, lambda: self._describe(name)).wait()
                 return _DONE
-            self._calls.start(lambda: None, (), lambda: self._describe(name)).wait()
+            calls.start(lambda: None, (), lambda: self._describe(name)).wait()
+        calls.settle()
         explained()
         return CompletedWork(result) if opts.asyncOp else _DONE
 
@@ -97,17 +109,17 @@ class Collectives:
             tensor = reducible(tensor)
         reduction = reduction_of(opts.reduceOp)
         seconds = self._timeout_of(opts)
-        if not opts.asyncOp and not self._calls.busy:
+        collective = (_ALL_REDUCE, tensor, tensor, reduction, -1, -1, seconds)
+        calls = self._calls
+        if not opts.asyncOp and not calls.busy and calls.last is None:
             self._sequence += 1
             try:
-                self._run(_ALL_REDUCE, tensor, tensor, reduction, -1, -1, seconds)
+                self._run(*collective)
             except cohort.Error as error:
                 raise self._explained(error, 'all_reduce', opts) from error
             return _DONE
-        return self._submit(
-            opts, 'all_reduce',
-            lambda: self._run(_ALL_REDUCE, tensor, tensor, reduction, -1, -1, seconds), tensors,
-            not tensor.is_cuda)
+        return self._submit(opts, 'all_reduce', lambda: self._run(*collective), tensors,
+                            not tensor.is_cuda, collective)
 
     def allreduce_sparse(self, tensors, opts=None):
         """See torch.distributed.all_reduce, for sparse tensors in the COO layout: the sum."""
@@ -145,9 +157,9 @@ class Collectives:
         out = tensor if root == self._rank else None
         reduction = reduction_of(opts.reduceOp)
         seconds = self._timeout_of(opts)
-        return self._submit(
-            opts, 'reduce', lambda: self._run(_REDUCE, tensor, out, reduction, -1, root, seconds),
-            tensors, not tensor.is_cuda)
+        collective = (_REDUCE, tensor, out, reduction, -1, root, seconds)
+        return self._submit(opts, 'reduce', lambda: self._run(*collective), tensors,
+                            not tensor.is_cuda, collective)
 
     def reduce_scatter(self, output_tensors, input_tensors, opts=None, timeout=None, *, op=None):
         """See torch.distributed.reduce_scatter."""
@@ -166,7 +178,8 @@ class Collectives:
     def reduce_scatter_single(self, output, input, opts=None):  # pylint: disable=redefined-builtin
         """See torch.distributed.reduce_scatter_tensor."""
         return self._reduce_scatter('reduce_scatter_tensor', [output],
-                                    [lambda: reducible(input).reshape(-1)], opts)
+                                    [lambda: reducible(input).reshape(-1)], opts,
+                                    input.is_contiguous() and output.is_contiguous())
 
     _reduce_scatter_base = reduce_scatter_single
 
@@ -178,7 +191,7 @@ class Collectives:
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
-    def _reduce_scatter(self, name, outputs, flat_inputs, opts):
+    def _reduce_scatter(self, name, outputs, flat_inputs, opts, is_flat=False):
         opts = opts or c10d.ReduceScatterOptions()
         reduction = reduction_of(opts.reduceOp)
         seconds = self._timeout_of(opts)
@@ -188,7 +201,9 @@ class Collectives:
                 written = FlatOutput(reducible(output))
                 self._run(_REDUCE_SCATTER, flat(), written.flat, reduction, 0, -1, seconds)
                 written.finish()
-        return self._submit(opts, name, call, outputs, not outputs[0].is_cuda)
+        collective = (_REDUCE_SCATTER, flat_inputs[0](), reducible(outputs[0]).view(-1), reduction,
+                      0, -1, seconds) if is_flat else None
+        return self._submit(opts, name, call, outputs, not outputs[0].is_cuda, collective)
 
     # --- From one rank to all, and from all to one.
 
@@ -203,9 +218,9 @@ class Collectives:
         seconds = self._timeout_of(opts)
         tensor, = tensors
         array = movable(tensor)
-        return self._submit(
-            opts, 'broadcast', lambda: self._run(_BROADCAST, None, array, _NO_OP, -1, root, seconds),
-            tensors, not tensor.is_cuda)
+        collective = (_BROADCAST, None, array, _NO_OP, -1, root, seconds)
+        return self._submit(opts, 'broadcast', lambda: self._run(*collective), tensors,
+                            not tensor.is_cuda, collective)
 
     def gather(self, output_tensors, input_tensors, opts=None, timeout=None, *, root=None):
         """See torch.distributed.gather."""
@@ -304,7 +319,10 @@ class Collectives:
                 written = FlatOutput(output)
                 self._run(_ALL_GATHER, flat_input(source), written.flat, _NO_OP, 0, -1, seconds)
                 written.finish()
-        return self._submit(opts, name, call, outputs, not outputs[0].is_cuda)
+        is_flat = len(outputs) == 1 and outputs[0].is_contiguous() and inputs[0].is_contiguous()
+        collective = (_ALL_GATHER, flat_input(inputs[0]), flat_input(outputs[0]), _NO_OP, 0, -1,
+                      seconds) if is_flat else None
+        return self._submit(opts, name, call, outputs, not outputs[0].is_cuda, collective)
 
     def all_to_all_single(self, output, input,  # pylint: disable=redefined-builtin
                           output_split_sizes, input_split_sizes, opts=None, timeout=None):
@@ -324,7 +342,11 @@ class Collectives:
             else:
                 self._run(_ALL_TO_ALL, flat_input(input), written.flat, _NO_OP, 0, -1, seconds)
             written.finish()
-        return self._submit(opts, 'all_to_all_single', call, [output], not output.is_cuda)
+        is_flat = not ragged and output.is_contiguous() and input.is_contiguous()
+        collective = (_ALL_TO_ALL, flat_input(input), flat_input(output), _NO_OP, 0, -1,
+                      seconds) if is_flat else None
+        return self._submit(opts, 'all_to_all_single', call, [output], not output.is_cuda,
+                            collective)
 
     alltoall_base = all_to_all_single
 

@@ -20,14 +20,6 @@ def completed_future(result: Any) -> torch.futures.Future:
     return future
 
 
-def failed_future(error: BaseException) -> torch.futures.Future:
-    """A future that has an error, for Python and for C++. `Future.set_exception` stores the error as
-    a value, which callers in C++, such as DDP, take for the result."""
-    def fail(_):
-        raise error
-    return completed_future(None).then(fail)
-
-
 class CompletedWork(dist._Work):
     """A call that was over when it returned."""
 
@@ -202,6 +194,81 @@ class PendingWork(dist._Work):
         if self._source < 0:
             raise RuntimeError(f'source_rank: {self._describe()} has none')
         return self._source
+
+    _source_rank = source_rank
+
+
+class StartedWork(dist._Work):
+    """A collective that the library runs on its own thread."""
+
+    def __init__(self, call: Any, result: Any, explained: Callable[[Any], Any], calls: Any):
+        """For `CallQueue.start_collective`, whose arguments it has; `calls` is the queue."""
+        super().__init__()
+        self._call = call
+        self._result = result
+        self._explained = explained
+        self._calls = calls
+        self._followed: Optional[PendingWork] = None
+
+    def wait(self, timeout: datetime.timedelta = _NO_TIMEOUT) -> bool:
+        """As PendingWork."""
+        try:
+            self._call.wait(timeout.total_seconds() if timeout > _NO_TIMEOUT else None)
+        except cohort.DeadlineExceeded as error:
+            if not self.is_completed():
+                raise
+            raise self._explained(error) from error
+        except cohort.Error as error:
+            raise self._explained(error) from error
+        self._calls.is_over(self._call)
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether the call is over."""
+        try:
+            return self._call.test()
+        except cohort.Error:
+            return True
+
+    def is_success(self) -> bool:
+        """Whether the call is over and has no error."""
+        try:
+            return self._call.test()
+        except cohort.Error:
+            return False
+
+    def exception(self) -> Optional[BaseException]:
+        """The error of the call, or None."""
+        try:
+            self._call.test()
+        except cohort.Error as error:
+            return self._explained(error)
+        return None
+
+    def synchronize(self) -> None:
+        """Waits for the call."""
+        self.wait()
+
+    def result(self) -> List[torch.Tensor]:
+        """The tensors that the call has written."""
+        return list(self._result)
+
+    def _follow(self) -> PendingWork:
+        if self._followed is None:
+            self._followed = self._calls.follow(self._call, self._result, self._explained)
+        return self._followed
+
+    def get_future(self) -> torch.futures.Future:
+        """A future that gets the result, or the error."""
+        return self._follow().get_future()
+
+    def get_future_result(self) -> torch.futures.Future:
+        """A future that gets 0 if the call succeeds, and else 100."""
+        return self._follow().get_future_result()
+
+    def source_rank(self) -> int:
+        """Raises RuntimeError: only a receive has a source."""
+        raise RuntimeError('source_rank: this call is no receive')
 
     _source_rank = source_rank
 
