@@ -57,7 +57,7 @@ def _run(connection, source, name, rank, size, init, arguments):
         connection.send((False, traceback.format_exc()))
 
 
-def run_torch_ranks(size, body, address, *arguments, timeout=LONG, killed=(), farewell=5,
+def run_torch_ranks(size, body, address, *arguments, timeout=LONG, killed=(), farewell=2,
                     init_method=None):
     """Runs body(rank, size, *arguments) in `size` processes that have joined the default process
     group. Returns the results by rank.

@@ -252,6 +252,19 @@ def test_process_groups_are_made_again(address, tmp_path):
     run_torch_ranks(2, again, address, str(tmp_path / 'store'))
 
 
+def over_url(rank, size):
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    half = dist.new_group([0])
+    assert x.item() == 2 and (rank == 1 or dist.get_world_size(half) == 1)
+
+
+def test_the_coordinator_of_the_url_is_that_of_the_groups(address):
+    pytest.importorskip('cohort.torch.rendezvous')
+    path = address.partition(':')[2]
+    run_torch_ranks(2, over_url, '', init_method=f'cohort://{path}:torch-backend')
+
+
 def wrong_arguments(rank, size):
     errors = []
     for call in (lambda: dist.all_reduce(torch.ones(rank + 1)),

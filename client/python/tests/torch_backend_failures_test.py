@@ -2,6 +2,7 @@
 
 import pytest
 
+from testing.coordinator import LONG, rank_process
 from testing.fixtures import address_fixture
 from testing.torch_ranks import run_torch_ranks
 
@@ -50,12 +51,14 @@ def late(rank, size):
     begin = time.monotonic()
     group = dist.new_group(timeout=seconds(1))
     if rank == 1:
-        time.sleep(2.5)
+        dist.recv(torch.ones(1), 0)          # until the others have timed out
         return None
     try:
         dist.all_reduce(torch.ones(1), group=group)
     except (cohort.DeadlineExceeded, cohort.Aborted) as error:  # Aborted: another rank gave up
-        assert 1 <= time.monotonic() - begin < 2.4
+        assert 1 <= time.monotonic() - begin < 3
+        if rank == 0:
+            dist.send(torch.ones(1), 1)
         return type(error).__name__, str(error)
     raise AssertionError('expected an error')
 
@@ -141,8 +144,6 @@ def test_abort_ends_the_calls_of_the_others(address):
 def uneven_end(rank, size):
     for _ in range(200):
         dist.barrier()
-    if rank == 0:
-        time.sleep(.2)
     dist.all_reduce(torch.ones(1))
     dist.destroy_process_group()
 
@@ -169,3 +170,29 @@ def test_ddp_names_a_killed_rank(address):
     for result in run_torch_ranks(3, ddp_killed, address, killed=[1])[::2]:
         assert 'rank 1' in result[0], result
         assert result[1] < 1
+
+
+ENDS_WITH_AN_ERROR = '''
+import sys
+import torch
+import torch.distributed as dist
+import cohort.torch
+rank = int(sys.argv[2])
+dist.init_process_group("cohort", init_method="file://" + sys.argv[3], rank=rank, world_size=2,
+                        pg_options=cohort.torch.Options(address=sys.argv[1]))
+dist.barrier()
+if rank == 1:
+    raise ValueError("no more data")
+try:
+    dist.all_reduce(torch.ones(1))
+except cohort.Aborted as error:
+    print(error, flush=True)
+'''
+
+
+def test_a_rank_that_ends_with_an_exception_is_named_with_it(address, tmp_path):
+    with rank_process(ENDS_WITH_AN_ERROR, address, 0, tmp_path / 'store') as survivor, \
+            rank_process(ENDS_WITH_AN_ERROR, address, 1, tmp_path / 'store') as other:
+        line = survivor.stdout.readline()
+        assert 'rank 1 ended with ValueError: no more data' in line, line
+        assert other.wait(LONG) == 1 and survivor.wait(LONG) == 0

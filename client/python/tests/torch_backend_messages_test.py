@@ -102,6 +102,33 @@ def test_a_receive_is_pending_while_collectives_run(address):
     run_torch_ranks(2, beside_collectives, address)
 
 
+def while_a_collective_waits(rank, size):
+    import threading
+    for in_thread in (False, True):
+        x, y = torch.ones(10), torch.zeros(1)
+        if rank == 0:
+            if in_thread:
+                thread = threading.Thread(target=dist.all_reduce, args=(x,))
+                thread.start()
+            else:
+                work = dist.all_reduce(x, async_op=True)      # waits for rank 1
+            dist.recv(y, 1)                                   # longer than a look at the group
+            dist.send(y, 1)
+            thread.join() if in_thread else work.wait()
+        else:
+            begin = time.monotonic()
+            while time.monotonic() < begin + 1:               # rank 1 computes
+                torch.ones(100, 100) @ torch.ones(100, 100)
+            dist.send(torch.ones(1), 0)
+            dist.recv(y, 0)
+            dist.all_reduce(x)
+        assert y.item() == 1 and x[0].item() == 2
+
+
+def test_messages_do_not_wait_for_a_collective(address):
+    run_torch_ranks(2, while_a_collective_waits, address, timeout=20)
+
+
 def types(rank, size):
     for dtype in (torch.bool, torch.bfloat16, torch.float8_e4m3fnuz, torch.complex64, torch.int16):
         x = torch.tensor([rank, 1, 0]).to(dtype)

@@ -1,6 +1,7 @@
 """How a rank leaves a process group."""
 
 import atexit
+import sys
 import weakref
 from typing import Any
 
@@ -37,8 +38,12 @@ def leave(group: Any, reason: str = 'the process group was destroyed') -> None:
 
 
 def _leave_all() -> None:
+    error = getattr(sys, 'last_value', None)  # of the main thread, uncaught
     for group in list(_open):
-        say(group)
+        if error is None:
+            say(group)
+        else:  # the others may wait for this rank
+            group.cohort_group.abort(f'rank {group.rank()} ended with {type(error).__name__}: {error}')
         leave(group, 'the process ends')
 
 

@@ -10,6 +10,7 @@ import torch
 import cohort
 from cohort.torch.channel import Channel
 from cohort.torch.flat import FlatOutput, flat_input
+from cohort.torch.health import Health
 from cohort.torch.work import PendingWork
 
 
@@ -28,7 +29,7 @@ class Context(NamedTuple):
     name: str  # of the group of Cohort
     join: Callable[..., cohort.Group]  # another group, with the options of this one
     store: Callable[[], cohort.Store]  # a connection to the coordinator's store
-    check: Callable[[], None]  # raises an error if the group is broken
+    health: Health
     seconds: Callable[[], float]  # the timeout
     describe: Callable[[str], str]
 
@@ -132,7 +133,13 @@ class Messages:
 
     def _work(self, what: str, tensors: List[torch.Tensor]) -> PendingWork:
         return PendingWork(tensors, lambda: self._context.describe(what), self._context.seconds(),
-                           self._forget, self._context.check)
+                           self._forget, self._check)
+
+    def _check(self) -> None:
+        """Raises the error of the group if it is broken."""
+        error = self._context.health.error()
+        if error is not None:
+            raise error
 
     def _forget(self, work: PendingWork) -> None:
         """A receive has timed out."""
@@ -191,7 +198,7 @@ class Messages:
         """Waits until the destination's mailbox is open, and joins the channel."""
         store = self._connect()
         while store.get(self._key('open', destination), wait=0.5) is None:
-            self._context.check()
+            self._check()
             with self._lock:
                 self._raise_if_closed('send')
             if work.is_completed():  # it has timed out
@@ -314,12 +321,10 @@ class Messages:
     def _explain(self, error: Exception, what: str) -> BaseException:
         """The error of the whole group, if it is broken: it names the rank that was lost. The error
         of a channel knows only the two ranks of that."""
+        cause = None
         if isinstance(error, cohort.Aborted):
-            try:
-                self._context.check()
-            except Exception as cause:  # pylint: disable=broad-exception-caught
-                return type(error)(f'{self._context.describe(what)}: {cause}')
-        return type(error)(f'{self._context.describe(what)}: {error}')
+            cause = self._context.health.error(patience=0.5)
+        return type(error)(f'{self._context.describe(what)}: {cause or error}')
 
     def _fail(self, source: int, error: Exception) -> None:
         cause = self._explain(error, f'recv from rank {source}')

@@ -23,4 +23,4 @@ class Options:
     device: Any = None
     lease: float = 30
     advertised_host: str = ''
-    farewell: float = 5
+    farewell: float = 2

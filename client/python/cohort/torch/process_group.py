@@ -1,7 +1,7 @@
 """The process group of PyTorch that runs on a group of Cohort."""
 
 import datetime
-from typing import Any, List, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -11,10 +11,12 @@ from cohort.torch import farewell
 from cohort.torch.agreement import Agreement
 from cohort.torch.call_queue import CallQueue
 from cohort.torch.collectives import Collectives
+from cohort.torch.flat import movable
+from cohort.torch.health import Health
 from cohort.torch.messages import Context, Messages
 from cohort.torch.monitored_barrier import monitored_barrier
 from cohort.torch.options import Options
-from cohort.torch.work import AllOf
+from cohort.torch.work import AllOf, CompletedWork
 
 
 class ProcessGroup(Collectives, dist.ProcessGroup):
@@ -49,6 +51,7 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
         self._group_name, self._group_desc = '', ''
         self._sequence = 0
         self._messages: Optional[Messages] = None
+        self._health = Health(common.name, self._look)
         self._closed = False
         farewell.leave_at_exit(self)
 
@@ -161,17 +164,29 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
     def send(self, tensors, destination: int, tag: int = 0) -> dist._Work:
         """See torch.distributed.isend. The result is over when the tensor may be used again."""
         tensor, = tensors
+        if tensor.is_cuda:
+            return self._on_stream(tensors, lambda array: self.cohort_group.send(
+                array, destination, timeout=self._seconds))
         return self._issued(self._get_messages().send(tensor, destination, tag))
 
     def recv(self, tensors, source: int, tag: int = 0) -> dist._Work:
         """See torch.distributed.irecv."""
         tensor, = tensors
+        if tensor.is_cuda:
+            return self._on_stream(tensors, lambda array: self.cohort_group.receive(
+                array, source, timeout=self._seconds))
         return self._issued(self._get_messages().receive(tensor, source, tag))
 
     def recv_anysource(self, tensors, tag: int = 0) -> dist._Work:
         """See torch.distributed.irecv without a source."""
         tensor, = tensors
         return self._issued(self._get_messages().receive(tensor, None, tag))
+
+    def _on_stream(self, tensors: Any, call: Callable[[torch.Tensor], Any]) -> dist._Work:
+        """A message on the GPU is enqueued on the current stream. As with NCCL, it has no tag."""
+        self._calls.settle()
+        call(movable(tensors[0]))
+        return CompletedWork(tensors)
 
     def _issued(self, work: dist._Work) -> dist._Work:
         if self._coalesced is not None:
@@ -187,7 +202,7 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
             self._messages = Messages(Context(
                 self._rank, self._size, self._common.name, self._join_another,
                 lambda: cohort.Store(self._common.address, tenant=self._common.tenant),
-                self._check, lambda: self._seconds, self._describe))
+                self._health, lambda: self._seconds, self._describe))
         return self._messages
 
     def _join_another(self, name: str, **options: Any) -> cohort.Group:
@@ -195,14 +210,10 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
                             lease=self.cohort_options.lease,
                             advertised_host=self.cohort_options.advertised_host, **options)
 
-    def _check(self) -> None:
-        """Raises an error if the group is broken: it names the rank that was lost."""
-        if self._size == 1:
-            return
-        try:
+    def _look(self) -> None:
+        """Raises an error if the group is broken."""
+        if self._size > 1:
             self.cohort_group.await_message([(self._rank + 1) % self._size], timeout=0)
-        except cohort.DeadlineExceeded:
-            pass
 
     # --- Agreement, subgroups and the end.
 
@@ -254,6 +265,7 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
 
     def _end_calls(self, reason: str) -> None:
         self._closed = True
+        self._health.stop()
         if self._messages is not None:
             self._messages.close(reason)
         self._calls.stop()
