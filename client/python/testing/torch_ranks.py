@@ -7,9 +7,9 @@
 
     assert run_torch_ranks(2, body, address) == [2, 2]
 
-The processes are forked from one that has imported PyTorch, which takes seconds. So `body` travels as
-source text: its names are those of this file, its own imports, and its arguments. Its indentation is
-that of a function of a module.
+The processes are forked from one that has imported PyTorch, which takes seconds. So `body` travels
+as source text: its names are those of this file, its own imports, and its arguments. It is a
+function of a module.
 """
 
 import contextlib

@@ -3,9 +3,9 @@
 
     compare_speed.py [--ranks 2] [--seconds 40]
 
-All ranks are processes of this machine, and each has a process group of both backends. The backends take
-turns, many times; a figure is the median of the turns. Needs cohort-coordinator on the path, PyTorch,
-and this tree's client/python.
+All ranks are processes of this machine, and each has a process group of both backends. The backends
+take turns, many times; a figure is the median of the turns. Needs cohort-coordinator on the path,
+PyTorch, and this tree's client/python.
 """
 
 import argparse

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 """Runs PyTorch's tests of torch.distributed, unchanged, on gloo and on Cohort, and compares.
 
-    run.py run RESULTS --backend gloo|cohort|cohort-as-gloo [--world-size 2] [--seconds 100] [-k WORD]
+    run.py run RESULTS --backend gloo|cohort|cohort-as-gloo [--world-size 2] [--seconds 100]
     run.py compare RESULTS [--details]
 
 `run` runs the tests of which RESULTS, a folder, has no result, for at most so many seconds. Call it
 until it prints "all done". It starts a coordinator.
-`compare` prints, for each backend, how many tests passed, failed and were skipped, and each test that
-passes with gloo and not with Cohort.
+`compare` prints, for each backend, how many tests passed, failed and were skipped, and each test
+that passes with gloo and not with Cohort.
 
 Needs: cohort-coordinator on the path, PyTorch and the package expecttest in PYTHONPATH, and this
 tree's client/python. PyTorch's file is that of the installed PyTorch.

@@ -11,9 +11,9 @@ The import registers the backend. Then all of torch.distributed runs over groups
 tensors in host memory and, with `Options(device=...)`, on a GPU: collectives, messages, subgroups,
 DDP, FSDP2, DTensor and torch.distributed.checkpoint.
 
-Any store of PyTorch may be used: `init_process_group("cohort", store=..., rank=..., world_size=...)`,
-or `env://` or `file://`. The ranks use it to agree on the coordinator and on the name of their
-group. The coordinator is the first of these that is there, as rank 0 sees it:
+Any store of PyTorch may be used, by `store=`, `env://` or `file://`. The ranks use it to agree on
+the coordinator and on the name of their group. The coordinator is the first of these that rank 0
+finds:
 
 - `Options(address=...)` as `pg_options`,
 - the coordinator of a store of Cohort, as `cohort://` makes it,

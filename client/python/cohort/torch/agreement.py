@@ -24,8 +24,8 @@ def agree(store: Any, rank: int, group: str, options: Options,
           timeout: datetime.timedelta) -> Agreement:
     """Returns what rank 0 has chosen, and written to the store of PyTorch.
 
-    Each rank counts its groups in the store. So a group that is created again has a name of its own,
-    also if the store still has the keys of the one before.
+    Each rank counts its groups in the store. So a group that is created again has a name of its
+    own, also if the store still has the keys of the one before.
 
     Args:
       store: of this group alone; it may be used several times.

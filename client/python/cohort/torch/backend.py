@@ -27,14 +27,15 @@ def create(given: Any, options: Optional[Options]) -> ProcessGroup:
       given: the _DistributedBackendOptions of PyTorch.
       options: `pg_options`, or None.
     """
-    return ProcessGroup(*connect(given.store, given.group_rank, given.group_size, given.timeout, given.group_id,
-                list(given.global_ranks_in_group), options))
+    return ProcessGroup(*connect(
+        given.store, given.group_rank, given.group_size, given.timeout, given.group_id,
+        list(given.global_ranks_in_group), options))
 
 
 def connect(store: Any, rank: int, size: int, timeout: datetime.timedelta, group: str,
             global_ranks: Sequence[int], options: Optional[Options]) -> tuple:
-    """Joins the group of Cohort for the process group `group`, and blocks until all ranks have come.
-    Returns the arguments of ProcessGroup.
+    """Joins the group of Cohort for the process group `group`, and blocks until all ranks have
+    come. Returns the arguments of ProcessGroup.
 
     Args:
       store: a store of PyTorch, for this group alone.

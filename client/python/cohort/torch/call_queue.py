@@ -11,8 +11,8 @@ from cohort.torch.work import PendingWork, StartedWork
 
 
 class CallQueue:
-    """Runs the calls of one group in order: a call that is one collective of Cohort on the thread of
-    the library, and any other function on a thread of Python, which starts with the first of them.
+    """Runs the calls of one group in order: a call that is one collective of Cohort on the thread
+    of the library, and any other function on a thread of Python, which starts with the first one.
 
         work = calls.start(lambda: group.all_reduce(x, out=x), [x], lambda: "all_reduce")
         if not calls.busy and calls.last is None:
@@ -31,7 +31,8 @@ class CallQueue:
         self._queue: 'queue.SimpleQueue[Any]' = queue.SimpleQueue()
         self._thread: Any = None
 
-    def start_collective(self, call: Any, result: Any, explained: Callable[[Any], Any]) -> dist._Work:
+    def start_collective(self, call: Any, result: Any, explained: Callable[[Any], Any]
+                         ) -> dist._Work:
         """Takes a collective that the library has started. Only while `busy` is 0.
 
         Args:

@@ -43,7 +43,8 @@ def _leave_all() -> None:
         if error is None:
             say(group)
         else:  # the others may wait for this rank
-            group.cohort_group.abort(f'rank {group.rank()} ended with {type(error).__name__}: {error}')
+            group.cohort_group.abort(
+                f'rank {group.rank()} ended with {type(error).__name__}: {error}')
         leave(group, 'the process ends')
 
 

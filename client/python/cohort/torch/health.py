@@ -11,8 +11,8 @@ _PERIOD = 0.25  # seconds
 class Health:
     """Looks at the group four times a second, from the first question on, on a thread of its own.
 
-    A look takes its turn among the group's calls, so it may wait for a collective. A collective ends
-    by itself if a rank is lost.
+    A look takes its turn among the group's calls, so it may wait for a collective. A collective
+    ends by itself if a rank is lost.
     """
 
     def __init__(self, name: str, look: Callable[[], None]):
@@ -25,8 +25,8 @@ class Health:
         self._stopped = False
 
     def error(self, patience: float = 0) -> Optional[cohort.Error]:
-        """Returns the error that has broken the group, which names the rank that was lost. Waits for
-        at most `patience` seconds until there is one; None: it is not broken, as far as known."""
+        """Returns the error that has broken the group, which names the rank that was lost. Waits
+        for at most `patience` seconds until there is one; None: it is not broken, as far as known."""
         with self._changed:
             if not self._started:
                 self._started = True

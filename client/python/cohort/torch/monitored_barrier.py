@@ -30,8 +30,8 @@ def monitored_barrier(group: cohort.Group, name: str, seconds: float, wait_all_r
             text = f'{"Ranks" if wait_all_ranks else "Rank"} {", ".join(map(str, which))} failed ' \
                    f'to pass monitoredBarrier in {seconds * 1000:g} ms'
         else:
-            text = f'Rank {group.rank} successfully reached monitoredBarrier, but received errors ' \
-                   'while waiting for send/recv from rank 0'
+            text = f'Rank {group.rank} successfully reached monitoredBarrier, but received ' \
+                   'errors while waiting for send/recv from rank 0'
         raise RuntimeError(f'monitored_barrier of process group {name}: {text}: {error}') from error
 
 

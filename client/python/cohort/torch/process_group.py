@@ -23,8 +23,8 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
     """A process group of torch.distributed. init_process_group("cohort") and new_group make it.
 
     Its calls raise the errors of Cohort, which are RuntimeErrors: Aborted (a rank is lost; the text
-    names it), DeadlineExceeded (the timeout; names the ranks that did not call), InvalidArgument (the
-    arguments of the ranks do not fit together; names two that differ).
+    names it), DeadlineExceeded (the timeout; names the ranks that did not call), InvalidArgument
+    (the arguments of the ranks do not fit together; names two that differ).
 
     Attributes:
       cohort_group: the cohort.Group. Its calls take their turn in the order of the collectives.
@@ -229,7 +229,8 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
                     ) -> Optional['ProcessGroup']:
         """Returns a process group of `ranks`, which are ranks of this group; None on other ranks.
         The ranks call it together, and in the same order as other splits."""
-        from cohort.torch.backend import connect  # pylint: disable=import-outside-toplevel,cyclic-import
+        # pylint: disable-next=import-outside-toplevel,cyclic-import
+        from cohort.torch.backend import connect
         if not ranks or len(set(ranks)) != len(ranks) or not all(
                 0 <= rank < self._size for rank in ranks):
             raise ValueError(f'split_group: expected different ranks of 0..{self._size - 1}, got '

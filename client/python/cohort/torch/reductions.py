@@ -21,12 +21,13 @@ _BY_HASH = {hash(torch_op): int(op) for torch_op, op in _NUMBERS.items()}
 
 
 def reduction_of(op: Any) -> Union[int, Tuple[int, float]]:
-    """Returns Cohort's reduction for a ReduceOp of PyTorch. Raises ValueError if it is not supported."""
+    """Returns Cohort's reduction for a ReduceOp of PyTorch. Raises ValueError if it is not
+    supported."""
     number = _BY_HASH.get(hash(op))
     if number is not None:
         return number
     kind, factor = op.__getstate__()
     if kind == dist.ReduceOp.PREMUL_SUM and isinstance(factor, (int, float)):
         return ReduceOp.pre_mul_sum(float(factor))
-    raise ValueError(f'reduction: {op} is not supported; expected SUM, AVG, PRODUCT, MIN, MAX, BAND, '
-                     f'BOR, BXOR, or PREMUL_SUM with a number')
+    raise ValueError(f'reduction: {op} is not supported; expected SUM, AVG, PRODUCT, MIN, MAX, '
+                     f'BAND, BOR, BXOR, or PREMUL_SUM with a number')

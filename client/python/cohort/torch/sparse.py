@@ -11,8 +11,8 @@ _NO_OP = 1
 def all_reduce(core: Any, size: int, tensor: torch.Tensor, seconds: float) -> None:
     """tensor = the sum of all ranks' sparse tensors, of the same shape, in the COO layout.
 
-    Each rank gathers the indices and the values of all ranks. Source: allreduce of sparse tensors in
-    ProcessGroupGloo.
+    Each rank gathers the indices and the values of all ranks. Source: allreduce of sparse tensors
+    in ProcessGroupGloo.
     """
     own = tensor.detach().coalesce()
     counts = core.exchange_sizes(own._nnz(), seconds)

@@ -68,8 +68,8 @@ class CompletedWork(dist._Work):
 class PendingWork(dist._Work):
     """A call that goes on. Another thread ends it with `finish`.
 
-    `wait` may be called by several threads, and several times. The tensors stay alive until the call
-    is over.
+    `wait` may be called by several threads, and several times. The tensors stay alive until the
+    call is over.
     """
 
     def __init__(self, result: Any, describe: Callable[[], str],
