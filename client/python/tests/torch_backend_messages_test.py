@@ -129,6 +129,21 @@ def test_messages_do_not_wait_for_a_collective(address):
     run_torch_ranks(2, while_a_collective_waits, address, timeout=20)
 
 
+def sent_before_leaving(rank, size):
+    if rank == 0:
+        dist.send(torch.full((3,), 7.), 1)
+        dist.destroy_process_group()
+        return
+    x = torch.zeros(3)
+    dist.recv(x, 0)
+    assert x.tolist() == [7] * 3
+    dist.destroy_process_group()
+
+
+def test_a_send_is_over_when_the_receiver_has_the_message(address):
+    run_torch_ranks(2, sent_before_leaving, address, farewell=0)
+
+
 def types(rank, size):
     for dtype in (torch.bool, torch.bfloat16, torch.float8_e4m3fnuz, torch.complex64, torch.int16):
         x = torch.tensor([rank, 1, 0]).to(dtype)

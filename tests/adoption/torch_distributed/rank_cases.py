@@ -2,7 +2,8 @@
 
 The environment says which: BACKEND (gloo or cohort), WORLD_SIZE, TEMP_DIR, and IN_PLACE_OF_GLOO=1:
 the tests then ask for gloo and get the process group of Cohort, because many of them skip
-themselves under any other name. The ranks are forked, which takes less time than that each imports PyTorch.
+themselves under any other name. The ranks are forked, which takes less time than
+that each imports PyTorch.
 Source: test/distributed/test_distributed_spawn.py of PyTorch.
 
     rank_cases.py list                 prints the names of all tests

@@ -25,12 +25,15 @@ class Channel:
         self._group = join(name, rank=_SENDER if sends else _RECEIVER, world_size=2,
                            timeout=float('inf'), join_timeout=timeout)
         self._header = torch.empty(_HEADER, dtype=torch.int64)
+        self._receipt = torch.zeros(1, dtype=torch.uint8)
 
     def send(self, array: torch.Tensor, tag: int) -> None:
-        """Sends contiguous bytes. Blocks until the array may be used again."""
+        """Sends contiguous bytes. Blocks until the receiver has them: so no rank leaves while a
+        message of its own is on its way."""
         self._header[0] = tag
         self._header[1] = array.numel()
         self._group.exchange([(self._header, _RECEIVER), (array, _RECEIVER)], [])
+        self._group.receive(self._receipt, _RECEIVER)
 
     def receive_header(self) -> Any:
         """Blocks until a message comes. Returns its tag and its number of bytes; the next call is
@@ -41,6 +44,7 @@ class Channel:
     def receive(self, array: torch.Tensor) -> None:
         """Receives the bytes of the message that receive_header has announced."""
         self._group.receive(array, _SENDER)
+        self._group.send(self._receipt, _SENDER)
 
     def abort(self, reason: str) -> None:
         """Ends calls in flight on both ends. Any thread may call it."""

@@ -8,6 +8,7 @@ from torch._C import _distributed_c10d as c10d
 
 import cohort
 from cohort.torch import sparse
+from cohort.torch.call_arguments import check_count, check_sizes, in_list, options
 from cohort.torch.flat import FlatOutput, JoinedOutput, flat_input, join, movable, reducible
 from cohort.torch.reductions import reduction_of
 from cohort.torch.work import CompletedWork
@@ -100,8 +101,8 @@ class Collectives:
     def allreduce(self, tensors, opts=None, timeout=None, *, op=None):
         """See torch.distributed.all_reduce."""
         if type(opts) is not c10d.AllreduceOptions:  # pylint: disable=unidiomatic-typecheck
-            opts = _options(c10d.AllreduceOptions, opts, timeout, reduceOp=op)
-            tensors = _in_list(tensors)
+            opts = options(c10d.AllreduceOptions, opts, timeout, reduceOp=op)
+            tensors = in_list(tensors)
         tensor, = tensors
         if tensor.is_sparse:
             return self.allreduce_sparse(tensors, opts)
@@ -149,9 +150,9 @@ class Collectives:
     def reduce(self, tensors, opts=None, op=None, timeout=None, *, root=None):
         """See torch.distributed.reduce."""
         if type(opts) is not c10d.ReduceOptions:  # pylint: disable=unidiomatic-typecheck
-            opts = _options(c10d.ReduceOptions, op, timeout,
+            opts = options(c10d.ReduceOptions, op, timeout,
                             rootRank=opts if root is None else root)
-            tensors = _in_list(tensors)
+            tensors = in_list(tensors)
         tensor = reducible(tensors[0])
         root = opts.rootRank
         out = tensor if root == self._rank else None
@@ -164,13 +165,13 @@ class Collectives:
     def reduce_scatter(self, output_tensors, input_tensors, opts=None, timeout=None, *, op=None):
         """See torch.distributed.reduce_scatter."""
         if type(opts) is not c10d.ReduceScatterOptions:  # pylint: disable=unidiomatic-typecheck
-            opts = _options(c10d.ReduceScatterOptions, opts, timeout, reduceOp=op)
+            opts = options(c10d.ReduceScatterOptions, opts, timeout, reduceOp=op)
             if isinstance(output_tensors, torch.Tensor):
                 output_tensors, input_tensors = [output_tensors], [input_tensors]
         output, = output_tensors
         inputs, = input_tensors
-        _check_count('reduce_scatter', 'inputs', inputs, self._size)
-        _check_sizes('reduce_scatter', inputs, output)
+        check_count('reduce_scatter', 'inputs', inputs, self._size)
+        check_sizes('reduce_scatter', inputs, output)
         return self._reduce_scatter('reduce_scatter', [output],
                                     [lambda: torch.cat([reducible(t).reshape(-1) for t in inputs])],
                                     opts)
@@ -211,9 +212,9 @@ class Collectives:
         """See torch.distributed.broadcast."""
         if type(opts) is not c10d.BroadcastOptions:  # pylint: disable=unidiomatic-typecheck
             root = opts if root is None else root
-            opts = _options(c10d.BroadcastOptions, None, timeout,
+            opts = options(c10d.BroadcastOptions, None, timeout,
                             **({} if root is None else {'rootRank': root}))
-            tensors = _in_list(tensors)
+            tensors = in_list(tensors)
         root = opts.rootRank
         seconds = self._timeout_of(opts)
         tensor, = tensors
@@ -225,7 +226,7 @@ class Collectives:
     def gather(self, output_tensors, input_tensors, opts=None, timeout=None, *, root=None):
         """See torch.distributed.gather."""
         if type(opts) is not c10d.GatherOptions:  # pylint: disable=unidiomatic-typecheck
-            opts = _options(c10d.GatherOptions, None, timeout,
+            opts = options(c10d.GatherOptions, None, timeout,
                             rootRank=opts if root is None else root)
             output_tensors, input_tensors = [output_tensors], [input_tensors]
         root = opts.rootRank
@@ -233,8 +234,8 @@ class Collectives:
         source, = input_tensors
         outputs = output_tensors[0] if output_tensors and self._rank == root else []
         if self._rank == root:
-            _check_count('gather', 'outputs', outputs, self._size)
-            _check_sizes('gather', outputs, source)
+            check_count('gather', 'outputs', outputs, self._size)
+            check_sizes('gather', outputs, source)
 
         def call():
             written = JoinedOutput(outputs) if outputs else None
@@ -247,16 +248,16 @@ class Collectives:
     def scatter(self, output_tensors, input_tensors, opts=None, timeout=None, *, root=None):
         """See torch.distributed.scatter."""
         if type(opts) is not c10d.ScatterOptions:  # pylint: disable=unidiomatic-typecheck
-            opts = _options(c10d.ScatterOptions, None, timeout,
+            opts = options(c10d.ScatterOptions, None, timeout,
                             rootRank=opts if root is None else root)
-            output_tensors, input_tensors = _in_list(output_tensors), [input_tensors]
+            output_tensors, input_tensors = in_list(output_tensors), [input_tensors]
         root = opts.rootRank
         seconds = self._timeout_of(opts)
         output, = output_tensors
         inputs = input_tensors[0] if input_tensors and self._rank == root else []
         if self._rank == root:
-            _check_count('scatter', 'inputs', inputs, self._size)
-            _check_sizes('scatter', inputs, output)
+            check_count('scatter', 'inputs', inputs, self._size)
+            check_sizes('scatter', inputs, output)
 
         def call():
             written = FlatOutput(output)
@@ -270,19 +271,19 @@ class Collectives:
     def allgather(self, output_tensors, input_tensors, opts=None, timeout=None):
         """See torch.distributed.all_gather."""
         if type(opts) is not c10d.AllgatherOptions:  # pylint: disable=unidiomatic-typecheck
-            opts = _options(c10d.AllgatherOptions, None, timeout)
+            opts = options(c10d.AllgatherOptions, None, timeout)
             if isinstance(input_tensors, torch.Tensor):
                 output_tensors, input_tensors = [output_tensors], [input_tensors]
         outputs, = output_tensors
         source, = input_tensors
-        _check_count('all_gather', 'outputs', outputs, self._size)
-        _check_sizes('all_gather', outputs, source)
+        check_count('all_gather', 'outputs', outputs, self._size)
+        check_sizes('all_gather', outputs, source)
         return self._all_gather('all_gather', [outputs], [source], opts)
 
     def allgather_coalesced(self, output_lists, inputs, opts=None):
         """See torch.distributed.all_gather_coalesced."""
         opts = opts or c10d.AllgatherOptions()
-        _check_count('all_gather_coalesced', 'output lists', output_lists, self._size)
+        check_count('all_gather_coalesced', 'output lists', output_lists, self._size)
         return self._all_gather('all_gather_coalesced',
                                 [[each[i] for each in output_lists] for i in range(len(inputs))],
                                 inputs, opts)
@@ -328,7 +329,7 @@ class Collectives:
                           output_split_sizes, input_split_sizes, opts=None, timeout=None):
         """See torch.distributed.all_to_all_single."""
         if type(opts) is not c10d.AllToAllOptions:  # pylint: disable=unidiomatic-typecheck
-            opts = _options(c10d.AllToAllOptions, None, timeout)
+            opts = options(c10d.AllToAllOptions, None, timeout)
         seconds = self._timeout_of(opts)
         ragged = bool(output_split_sizes or input_split_sizes)
         sends = self._row_sizes('input', input, input_split_sizes)
@@ -367,10 +368,10 @@ class Collectives:
     def alltoall(self, output_tensors, input_tensors, opts=None, timeout=None):
         """See torch.distributed.all_to_all."""
         if type(opts) is not c10d.AllToAllOptions:  # pylint: disable=unidiomatic-typecheck
-            opts = _options(c10d.AllToAllOptions, None, timeout)
+            opts = options(c10d.AllToAllOptions, None, timeout)
         seconds = self._timeout_of(opts)
-        _check_count('all_to_all', 'inputs', input_tensors, self._size)
-        _check_count('all_to_all', 'outputs', output_tensors, self._size)
+        check_count('all_to_all', 'inputs', input_tensors, self._size)
+        check_count('all_to_all', 'outputs', output_tensors, self._size)
 
         def call():
             written = JoinedOutput(output_tensors)
@@ -384,7 +385,7 @@ class Collectives:
     def barrier(self, opts=None, timeout=None):
         """See torch.distributed.barrier."""
         if type(opts) is not c10d.BarrierOptions:  # pylint: disable=unidiomatic-typecheck
-            opts = _options(c10d.BarrierOptions, opts, timeout)
+            opts = options(c10d.BarrierOptions, opts, timeout)
         seconds = self._timeout_of(opts)
 
         def call():
@@ -392,36 +393,3 @@ class Collectives:
                 self._core.await_streams(seconds)
             self._core.barrier(seconds)
         return self._submit(opts, 'barrier', call, ())
-
-
-def _in_list(tensors: Any) -> List[torch.Tensor]:
-    return [tensors] if isinstance(tensors, torch.Tensor) else tensors
-
-
-def _options(kind: type, given: Any, timeout: Any, **attributes: Any) -> Any:
-    """Options of a call whose arguments come one by one. `given` is a reduction, a timeout, or
-    None."""
-    opts = kind()
-    if isinstance(given, (dist.ReduceOp, dist.ReduceOp.RedOpType)):
-        opts.reduceOp = given
-    elif given is not None:
-        timeout = given
-    if timeout is not None:
-        opts.timeout = timeout
-    for name, value in attributes.items():
-        if value is not None:
-            setattr(opts, name, value)
-    return opts
-
-
-def _check_count(call: str, what: str, tensors: Sequence[Any], count: int) -> None:
-    if len(tensors) != count:
-        raise ValueError(f'{call}: expected {count} {what}, one for each rank, got {len(tensors)}')
-
-
-def _check_sizes(call: str, tensors: Sequence[torch.Tensor], like: torch.Tensor) -> None:
-    for index, tensor in enumerate(tensors):
-        if tensor.numel() != like.numel() or tensor.dtype != like.dtype:
-            raise ValueError(
-                f'{call}: tensor {index} of the list has {tensor.numel()} elements of '
-                f'{tensor.dtype}, expected {like.numel()} elements of {like.dtype}')

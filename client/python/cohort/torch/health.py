@@ -26,7 +26,8 @@ class Health:
 
     def error(self, patience: float = 0) -> Optional[cohort.Error]:
         """Returns the error that has broken the group, which names the rank that was lost. Waits
-        for at most `patience` seconds until there is one; None: it is not broken, as far as known."""
+        for at most `patience` seconds until there is one; None: it is not known to be
+        broken."""
         with self._changed:
             if not self._started:
                 self._started = True

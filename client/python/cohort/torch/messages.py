@@ -40,7 +40,7 @@ class Messages:
     There is one Channel from each rank to each other that it sends to; it is made with the first
     message. A thread of the sender writes to a channel, in the order of the calls, and a thread of
     the receiver reads it while there is a receive that it may serve. So no message waits for one of
-    another pair of ranks, and a send may last until the receiver receives, as with gloo. A message
+    another pair of ranks, and a send lasts until the receiver has the message, as with gloo. A message
     whose tag the receiver does not wait for is kept, so that later ones with other tags arrive.
 
     How a channel begins: the receiver, with its first receive, opens its mailbox, a key of the
