@@ -2,6 +2,7 @@
 
 import pytest
 
+import cohort
 from testing.fixtures import address_fixture
 from testing.torch_ranks import run_torch_ranks
 
@@ -142,6 +143,12 @@ def sent_before_leaving(rank, size):
 
 def test_a_send_is_over_when_the_receiver_has_the_message(address):
     run_torch_ranks(2, sent_before_leaving, address, farewell=0)
+
+
+def test_no_key_is_left_at_the_coordinator(address):
+    run_torch_ranks(2, sent_before_leaving, address)
+    with cohort.Store(address) as store:
+        assert store.range('torch-messages/')[0] == []
 
 
 def types(rank, size):

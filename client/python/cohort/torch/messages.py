@@ -40,8 +40,9 @@ class Messages:
     There is one Channel from each rank to each other that it sends to; it is made with the first
     message. A thread of the sender writes to a channel, in the order of the calls, and a thread of
     the receiver reads it while there is a receive that it may serve. So no message waits for one of
-    another pair of ranks, and a send lasts until the receiver has the message, as with gloo. A message
-    whose tag the receiver does not wait for is kept, so that later ones with other tags arrive.
+    another pair of ranks, and a send lasts until the receiver has the message, as with gloo. A
+    message whose tag the receiver does not wait for is kept, so that later ones with other tags
+    arrive.
 
     How a channel begins: the receiver, with its first receive, opens its mailbox, a key of the
     coordinator's store. The sender waits for that key, announces itself with a key of its own, for
@@ -127,6 +128,11 @@ class Messages:
             except cohort.Error:
                 pass
         if store is not None:
+            try:
+                store.delete(self._key('open', self._context.rank), timeout=2)
+                store.delete(self._key('to', self._context.rank, ''), prefix=True, timeout=2)
+            except cohort.Error:
+                pass  # the coordinator is away
             store.close()
 
     # --- Facts.
