@@ -29,9 +29,10 @@ version=$(sed -n 's/.*kVersion\[\] = "\(.*\)".*/\1/p' base/version.h)
 
 wheel=$scratch/wheel
 info=$wheel/cohort-$version.dist-info
-mkdir -p "$wheel/cohort/bin" "$info"
+mkdir -p "$wheel/cohort/bin" "$wheel/cohort/torch" "$info"
 install -m 0644 client/python/cohort/*.py client/python/cohort/*.pyi client/python/cohort/py.typed \
   "$wheel/cohort/"
+install -m 0644 client/python/cohort/torch/*.py "$wheel/cohort/torch/"
 install -m 0755 "$bin/client/python/cohort/_core.so" "$wheel/cohort/_core.abi3.so"
 install -m 0755 "$bin/coordinator/cohort-coordinator" "$bin/worker/daemon/cohort-worker" \
   "$bin/worker/cli/cohort" "$wheel/cohort/bin/"

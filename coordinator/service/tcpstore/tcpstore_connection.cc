@@ -280,8 +280,9 @@ void Connection::OnAnswer(PendingAnswer& answer, const absl::Status& status,
     SendLocked(batch);
   }
   if (status.ok() || absl::IsUnavailable(status) || absl::IsCancelled(status)) return;
-  Complain(absl::Status(status.code(), absl::StrCat(OperationName(operation), " of TCPStore client ",
-                                                    client_, ": ", status.message())));
+  Complain(absl::Status(status.code(),
+                        absl::StrCat(OperationName(operation), " of TCPStore client ", client_,
+                                     ": ", status.message())));
 }
 
 void Connection::SendLocked(framed_rpc::ReplyBatch* batch) {
@@ -325,7 +326,8 @@ void Connection::FlushLocked() {
 bool Connection::ChargeUnread() {
   const auto bytes = static_cast<int64_t>(blocked_ ? output_.own_size() : 0);
   if (bytes == unread_bytes_) return true;
-  const absl::Status charged = coordinator::ChargeUnread(dispatcher_.engine(), *account_, unread_bytes_, bytes);
+  const absl::Status charged =
+      coordinator::ChargeUnread(dispatcher_.engine(), *account_, unread_bytes_, bytes);
   if (!charged.ok()) {
     Log(LogLevel::kWarning, "connection closed: its client does not read its answers",
         {{"client", client_}, {"unread_bytes", bytes}, {"why", charged.message()}});

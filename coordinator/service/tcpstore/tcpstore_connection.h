@@ -28,8 +28,8 @@
 
 namespace cohort::coordinator::tcpstore {
 
-// Requests arrive on the loop's thread; any thread may bring their replies. An answer leaves as soon
-// as it is there, also while an earlier wait goes on: PyTorch 1.13 gives up a wait without a word.
+// Requests arrive on the loop's thread; any thread may bring their replies. An answer leaves when
+// it is there, also while an earlier wait goes on: PyTorch 1.13 gives up a wait without a word.
 // TCPStore has no errors on the wire: a request that fails closes the connection, and the log has
 // the reason. The connection does not read from a client that does not read its answers, or that
 // has kMaxCalls requests without an answer.

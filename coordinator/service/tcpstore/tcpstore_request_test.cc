@@ -101,7 +101,8 @@ TEST(TcpStoreRequestTest, LimitsAreNamedBeforeTheBytesHaveCome) {
   EXPECT_THAT(error(RequestBytes(6, {NumberBytes(131073)})), HasSubstr("max_keys"));
   RequestLimits small = kLimits;
   small.max_message_bytes = 64;
-  EXPECT_THAT(error(RequestBytes(1, {TextBytes("k"), NumberBytes(100), std::string(60, 'x')}), small),
+  const std::string set = RequestBytes(1, {TextBytes("k"), NumberBytes(99), std::string(60, 'x')});
+  EXPECT_THAT(error(set, small),
               HasSubstr("max_message_bytes (64)"));
 }
 

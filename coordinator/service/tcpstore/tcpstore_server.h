@@ -1,8 +1,9 @@
 // Serves PyTorch's TCPStore clients with the keys of the coordinator.
 //
 //   tcpstore::Server server(options, dispatcher);
-//   ListenerProtocol protocol{tcpstore::MatchTcpStore,
-//                             [&](int fd, ListenerPeer peer) { server.Adopt(fd, std::move(peer)); }};
+//   sinks.extra = ListenerProtocol{tcpstore::MatchTcpStore, [&](int fd, ListenerPeer peer) {
+//                                    server.Adopt(fd, std::move(peer));
+//                                  }};
 #ifndef COHORT_COORDINATOR_SERVICE_TCPSTORE_TCPSTORE_SERVER_H_
 #define COHORT_COORDINATOR_SERVICE_TCPSTORE_TCPSTORE_SERVER_H_
 

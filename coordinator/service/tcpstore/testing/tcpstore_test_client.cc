@@ -18,7 +18,9 @@ std::string NumberBytes(uint64_t number) {
   return bytes;
 }
 
-std::string TextBytes(absl::string_view text) { return absl::StrCat(NumberBytes(text.size()), text); }
+std::string TextBytes(absl::string_view text) {
+  return absl::StrCat(NumberBytes(text.size()), text);
+}
 
 std::string RequestBytes(int operation, const std::vector<std::string>& fields) {
   std::string bytes(1, static_cast<char>(operation));

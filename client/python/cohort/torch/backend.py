@@ -1,0 +1,71 @@
+"""Registers the backend "cohort" with torch.distributed."""
+
+import datetime
+from typing import Any, Optional, Sequence
+
+import torch
+import torch.distributed as dist
+
+import cohort
+from cohort.torch.agreement import agree
+from cohort.torch.options import Options
+from cohort.torch.process_group import ProcessGroup
+
+NAME = 'cohort'
+
+
+def register_backend() -> None:
+    """Makes init_process_group("cohort") and new_group(backend="cohort") work."""
+    if NAME.upper() not in dist.Backend._plugins:  # pylint: disable=protected-access
+        dist.Backend.register_backend(NAME, create, extended_api=True, devices=['cpu', 'cuda'])
+
+
+def create(given: Any, options: Optional[Options]) -> ProcessGroup:
+    """Joins the group of Cohort for a process group of PyTorch. All its ranks call it.
+
+    Args:
+      given: the _DistributedBackendOptions of PyTorch.
+      options: `pg_options`, or None.
+    """
+    return ProcessGroup(*connect(
+        given.store, given.group_rank, given.group_size, given.timeout, given.group_id,
+        list(given.global_ranks_in_group), options))
+
+
+def connect(store: Any, rank: int, size: int, timeout: datetime.timedelta, group: str,
+            global_ranks: Sequence[int], options: Optional[Options]) -> tuple:
+    """Joins the group of Cohort for the process group `group`, and blocks until all ranks have
+    come. Returns the arguments of ProcessGroup.
+
+    Args:
+      store: a store of PyTorch, for this group alone.
+      global_ranks: the global ranks of the group's ranks; empty for the default group.
+
+    Raises:
+      TypeError: `options` is of another backend.
+      The errors of cohort.Group.
+    """
+    if options is None:
+        options = _options_of_default_group()
+    if not isinstance(options, Options):
+        raise TypeError(f'process group {group}: expected cohort.torch.Options as pg_options, got '
+                        f'{type(options).__name__}')
+    common = agree(store, rank, group, options, timeout)
+    seconds = timeout.total_seconds()
+    device = options.device
+    if device is None and torch.cuda.is_available():
+        device = torch.cuda.current_device()
+    member = f'rank-{global_ranks[rank] if global_ranks else rank}'
+    joined = cohort.Group(
+        common.name, rank=rank, world_size=size, address=common.address, tenant=common.tenant,
+        member=member, timeout=seconds, join_timeout=seconds, lease=options.lease, device=device,
+        advertised_host=options.advertised_host)
+    return joined, store, common, options, timeout, global_ranks
+
+
+def _options_of_default_group() -> Options:
+    if dist.is_initialized():
+        options = getattr(dist.group.WORLD, 'cohort_options', None)
+        if options is not None:
+            return options
+    return Options()

@@ -1,0 +1,120 @@
+"""The asynchronous calls of a process group, in the order in which they were started."""
+
+import queue
+import threading
+from typing import Any, Callable
+
+import torch.distributed as dist
+
+import cohort
+from cohort.torch.work import PendingWork, StartedWork
+
+
+class CallQueue:
+    """Runs the calls of one group in order: a call that is one collective of Cohort on the thread
+    of the library, and any other function on a thread of Python, which starts with the first one.
+
+        work = calls.start(lambda: group.all_reduce(x, out=x), [x], lambda: "all_reduce")
+        if not calls.busy and calls.last is None:
+            group.all_reduce(y, out=y)      # no call is on its way: this thread may call the group
+
+    Attributes:
+      busy: how many functions are not over.
+      last: the last collective that the library runs or has run; None if it is known to be over.
+    """
+
+    def __init__(self, name: str):
+        self.busy = 0
+        self.last: Any = None
+        self._name = name
+        self._lock = threading.Lock()
+        self._queue: 'queue.SimpleQueue[Any]' = queue.SimpleQueue()
+        self._thread: Any = None
+
+    def start_collective(self, call: Any, result: Any, explained: Callable[[Any], Any]
+                         ) -> dist._Work:
+        """Takes a collective that the library has started. Only while `busy` is 0.
+
+        Args:
+          call: the PendingCall of the extension module.
+          result: the tensors that it writes.
+          explained: makes the error that a caller gets.
+        """
+        self.last = call
+        return StartedWork(call, result, explained, self)
+
+    def start(self, call: Callable[[], None], result: Any, describe: Callable[[], str]
+              ) -> PendingWork:
+        """Runs a function when the calls before it are over. Does not block."""
+        work = PendingWork(result, describe)
+        with self._lock:
+            self.busy += 1
+            last, self.last = self.last, None
+            self._put_locked((work, call, last, 1))
+        return work
+
+    def follow(self, call: Any, result: Any, explained: Callable[[Any], Any]) -> PendingWork:
+        """Returns work that is over soon after a collective of the library."""
+        work = PendingWork(result, lambda: 'a collective')
+
+        def wait():
+            try:
+                call.wait(None)
+            except cohort.Error as error:
+                raise explained(error) from error
+        with self._lock:
+            self._put_locked((work, wait, None, 0))
+        return work
+
+    def is_over(self, call: Any) -> None:
+        """Tells that a collective of the library is over."""
+        with self._lock:
+            if self.last is call:
+                self.last = None
+
+    def settle(self) -> None:
+        """Waits for the collectives of the library."""
+        last = self.last
+        if last is not None:
+            _end_of(last)
+            self.is_over(last)
+
+    def stop(self) -> None:
+        """Lets the thread end after the calls that were started."""
+        with self._lock:
+            if self._thread is not None:
+                self._queue.put(None)
+                self._thread = None
+
+    def _put_locked(self, item: Any) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=f'cohort {self._name}',
+                                            daemon=True)
+            self._thread.start()
+        self._queue.put(item)
+
+    def _run(self) -> None:
+        while True:
+            item = self._queue.get()
+            if item is None:
+                return
+            work, call, before, count = item
+            if before is not None:
+                _end_of(before)
+            error = None
+            try:
+                call()
+            except BaseException as caught:  # pylint: disable=broad-exception-caught
+                error = caught
+            with self._lock:
+                self.busy -= count
+            work.finish(error)
+            del item, work, call, before, error  # a waiting thread keeps nothing alive
+
+
+def _end_of(call: Any) -> None:
+    """Waits until a collective of the library is over, however it ends."""
+    try:
+        call.wait(None)
+    except cohort.Error:
+        pass

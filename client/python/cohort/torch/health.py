@@ -1,0 +1,58 @@
+"""Tells whether the group of Cohort is broken, without waiting for its calls."""
+
+import threading
+from typing import Callable, Optional
+
+import cohort
+
+_PERIOD = 0.25  # seconds
+
+
+class Health:
+    """Looks at the group four times a second, from the first question on, on a thread of its own.
+
+    A look takes its turn among the group's calls, so it may wait for a collective. A collective
+    ends by itself if a rank is lost.
+    """
+
+    def __init__(self, name: str, look: Callable[[], None]):
+        """`look` raises an error of Cohort if the group is broken. `name` is for the thread."""
+        self._name = name
+        self._look = look
+        self._changed = threading.Condition()
+        self._error: Optional[cohort.Error] = None
+        self._started = False
+        self._stopped = False
+
+    def error(self, patience: float = 0) -> Optional[cohort.Error]:
+        """Returns the error that has broken the group, which names the rank that was lost. Waits
+        for at most `patience` seconds until there is one; None: it is not known to be
+        broken."""
+        with self._changed:
+            if not self._started:
+                self._started = True
+                threading.Thread(target=self._run, name=f'cohort health {self._name}',
+                                 daemon=True).start()
+            self._changed.wait_for(lambda: self._error is not None or self._stopped, patience)
+            return self._error
+
+    def stop(self) -> None:
+        """Ends the thread."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self._look()
+            except cohort.DeadlineExceeded:
+                pass
+            except cohort.Error as error:
+                with self._changed:
+                    self._error = None if self._stopped else error
+                    self._changed.notify_all()
+                return
+            with self._changed:
+                if self._changed.wait_for(lambda: self._stopped, _PERIOD):
+                    return

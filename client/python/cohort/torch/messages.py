@@ -1,0 +1,344 @@
+"""Messages between the ranks of a process group: send and recv of torch.distributed."""
+
+import collections
+import queue
+import threading
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
+
+import torch
+
+import cohort
+from cohort.torch.channel import Channel
+from cohort.torch.flat import FlatOutput, flat_input
+from cohort.torch.health import Health
+from cohort.torch.work import PendingWork
+
+
+class _Receive(NamedTuple):
+    """A recv for which no message has come yet."""
+    source: Optional[int]  # None: any rank
+    tag: int
+    tensor: torch.Tensor
+    work: PendingWork
+
+
+class Context(NamedTuple):
+    """The facts and methods of a process group that its messages use."""
+    rank: int
+    size: int
+    name: str  # of the group of Cohort
+    join: Callable[..., cohort.Group]  # another group, with the options of this one
+    store: Callable[[], cohort.Store]  # a connection to the coordinator's store
+    health: Health
+    seconds: Callable[[], float]  # the timeout
+    describe: Callable[[str], str]
+
+
+class Messages:
+    """Matches messages with receives, by source, tag and order.
+
+    There is one Channel from each rank to each other that it sends to; it is made with the first
+    message. A thread of the sender writes to a channel, in the order of the calls, and a thread of
+    the receiver reads it while there is a receive that it may serve. So no message waits for one of
+    another pair of ranks, and a send lasts until the receiver has the message, as with gloo. A
+    message whose tag the receiver does not wait for is kept, so that later ones with other tags
+    arrive.
+
+    How a channel begins: the receiver, with its first receive, opens its mailbox, a key of the
+    coordinator's store. The sender waits for that key, announces itself with a key of its own, for
+    which the receiver watches, and both join the channel's group.
+    """
+
+    def __init__(self, context: Context):
+        self._context = context
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._posted: List[_Receive] = []
+        # Messages that came before their receives, by source.
+        self._kept: Dict[int, Deque[Tuple[int, torch.Tensor]]] = collections.defaultdict(
+            collections.deque)
+        # Sends to this rank itself, which are not complete.
+        self._own: Deque[Tuple[int, torch.Tensor, PendingWork]] = collections.deque()
+        self._errors: Dict[int, BaseException] = {}  # of the channels that have failed, by source
+        self._outgoing: Dict[int, 'queue.SimpleQueue[Any]'] = {}
+        self._channels: List[Channel] = []
+        self._store: Optional[cohort.Store] = None
+        self._mailbox_is_open = False
+        self._closed: Optional[str] = None
+
+    # --- The calls.
+
+    def send(self, tensor: torch.Tensor, destination: int, tag: int) -> PendingWork:
+        """Starts to send to a rank, which may be this one."""
+        work = self._work(f'send to rank {destination} with tag {tag}', [tensor])
+        with self._lock:
+            self._raise_if_closed('send')
+            if destination == self._context.rank:
+                self._own.append((tag, tensor, work))
+                self._match_own()
+                return work
+            outgoing = self._outgoing.get(destination)
+            if outgoing is None:
+                outgoing = self._outgoing[destination] = queue.SimpleQueue()
+                self._start(self._write, destination, outgoing)
+        outgoing.put((flat_input(tensor).view(torch.uint8), tag, work))
+        return work
+
+    def receive(self, tensor: torch.Tensor, source: Optional[int], tag: int) -> PendingWork:
+        """Starts to receive from a rank, or from any. `source_rank` of the result is the source."""
+        whence = 'any rank' if source is None else f'rank {source}'
+        work = self._work(f'recv from {whence} with tag {tag}', [tensor])
+        receive = _Receive(source, tag, tensor, work)
+        with self._lock:
+            self._raise_if_closed('recv')
+            if self._take_kept(receive):
+                return work
+            if source is not None and source in self._errors:
+                work.finish(self._errors[source])
+                return work
+            self._posted.append(receive)
+            if source != self._context.rank and not self._mailbox_is_open:
+                self._mailbox_is_open = True
+                self._start(self._accept)
+            self._match_own()
+            self._changed.notify_all()
+        return work
+
+    def close(self, reason: str) -> None:
+        """Ends all calls with Cancelled, and the channels."""
+        with self._lock:
+            if self._closed is not None:
+                return
+            self._closed = reason
+            works = [receive.work for receive in self._posted] + [own[2] for own in self._own]
+            self._posted.clear()
+            self._own.clear()
+            channels, self._channels = self._channels, []
+            store, self._store = self._store, None
+            outgoing = list(self._outgoing.values())
+            self._changed.notify_all()
+        for work in works:
+            work.finish(cohort.Cancelled(f'{self._context.describe("a message")}: {reason}'))
+        for each in outgoing:
+            each.put(None)
+        for channel in channels:
+            try:
+                channel.abort(reason)
+                channel.close()
+            except cohort.Error:
+                pass
+        if store is not None:
+            try:
+                store.delete(self._key('open', self._context.rank), timeout=2)
+                store.delete(self._key('to', self._context.rank, ''), prefix=True, timeout=2)
+            except cohort.Error:
+                pass  # the coordinator is away
+            store.close()
+
+    # --- Facts.
+
+    def _work(self, what: str, tensors: List[torch.Tensor]) -> PendingWork:
+        return PendingWork(tensors, lambda: self._context.describe(what), self._context.seconds(),
+                           self._forget, self._check)
+
+    def _check(self) -> None:
+        """Raises the error of the group if it is broken."""
+        error = self._context.health.error()
+        if error is not None:
+            raise error
+
+    def _forget(self, work: PendingWork) -> None:
+        """A receive has timed out."""
+        with self._lock:
+            self._posted = [receive for receive in self._posted if receive.work is not work]
+
+    def _raise_if_closed(self, call: str) -> None:
+        if self._closed is not None:
+            raise cohort.FailedPrecondition(f'{self._context.describe(call)}: {self._closed}')
+
+    def _start(self, body: Callable[..., None], *arguments: Any) -> None:
+        threading.Thread(target=body, args=arguments, daemon=True,
+                         name=f'cohort messages {self._context.name}').start()
+
+    def _connect(self) -> cohort.Store:
+        with self._lock:
+            self._raise_if_closed('message')
+            if self._store is None:
+                self._store = self._context.store()
+            return self._store
+
+    def _key(self, *parts: Any) -> str:
+        return '/'.join(['torch-messages', self._context.name, *map(str, parts)])
+
+    def _open_channel(self, source: int, destination: int) -> Channel:
+        context = self._context
+        channel = Channel(f'{context.name}-{source}-to-{destination}', source == context.rank,
+                          context.join, min(context.seconds(), 60))
+        with self._lock:
+            if self._closed is None:
+                self._channels.append(channel)
+                return channel
+        channel.close()
+        raise cohort.Cancelled(self._closed)
+
+    # --- The sender's thread, one for each destination.
+
+    def _write(self, destination: int, outgoing: 'queue.SimpleQueue[Any]') -> None:
+        channel, error = None, None
+        while True:
+            item = outgoing.get()
+            if item is None:
+                return
+            array, tag, work = item
+            if error is None and not work.is_completed():
+                try:
+                    if channel is None:
+                        channel = self._reach(destination, work)
+                    channel.send(array, tag)
+                except Exception as caught:  # pylint: disable=broad-exception-caught
+                    error = self._explain(caught, f'send to rank {destination}')
+            work.finish(error)
+            del item, array, work
+
+    def _reach(self, destination: int, work: PendingWork) -> Channel:
+        """Waits until the destination's mailbox is open, and joins the channel."""
+        store = self._connect()
+        while store.get(self._key('open', destination), wait=0.5) is None:
+            self._check()
+            with self._lock:
+                self._raise_if_closed('send')
+            if work.is_completed():  # it has timed out
+                raise work.exception()
+        store.put(self._key('to', destination, self._context.rank), b'')
+        return self._open_channel(self._context.rank, destination)
+
+    # --- The receiver's threads: one for the mailbox, and one for each source.
+
+    def _accept(self) -> None:
+        sources = set()
+        try:
+            store = self._connect()
+            prefix = self._key('to', self._context.rank, '')
+            watch = store.watch(prefix)
+            store.put(self._key('open', self._context.rank), b'')
+            for change in watch:
+                source = int(change.key[len(prefix):])
+                if source not in sources:
+                    sources.add(source)
+                    self._start(self._read, source)
+        except Exception as caught:  # pylint: disable=broad-exception-caught
+            if self._closed is None:
+                for source in set(range(self._context.size)) - sources:
+                    self._fail(source, caught)
+
+    def _read(self, source: int) -> None:
+        try:
+            channel = self._open_channel(source, self._context.rank)
+            while True:
+                with self._lock:
+                    self._changed.wait_for(
+                        lambda: self._closed is not None or any(
+                            receive.source in (source, None) for receive in self._posted))
+                    if self._closed is not None:
+                        return
+                tag, count = channel.receive_header()
+                self._take_message(channel, source, tag, count)
+        except Exception as caught:  # pylint: disable=broad-exception-caught
+            if self._closed is None:
+                self._fail(source, caught)
+
+    def _take_message(self, channel: Channel, source: int, tag: int, count: int) -> None:
+        with self._lock:
+            receive = next((each for each in self._posted
+                            if each.source in (source, None) and each.tag == tag), None)
+            if receive is not None:
+                self._posted.remove(receive)
+        if receive is None:
+            array = torch.empty(count, dtype=torch.uint8)
+            channel.receive(array)
+            with self._lock:
+                self._kept[source].append((tag, array))
+                for each in self._posted[:]:  # one that came meanwhile
+                    if each.source in (source, None) and each.tag == tag:
+                        if self._take_kept(each):
+                            self._posted.remove(each)
+                            break
+            return
+        try:
+            written = FlatOutput(receive.tensor)
+            array = written.flat.view(torch.uint8)
+            if array.numel() != count:
+                channel.receive(torch.empty(count, dtype=torch.uint8))
+                raise self._wrong_size(receive, source, count)
+            channel.receive(array)
+            written.finish()
+        except cohort.InvalidArgument as error:
+            receive.work.finish(error)
+        except Exception as error:
+            receive.work.finish(self._explain(error, f'recv from rank {source}'))
+            raise
+        else:
+            receive.work.finish(source=source)
+
+    def _wrong_size(self, receive: _Receive, source: int, count: int) -> cohort.InvalidArgument:
+        expected = receive.tensor.numel() * receive.tensor.element_size()
+        return cohort.InvalidArgument(
+            f'{self._context.describe(f"recv from rank {source} with tag {receive.tag}")}: rank '
+            f'{source} sent {count} bytes, expected the {expected} bytes of the tensor')
+
+    # --- Matching, with the lock.
+
+    def _take_kept(self, receive: _Receive) -> bool:
+        sources = list(self._kept) if receive.source is None else [receive.source]
+        for source in sources:
+            kept = self._kept.get(source, ())
+            for index, (tag, array) in enumerate(kept):
+                if tag == receive.tag:
+                    del kept[index]
+                    self._copy(array, receive, source)
+                    return True
+        return False
+
+    def _copy(self, array: torch.Tensor, receive: _Receive, source: int) -> None:
+        written = FlatOutput(receive.tensor)
+        to = written.flat.view(torch.uint8)
+        if to.numel() != array.numel():
+            receive.work.finish(self._wrong_size(receive, source, array.numel()))
+            return
+        to.copy_(array)
+        written.finish()
+        receive.work.finish(source=source)
+
+    def _match_own(self) -> None:
+        """Serves receives from this rank itself."""
+        for receive in self._posted[:]:
+            if receive.source not in (self._context.rank, None):
+                continue
+            for index, (tag, tensor, work) in enumerate(self._own):
+                if tag == receive.tag:
+                    del self._own[index]
+                    self._posted.remove(receive)
+                    self._copy(flat_input(tensor).view(torch.uint8), receive, self._context.rank)
+                    work.finish()
+                    break
+
+    # --- Errors.
+
+    def _explain(self, error: Exception, what: str) -> BaseException:
+        """The error of the whole group, if it is broken: it names the rank that was lost. The error
+        of a channel knows only the two ranks of that."""
+        cause = None
+        if isinstance(error, cohort.Aborted):
+            cause = self._context.health.error(patience=0.5)
+        return type(error)(f'{self._context.describe(what)}: {cause or error}')
+
+    def _fail(self, source: int, error: Exception) -> None:
+        cause = self._explain(error, f'recv from rank {source}')
+        with self._lock:
+            self._errors[source] = cause
+            failed = [receive for receive in self._posted if receive.source in (source, None)]
+            self._posted = [receive for receive in self._posted if receive not in failed]
+        for receive in failed:
+            receive.work.finish(cause)
+
+

@@ -1,0 +1,59 @@
+"""A barrier that names the ranks that do not come."""
+
+import datetime
+from typing import Any, Optional
+
+import torch.distributed as dist
+
+import cohort
+
+
+def monitored_barrier(group: cohort.Group, name: str, seconds: float, wait_all_ranks: bool) -> None:
+    """Blocks until all ranks have called it. It goes through the coordinator and needs no other
+    call to be over.
+
+    Args:
+      name: the process group's name.
+      wait_all_ranks: the error names all ranks that did not come, and not only the first.
+
+    Raises:
+      RuntimeError: on all ranks that called it. The texts are those of PyTorch's.
+    """
+    try:
+        group.all_gather_objects(b'', timeout=seconds)
+    except cohort.Error as error:
+        missing = error.missing or (() if error.culprit is None else (error.culprit,))
+        if group.rank == 0 and seconds <= 0:
+            text = f'Rank 0 timed out in monitoredBarrier after {seconds * 1000:g} ms'
+        elif group.rank == 0:
+            which = missing if wait_all_ranks else missing[:1]
+            text = f'{"Ranks" if wait_all_ranks else "Rank"} {", ".join(map(str, which))} failed ' \
+                   f'to pass monitoredBarrier in {seconds * 1000:g} ms'
+        else:
+            text = f'Rank {group.rank} successfully reached monitoredBarrier, but received ' \
+                   'errors while waiting for send/recv from rank 0'
+        raise RuntimeError(f'monitored_barrier of process group {name}: {text}: {error}') from error
+
+
+def offer_monitored_barrier() -> None:
+    """Makes torch.distributed.monitored_barrier take process groups of Cohort. PyTorch's function
+    refuses all backends but gloo; it still serves those."""
+    from cohort.torch.process_group import ProcessGroup  # pylint: disable=import-outside-toplevel
+    of_pytorch = dist.monitored_barrier
+    if getattr(of_pytorch, 'takes_cohort', False):
+        return
+
+    def function(group: Optional[Any] = dist.GroupMember.WORLD, timeout: Any = None,
+                 wait_all_ranks: bool = False) -> None:
+        chosen = dist.group.WORLD if group is None else group
+        if not isinstance(chosen, ProcessGroup):
+            of_pytorch(group, timeout, wait_all_ranks)
+            return
+        if isinstance(timeout, (int, float)):
+            timeout = datetime.timedelta(seconds=timeout)
+        chosen.monitored_barrier(timeout, wait_all_ranks)
+
+    function.__doc__ = of_pytorch.__doc__
+    function.takes_cohort = True
+    dist.monitored_barrier = function
+    dist.distributed_c10d.monitored_barrier = function

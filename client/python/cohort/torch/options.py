@@ -1,0 +1,26 @@
+"""The options of a process group."""
+
+import dataclasses
+from typing import Any, Optional
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The options of a process group, as `pg_options` of init_process_group and new_group. A new
+    group without options has those of the default group.
+
+    Attributes:
+      address: the coordinator: "host:port", "[::1]:port" or "unix:/path". None: see cohort.torch.
+        The address of rank 0 is that of all ranks.
+      tenant: the namespace of the groups at the coordinator; empty: "default".
+      device: the GPU of this rank, as in cohort.Group. None: the current one if PyTorch has GPUs.
+      lease: the silence in seconds after which a rank is lost.
+      advertised_host: the address to which ranks on other hosts connect, without a port.
+      farewell: how many seconds a rank that leaves waits for the others to leave as well.
+    """
+    address: Optional[str] = None
+    tenant: str = ''
+    device: Any = None
+    lease: float = 30
+    advertised_host: str = ''
+    farewell: float = 2

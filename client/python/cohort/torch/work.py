@@ -1,0 +1,313 @@
+"""Calls as torch.distributed returns them: `Work`."""
+
+import _thread
+import datetime
+import time
+from typing import Any, Callable, List, Optional
+
+import torch
+import torch.distributed as dist
+
+import cohort
+
+_NO_TIMEOUT = datetime.timedelta(0)
+
+
+def completed_future(result: Any) -> torch.futures.Future:
+    """A future that has its value."""
+    future: torch.futures.Future = torch.futures.Future()
+    future.set_result(result)
+    return future
+
+
+class CompletedWork(dist._Work):
+    """A call that was over when it returned."""
+
+    def __init__(self, result: Any = ()):
+        super().__init__()
+        self._result = result
+
+    def wait(self, timeout: datetime.timedelta = _NO_TIMEOUT) -> bool:
+        """Returns at once."""
+        return True
+
+    def is_completed(self) -> bool:
+        """Always."""
+        return True
+
+    def is_success(self) -> bool:
+        """Always: the call would have raised its error."""
+        return True
+
+    def exception(self) -> None:
+        """Returns None: the call would have raised its error."""
+        return None
+
+    def synchronize(self) -> None:
+        """Returns at once."""
+
+    def result(self) -> List[torch.Tensor]:
+        """The tensors that the call has written."""
+        return list(self._result)
+
+    def get_future(self) -> torch.futures.Future:
+        """A future that has the result."""
+        return completed_future(list(self._result))
+
+    def get_future_result(self) -> torch.futures.Future:
+        """A future that has 0, the number of success."""
+        return completed_future(0)
+
+    def source_rank(self) -> int:
+        """Raises RuntimeError: only a receive has a source."""
+        raise RuntimeError('source_rank: this call is no receive')
+
+    _source_rank = source_rank
+
+
+class PendingWork(dist._Work):
+    """A call that goes on. Another thread ends it with `finish`.
+
+    `wait` may be called by several threads, and several times. The tensors stay alive until the
+    call is over.
+    """
+
+    def __init__(self, result: Any, describe: Callable[[], str],
+                 limit: Optional[float] = None,
+                 on_expiry: Optional[Callable[['PendingWork'], None]] = None,
+                 check: Optional[Callable[[], None]] = None):
+        """
+        Args:
+          result: the tensors that the call writes.
+          describe: what goes on, for an error; such as "recv from rank 1 of group 0".
+          limit: the call itself may take so many seconds. None: its own thread enforces a limit.
+          on_expiry: is told that the limit has passed.
+          check: raises an error if the call can never succeed. A waiting thread calls it.
+        """
+        super().__init__()
+        self._result = result
+        self._describe = describe
+        self._deadline = None if limit is None else time.monotonic() + limit
+        self._limit = limit
+        self._on_expiry = on_expiry
+        self._check = check
+        self._over = _thread.allocate_lock()
+        self._over.acquire()  # pylint: disable=consider-using-with
+        self._changes = _thread.allocate_lock()
+        self._future: Optional[torch.futures.Future] = None
+        self._error: Optional[BaseException] = None
+        self._completed = False
+        self._source = -1
+
+    def finish(self, error: Optional[BaseException] = None, source: int = -1) -> None:
+        """Ends the call. Only the first call of this method counts."""
+        with self._changes:
+            if self._completed:
+                return
+            self._error = error
+            self._source = source
+            self._completed = True
+            future = self._future
+        self._over.release()
+        if future is not None:
+            future.set_result(None)
+
+    def wait(self, timeout: datetime.timedelta = _NO_TIMEOUT) -> bool:
+        """Blocks until the call is over, and raises its error, or DeadlineExceeded after `timeout`,
+        if that is positive; the call then goes on."""
+        if not self._completed:
+            self._wait(timeout.total_seconds())
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def _wait(self, timeout: float) -> None:
+        now = time.monotonic()
+        until = now + timeout if timeout > 0 else None
+        while True:
+            ends = [end for end in (until, self._deadline) if end is not None]
+            if self._check is not None:
+                ends.append(now + 0.25)
+            if self._over.acquire(timeout=max(0.0, min(ends) - now) if ends else -1):
+                self._over.release()
+                return
+            now = time.monotonic()
+            if self._deadline is not None and now >= self._deadline:
+                self.finish(cohort.DeadlineExceeded(
+                    f'{self._describe()}: it was not over after {self._limit:g} s'))
+                if self._on_expiry is not None:
+                    self._on_expiry(self)
+                return
+            if until is not None and now >= until:
+                raise cohort.DeadlineExceeded(
+                    f'{self._describe()}: it was not over after the {timeout:g} s of this wait; it '
+                    f'goes on')
+            if self._check is not None:
+                try:
+                    self._check()
+                except Exception as error:  # pylint: disable=broad-exception-caught
+                    self.finish(error)
+                    return
+
+    def is_completed(self) -> bool:
+        """Whether the call is over."""
+        return self._completed
+
+    def is_success(self) -> bool:
+        """Whether the call is over and has no error."""
+        return self._completed and self._error is None
+
+    def exception(self) -> Optional[BaseException]:
+        """The error of the call, or None."""
+        return self._error
+
+    def synchronize(self) -> None:
+        """Waits for the call."""
+        self.wait()
+
+    def result(self) -> List[torch.Tensor]:
+        """The tensors that the call has written."""
+        return list(self._result)
+
+    def get_future(self) -> torch.futures.Future:
+        """A future that gets the result, or the error."""
+        with self._changes:
+            if self._future is None:
+                self._future = torch.futures.Future()
+                if self._completed:
+                    self._future.set_result(None)
+            future = self._future
+        return future.then(self._value)
+
+    def _value(self, _: torch.futures.Future) -> Any:
+        if self._error is not None:
+            raise self._error
+        return list(self._result)
+
+    def get_future_result(self) -> torch.futures.Future:
+        """A future that gets 0 if the call succeeds, and else 100."""
+        return self.get_future().then(lambda _: 0 if self._error is None else 100)
+
+    def source_rank(self) -> int:
+        """The rank from which a receive got its tensor, in the group. Raises RuntimeError for other
+        calls."""
+        if self._source < 0:
+            raise RuntimeError(f'source_rank: {self._describe()} has none')
+        return self._source
+
+    _source_rank = source_rank
+
+
+class StartedWork(dist._Work):
+    """A collective that the library runs on its own thread."""
+
+    def __init__(self, call: Any, result: Any, explained: Callable[[Any], Any], calls: Any):
+        """For `CallQueue.start_collective`, whose arguments it has; `calls` is the queue."""
+        super().__init__()
+        self._call = call
+        self._result = result
+        self._explained = explained
+        self._calls = calls
+        self._followed: Optional[PendingWork] = None
+
+    def wait(self, timeout: datetime.timedelta = _NO_TIMEOUT) -> bool:
+        """As PendingWork."""
+        try:
+            self._call.wait(timeout.total_seconds() if timeout > _NO_TIMEOUT else None)
+        except cohort.DeadlineExceeded as error:
+            if not self.is_completed():
+                raise
+            raise self._explained(error) from error
+        except cohort.Error as error:
+            raise self._explained(error) from error
+        self._calls.is_over(self._call)
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether the call is over."""
+        try:
+            return self._call.test()
+        except cohort.Error:
+            return True
+
+    def is_success(self) -> bool:
+        """Whether the call is over and has no error."""
+        try:
+            return self._call.test()
+        except cohort.Error:
+            return False
+
+    def exception(self) -> Optional[BaseException]:
+        """The error of the call, or None."""
+        try:
+            self._call.test()
+        except cohort.Error as error:
+            return self._explained(error)
+        return None
+
+    def synchronize(self) -> None:
+        """Waits for the call."""
+        self.wait()
+
+    def result(self) -> List[torch.Tensor]:
+        """The tensors that the call has written."""
+        return list(self._result)
+
+    def _follow(self) -> PendingWork:
+        if self._followed is None:
+            self._followed = self._calls.follow(self._call, self._result, self._explained)
+        return self._followed
+
+    def get_future(self) -> torch.futures.Future:
+        """A future that gets the result, or the error."""
+        return self._follow().get_future()
+
+    def get_future_result(self) -> torch.futures.Future:
+        """A future that gets 0 if the call succeeds, and else 100."""
+        return self._follow().get_future_result()
+
+    def source_rank(self) -> int:
+        """Raises RuntimeError: only a receive has a source."""
+        raise RuntimeError('source_rank: this call is no receive')
+
+    _source_rank = source_rank
+
+
+class AllOf(CompletedWork):
+    """Several calls as one."""
+
+    def __init__(self, works: List[dist._Work]):
+        super().__init__()
+        self._works = works
+
+    def wait(self, timeout: datetime.timedelta = _NO_TIMEOUT) -> bool:
+        """Waits for each of them."""
+        for work in self._works:
+            work.wait(timeout)
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether all are over."""
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self) -> bool:
+        """Whether all have succeeded."""
+        return all(work.is_success() for work in self._works)
+
+    def exception(self) -> Optional[BaseException]:
+        """The first error."""
+        return next((error for error in (work.exception() for work in self._works)
+                     if error is not None), None)
+
+    def synchronize(self) -> None:
+        """Waits for all."""
+        self.wait()
+
+    def result(self) -> List[torch.Tensor]:
+        """The tensors of all."""
+        return [tensor for work in self._works for tensor in work.result()]
+
+    def get_future(self) -> torch.futures.Future:
+        """A future that gets the tensors of all."""
+        return torch.futures.collect_all([work.get_future() for work in self._works]).then(
+            lambda futures: [tensor for future in futures.value() for tensor in future.value()])
