@@ -1,4 +1,4 @@
-"""Arrays of numpy, which are read in place: types, layouts, and arrays that only buffers describe."""
+"""Arrays of numpy, read in place: types, layouts, and arrays that only buffers describe."""
 
 import numpy as np
 import pytest
