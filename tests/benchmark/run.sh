@@ -13,12 +13,13 @@
 #   tests/benchmark/run.sh python [--json]       numpy and PyTorch: Cohort, torch.distributed over Gloo, and Cohort from C++
 #   tests/benchmark/run.sh python --members 4 --sizes 8 1M
 #   tests/benchmark/run.sh stateless [--json]    cohort.vllm.StatelessProcessGroup and the same over TCPStore
+#   tests/benchmark/run.sh tcpstore [--json]     the coordinator as a TCPStore, and PyTorch's own server
 #   tests/benchmark/run.sh patterns [--json]     tensor maps, queues, experts, pipelines against hand-written code
 #   tests/benchmark/run.sh gpu [--json]          what we add to NCCL's calls; exits 3 without a GPU
 #   tests/benchmark/run.sh gpu --bundle FOLDER   the same from deploy/bundle.sh --gpu-tests FOLDER
 #
 # Nothing else should run meanwhile. All servers listen on 127.0.0.1 and end with the run.
-# PYTHON (default "python3"): an interpreter with numpy and PyTorch, for python and stateless.
+# PYTHON (default "python3"): an interpreter with numpy and PyTorch, for python, stateless and tcpstore.
 # BAZEL (default "bazel") may carry start-up options. BENCHMARK_BUILD_OPTIONS is passed to `build`.
 set -euo pipefail
 
@@ -186,6 +187,12 @@ case $section in
     cp "$bin/coordinator/cohort-coordinator" "$package/cohort/bin/"
     run_driver "$python" tests/benchmark/rendezvous/stateless_groups.py --package "$package" "$@"
     ;;
+  tcpstore)
+    build //coordinator:cohort-coordinator //tests/benchmark/rendezvous/tcpstore:tcpstore_load
+    run_driver "${PYTHON:-python3}" tests/benchmark/rendezvous/tcpstore/tcpstore_servers.py \
+      --coordinator "$bin/coordinator/cohort-coordinator" \
+      --load "$bin/tests/benchmark/rendezvous/tcpstore/tcpstore_load" "$@"
+    ;;
   patterns)
     build //tests/benchmark/patterns:patterns_benchmark //coordinator:cohort-coordinator
     [[ ! -w /dev/shm ]] || memory_scratch=$(mktemp -d /dev/shm/cohort-benchmark.XXXXXX)
@@ -218,6 +225,6 @@ case $section in
     ;;
   *)
     usage >&2
-    fail "which benchmark? rendezvous, peer-systems, guarantees, collective, python, stateless, patterns or gpu"
+    fail "which benchmark? rendezvous, peer-systems, guarantees, collective, python, stateless, tcpstore, patterns or gpu"
     ;;
 esac
