@@ -296,9 +296,11 @@ TEST_F(MemoryTest, AFullJournalComesBackWithinTheSameMemory) {
     const absl::Status started = coordinator_->Start();
     ASSERT_TRUE(started.ok()) << started;
     stubs_ = std::make_unique<Stubs>(coordinator_->address(), life + 1);
-    EXPECT_EQ(Stats().group_count(), 1000);
-    EXPECT_LE(Stats().charged_bytes(), charged);
-    std::cout << "restarted: " << Stats().charged_bytes() / kMiB << " MiB charged, "
+    // One call: the memory of a call that ends is charged for a moment longer.
+    const v1::ServerStatsResponse stats = Stats();
+    EXPECT_EQ(stats.group_count(), 1000);
+    EXPECT_LE(stats.charged_bytes(), charged);
+    std::cout << "restarted: " << stats.charged_bytes() / kMiB << " MiB charged, "
               << Resident() / kMiB << " MiB resident" << std::endl;
   }
 }
