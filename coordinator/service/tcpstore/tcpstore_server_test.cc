@@ -138,6 +138,7 @@ TEST_F(TcpStoreServerTest, ACancelledWaitIsOver) {
   EXPECT_EQ(waiting->Ask(RequestBytes(kCancel, {}), 1), kCancelled);
   AwaitParkedCalls(0);
   setting->Send(Set("k", "v"));
+  EXPECT_EQ(setting->Ask(Get("k"), 9), TextBytes("v"));  // the answer says that it is set
   EXPECT_EQ(waiting->Ask(Get("k"), 9), TextBytes("v"));
 }
 
