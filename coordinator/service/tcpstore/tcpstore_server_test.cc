@@ -94,6 +94,7 @@ TEST_F(TcpStoreServerTest, EachPortIsAStoreOfItsOwn) {
 TEST_F(TcpStoreServerTest, TheKeysAndQueuesOfAStoreEndWithItsLastClient) {
   auto first = Connect();
   auto second = Connect();
+  EXPECT_EQ(KeysSeenBy(*second), 0u);  // it has come before the first one goes
   first->Send(Set("k", "v") + RequestBytes(kPush, {TextBytes("q"), TextBytes("item")}));
   EXPECT_EQ(KeysSeenBy(*first), 1u);
   first.reset();
