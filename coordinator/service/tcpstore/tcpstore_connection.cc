@@ -220,13 +220,8 @@ void Connection::CancelWait() {
   if (handle.id == 0) return;  // the wait was answered before
   if (barrier.round != 0) jobs_.LeaveBarrier(port_, barrier);
   // Otherwise its reply is on its way, and the answer to cancel_wait follows that.
-  if (!dispatcher_.engine().Cancel(handle)) return;
+  if (!CancelCall(handle)) return;
   MutexLock lock(&mutex_);
-  for (PendingAnswer& answer : answers_) {
-    if (answer.handle.id != handle.id || answer.handle.shard != handle.shard) continue;
-    EndAnswer(answer, absl::StatusCode::kCancelled);
-    break;
-  }
   output_.Append(absl::string_view(&kWaitCancelled, 1));
 }
 
@@ -363,14 +358,19 @@ void Connection::CancelCalls() {
   }
   for (const auto& [handle, barrier] : calls) {
     if (barrier.round != 0) jobs_.LeaveBarrier(port_, barrier);
-    if (!dispatcher_.engine().Cancel(handle)) continue;
-    MutexLock lock(&mutex_);
-    for (PendingAnswer& answer : answers_) {
-      if (answer.handle.id != handle.id || answer.handle.shard != handle.shard) continue;
-      EndAnswer(answer, absl::StatusCode::kCancelled);
-      break;
-    }
+    CancelCall(handle);
   }
+}
+
+bool Connection::CancelCall(const CallHandle& handle) {
+  if (!dispatcher_.engine().Cancel(handle)) return false;
+  MutexLock lock(&mutex_);
+  for (PendingAnswer& answer : answers_) {
+    if (answer.handle.id != handle.id || answer.handle.shard != handle.shard) continue;
+    EndAnswer(answer, absl::StatusCode::kCancelled);
+    break;
+  }
+  return true;
 }
 
 void Connection::CloseSoon() {

@@ -84,6 +84,8 @@ class Connection final : public EventLoop::Handler,
                 framed_rpc::ReplyBatch* batch);
   // Ends the calls that have no reply yet.
   void CancelCalls();
+  // Ends one of them. False: its reply is on its way.
+  bool CancelCall(const CallHandle& handle);
   void Close();  // on the loop's thread
   // The client sent bytes that no honest client sends, or its request failed.
   void Complain(const absl::Status& status);

@@ -133,7 +133,7 @@ def join(target: Target, timeout: datetime.timedelta) -> cohort.ProcessGroup:
                 raise dist.DistStoreError(
                     f'{describe}, {_name_of(target)}: other processes have the ranks, so a job '
                     f'with this name is running: {error}') from error
-            time.sleep(0.1)
+            _await_event(target, min(1.0, free_by - time.monotonic()))
         except cohort.DeadlineExceeded as error:
             if target.rank is None and not error.missing:
                 raise dist.DistStoreError(
@@ -147,6 +147,17 @@ def join(target: Target, timeout: datetime.timedelta) -> cohort.ProcessGroup:
             raise
         except cohort.Error as error:
             raise dist.DistStoreError(f'{describe}, {_name_of(target)}: {error}') from error
+
+
+def _await_event(target: Target, seconds: float) -> None:
+    """Waits until the job's group changes, such as by the loss of a member, for at most `seconds`. An
+    event before this call is missed, so a caller passes a short time and tries again."""
+    try:
+        with cohort.watch_group(f'torch-init/{escape(target.name)}', address=target.address,
+                                tenant=target.tenant, timeout=max(0.1, seconds)) as events:
+            next(events, None)
+    except cohort.NotFound:
+        pass  # the group was closed meanwhile
 
 
 def _name_of(target: Target) -> str:
