@@ -6,19 +6,16 @@
 #ifndef COHORT_BASE_FRAMED_RPC_SERVER_FRAMED_RPC_SERVER_H_
 #define COHORT_BASE_FRAMED_RPC_SERVER_FRAMED_RPC_SERVER_H_
 
-#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "base/framed_rpc/server/call_handler.h"
 #include "base/framed_rpc/server/call_rate_guard.h"
+#include "base/framed_rpc/server/connection_loops.h"
 #include "base/framed_rpc/server/server_connection.h"
 #include "base/rpc/listener/listener_peer.h"
-#include "base/threads/event_loop.h"
-#include "base/threads/mutex.h"
 
 namespace cohort::framed_rpc {
 
@@ -36,23 +33,16 @@ class Server {
   // the handler longer than the server.
   Server(const ServerOptions& options, std::vector<std::string> methods,
          std::shared_ptr<CallHandler> handler);
-  // Stops at once, unless it is stopped already.
-  ~Server();
 
   // Takes a connection that begins with the framed RPC preface.
   void Adopt(int fd, ListenerPeer peer = {});
   // Sends pending replies for at most `grace`, then closes all connections and cancels the calls
   // that are left. Adopts no connection afterwards.
-  void Stop(absl::Duration grace);
+  void Stop(absl::Duration grace) { loops_.Stop(grace); }
 
  private:
   const std::shared_ptr<const ConnectionContext> context_;
-  std::vector<std::unique_ptr<EventLoop>> loops_;
-  Mutex mutex_;
-  size_t next_loop_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<std::weak_ptr<ServerConnection>> connections_ ABSL_GUARDED_BY(mutex_);
-  size_t sweep_at_ ABSL_GUARDED_BY(mutex_) = 64;
-  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  ConnectionLoops<ServerConnection> loops_;
 };
 
 }  // namespace cohort::framed_rpc

@@ -7,15 +7,11 @@
 #ifndef COHORT_COORDINATOR_SERVICE_TCPSTORE_TCPSTORE_SERVER_H_
 #define COHORT_COORDINATOR_SERVICE_TCPSTORE_TCPSTORE_SERVER_H_
 
-#include <cstddef>
-#include <memory>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
+#include "base/framed_rpc/server/connection_loops.h"
 #include "base/rpc/listener/listener_peer.h"
-#include "base/threads/event_loop.h"
-#include "base/threads/mutex.h"
 #include "coordinator/service/dispatch/dispatcher.h"
 #include "coordinator/service/tcpstore/tcpstore_connection.h"
 #include "coordinator/service/tcpstore/tcpstore_jobs.h"
@@ -32,24 +28,17 @@ class Server {
  public:
   // `dispatcher` outlives it.
   Server(const ServerOptions& options, Dispatcher& dispatcher);
-  // Stops at once, unless it is stopped already.
-  ~Server();
 
   // Takes a connection whose first bytes MatchTcpStore has matched.
   void Adopt(int fd, ListenerPeer peer);
   // Sends pending answers for at most `grace`, then closes all connections. Adopts no connection
   // afterwards. The engine is shut down.
-  void Stop(absl::Duration grace);
+  void Stop(absl::Duration grace) { loops_.Stop(grace); }
 
  private:
   Dispatcher& dispatcher_;
   Jobs jobs_;
-  std::vector<std::unique_ptr<EventLoop>> loops_;
-  Mutex mutex_;
-  size_t next_loop_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<std::weak_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);
-  size_t sweep_at_ ABSL_GUARDED_BY(mutex_) = 64;
-  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  framed_rpc::ConnectionLoops<Connection> loops_;
 };
 
 }  // namespace cohort::coordinator::tcpstore
