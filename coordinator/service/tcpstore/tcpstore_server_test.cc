@@ -41,6 +41,7 @@ class TcpStoreServerTest : public RpcServerTestBase {
  protected:
   void SetUp() override {
     server_options_.listen = {"127.0.0.1:0", "127.0.0.1:0"};
+    server_options_.tcpstore_threads = 2;  // so that two clients act at the same time
     RpcServerTestBase::SetUp();
   }
 
