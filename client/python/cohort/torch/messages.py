@@ -122,11 +122,7 @@ class Messages:
         for each in outgoing:
             each.put(None)
         for channel in channels:
-            try:
-                channel.abort(reason)
-                channel.close()
-            except cohort.Error:
-                pass
+            channel.close(reason)
         if store is not None:
             try:
                 store.delete(self._key('open', self._context.rank), timeout=2)
@@ -178,7 +174,7 @@ class Messages:
             if self._closed is None:
                 self._channels.append(channel)
                 return channel
-        channel.close()
+        channel.close(self._closed)
         raise cohort.Cancelled(self._closed)
 
     # --- The sender's thread, one for each destination.
@@ -255,30 +251,33 @@ class Messages:
                 self._posted.remove(receive)
         if receive is None:
             array = torch.empty(count, dtype=torch.uint8)
-            channel.receive(array)
-            with self._lock:
-                self._kept[source].append((tag, array))
-                for each in self._posted[:]:  # one that came meanwhile
-                    if each.source in (source, None) and each.tag == tag:
-                        if self._take_kept(each):
-                            self._posted.remove(each)
-                            break
+            channel.receive(array, lambda: self._keep(source, tag, array))
             return
         try:
             written = FlatOutput(receive.tensor)
             array = written.flat.view(torch.uint8)
             if array.numel() != count:
-                channel.receive(torch.empty(count, dtype=torch.uint8))
+                channel.receive(torch.empty(count, dtype=torch.uint8), lambda: None)
                 raise self._wrong_size(receive, source, count)
-            channel.receive(array)
-            written.finish()
+
+            def arrived() -> None:
+                written.finish()
+                receive.work.finish(source=source)
+
+            channel.receive(array, arrived)
         except cohort.InvalidArgument as error:
             receive.work.finish(error)
         except Exception as error:
             receive.work.finish(self._explain(error, f'recv from rank {source}'))
             raise
-        else:
-            receive.work.finish(source=source)
+
+    def _keep(self, source: int, tag: int, array: torch.Tensor) -> None:
+        with self._lock:
+            self._kept[source].append((tag, array))
+            for each in self._posted[:]:  # one that came meanwhile
+                if each.source in (source, None) and each.tag == tag and self._take_kept(each):
+                    self._posted.remove(each)
+                    break
 
     def _wrong_size(self, receive: _Receive, source: int, count: int) -> cohort.InvalidArgument:
         expected = receive.tensor.numel() * receive.tensor.element_size()
