@@ -15,7 +15,7 @@ constexpr size_t kSharedFrom = 2048;
 // The size of a chunk of copies; a bounded chunk is freed soon after its bytes were sent.
 constexpr size_t kChunkBytes = size_t{64} << 10;
 constexpr size_t kMaxPieces = 64;
-// Room for a header and the small answer behind it.
+// Room for a header and the small answer behind it. A queue that is empty keeps so much.
 constexpr size_t kFirstBytes = 256;
 
 }  // namespace
@@ -42,19 +42,26 @@ void SendQueue::AppendShared(const SharedBytes& piece) {
   own_size_ += chunk.own_size;
 }
 
+ssize_t SendQueue::SendChunks(int fd) const {
+  constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
+  absl::string_view first = chunks_.front().bytes();
+  first.remove_prefix(front_);
+  if (chunks_.size() == 1) return send(fd, first.data(), first.size(), kFlags);
+  std::array<iovec, kMaxPieces> pieces;
+  const size_t count = std::min(chunks_.size(), kMaxPieces);
+  for (size_t i = 0; i < count; ++i) {
+    const absl::string_view bytes = i == 0 ? first : chunks_[i].bytes();
+    pieces[i] = iovec{const_cast<char*>(bytes.data()), bytes.size()};
+  }
+  msghdr message = {};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = count;
+  return sendmsg(fd, &message, kFlags);
+}
+
 SendQueue::Flushed SendQueue::Flush(int fd) {
   while (size_ > 0) {
-    std::array<iovec, kMaxPieces> pieces;
-    const size_t count = std::min(chunks_.size(), kMaxPieces);
-    for (size_t i = 0; i < count; ++i) {
-      absl::string_view bytes = chunks_[i].bytes();
-      if (i == 0) bytes.remove_prefix(front_);
-      pieces[i] = iovec{const_cast<char*>(bytes.data()), bytes.size()};
-    }
-    msghdr message = {};
-    message.msg_iov = pieces.data();
-    message.msg_iovlen = count;
-    const ssize_t sent = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t sent = SendChunks(fd);
     if (sent < 0) {
       if (errno == EINTR) continue;
       return errno == EAGAIN || errno == EWOULDBLOCK ? Flushed::kPartly : Flushed::kBroken;
@@ -68,8 +75,14 @@ void SendQueue::Drop(size_t bytes) {
   size_ -= bytes;
   front_ += bytes;
   while (!chunks_.empty() && front_ >= chunks_.front().bytes().size()) {
-    front_ -= chunks_.front().bytes().size();
-    own_size_ -= chunks_.front().own_size;
+    Chunk& front = chunks_.front();
+    front_ -= front.bytes().size();
+    own_size_ -= front.own_size;
+    if (chunks_.size() == 1 && front.keep == nullptr && front.own.capacity() == kFirstBytes) {
+      front.own.clear();
+      front.own_size = 0;
+      return;
+    }
     chunks_.pop_front();
   }
 }

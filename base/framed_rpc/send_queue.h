@@ -2,6 +2,8 @@
 #ifndef COHORT_BASE_FRAMED_RPC_SEND_QUEUE_H_
 #define COHORT_BASE_FRAMED_RPC_SEND_QUEUE_H_
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <deque>
 #include <memory>
@@ -46,6 +48,8 @@ class SendQueue {
     absl::string_view bytes() const { return keep == nullptr ? absl::string_view(own) : shared; }
   };
 
+  // Returns what send(2) returns.
+  ssize_t SendChunks(int fd) const;
   void Drop(size_t bytes);
 
   std::deque<Chunk> chunks_;

@@ -390,6 +390,7 @@ def test_ends(store, coordinator):
         assert list(changes) == []
         assert list(changes) == []
     assert 0.2 <= time.monotonic() - began < LONG
+    eventually(lambda: coordinator.streams() == 0)
     changes = watch(store, 'ends/')
     store.put('ends/a', b'')
     for _ in changes:
@@ -439,6 +440,7 @@ def test_cancelled_tasks_leave_nothing(coordinator):
     async def main():
         async with cohort.aio.Store(coordinator.address) as store:
             await (await watch(store, 'warm')).aclose()
+            eventually(lambda: coordinator.streams() == 0)
             threads = len(os.listdir('/proc/self/task'))
             changes = watch(store, 'cancelled/')
             async def read():
