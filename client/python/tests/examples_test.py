@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from testing.coordinator import LONG, coordinator
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'examples')
@@ -12,14 +14,19 @@ EXAMPLES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 def start(name, rank, address):
     """Starts a rank of an example."""
     return subprocess.Popen([sys.executable, os.path.join(EXAMPLES, name), str(rank), address],
-                            stdout=subprocess.PIPE, text=True)
+                            env={**os.environ, 'OMP_NUM_THREADS': '1'}, stdout=subprocess.PIPE,
+                            text=True)
 
 
 def run_example(name, ranks, address):
     """Runs an example with so many ranks. Returns their outputs, by rank."""
-    processes = [start(name, rank, address) for rank in range(ranks)]
+    return end_example([start(name, rank, address) for rank in range(ranks)])
+
+
+def end_example(processes):
+    """Waits until all have succeeded. Returns their outputs, by rank."""
     outputs = [process.communicate(timeout=LONG)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0] * ranks
+    assert [process.returncode for process in processes] == [0] * len(processes)
     return outputs
 
 
@@ -32,18 +39,36 @@ def test_weight_sync():
                                        for step in (1, 2, 3)]
 
 
-def test_recovery():
-    with coordinator() as address:
-        processes = [start('recovery.py', rank, address) for rank in range(3)]
-        assert processes[1].stdout.readline() == 'step 100\n'
-        processes[1].kill()
-        processes[1].communicate()
-        processes[1] = start('recovery.py', 1, address)
-        outputs = [process.communicate(timeout=LONG)[0].splitlines() for process in processes]
+def run_with_a_kill(name, address):
+    """Runs an example with three ranks, and kills and restarts rank 1. Returns the lines of their
+    outputs, by rank; those of the killed process are not among them."""
+    processes = [start(name, rank, address) for rank in range(3)]
+    assert processes[1].stdout.readline().startswith('step 100')
+    processes[1].kill()
+    processes[1].communicate()
+    processes[1] = start(name, 1, address)
+    outputs = [output.splitlines() for output in end_example(processes)]
     for rank, lines in enumerate(outputs):
-        assert lines[-1] == 'weights 2000 to 2000'
         lost = [line for line in lines if line.startswith('rank 1 is lost: ')]
         assert len(lost) == (0 if rank == 1 else 1)
+    return outputs
+
+
+def test_recovery():
+    with coordinator() as address:
+        for lines in run_with_a_kill('recovery.py', address):
+            assert lines[-1] == 'weights 2000 to 2000'
+
+
+def test_torch_recovery():
+    pytest.importorskip('torch', reason='PyTorch is not installed for this Python')
+    with coordinator() as address:
+        url = f'cohort://{address[len("unix:"):]}:'
+        undisturbed = run_example('torch_recovery.py', 3, f'{url}undisturbed')
+        recovered = run_with_a_kill('torch_recovery.py', f'{url}recovered')
+    for expected, lines in zip(undisturbed, recovered):
+        assert lines[-1].startswith('step 300: loss ')
+        assert lines[-1] == expected.splitlines()[-1]
 
 
 def test_barrier():

@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import queue
 import time
 
 import pytest
@@ -89,27 +90,6 @@ def test_the_coordinator_assigns_ranks(address):
     assert sorted(run_ranks(3, body)) == [0, 1, 2]
 
 
-def test_a_job_under_the_name_of_a_living_one_is_an_error(address, monkeypatch):
-    url = url_of(address, 'twice')
-    stores = [found[0] for found in run_ranks(2, lambda rank: enter(url, rank, 2))]
-    stores[0].set('a', '1')
-    with monkeypatch.context() as patched:
-        patched.setattr(rendezvous, '_SECONDS_TO_FREE_A_RANK', 0.3)
-        for rank in (0, -1):
-            with pytest.raises(dist.DistStoreError, match='so a job with this name is running'):
-                enter(url, rank, 2)
-        with pytest.raises(dist.DistStoreError, match='world size 3: '):
-            enter(url, 0, 3)
-    assert stores[1].get('a') == b'1'
-    for store in stores:
-        store.close()
-    # Its name is free again, and its keys are gone.
-    stores = [found[0] for found in run_ranks(2, lambda rank: enter(url, rank, 2))]
-    assert not stores[1].check(['a'])
-    for store in stores:
-        store.close()
-
-
 def test_missing_ranks_are_named(address):
     with pytest.raises(dist.DistStoreError,
                        match='job "alone" at unix:.*, rank 0, world size 3: .*1-2'):
@@ -142,6 +122,90 @@ def test_a_killed_job_starts_again_under_its_name(address):
             else:
                 assert zero.communicate('\n', LONG) == one.communicate('\n', LONG) == ('', None)
                 assert zero.returncode == one.returncode == 0
+
+
+MEMBER = '''
+import sys
+import torch.distributed as dist
+import cohort.torch
+store, rank, _ = next(dist.rendezvous(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+store.set(f"from{rank}", "1")
+print("ready")
+sys.stdin.readline()
+store.close()
+'''
+
+
+def test_a_job_under_the_name_of_a_living_one_is_an_error(address, monkeypatch):
+    url = url_of(address, 'twice')
+    with rank_process(MEMBER, url, 0, 2) as zero, rank_process(MEMBER, url, 1, 2) as one:
+        assert zero.stdout.readline() == one.stdout.readline() == 'ready\n'
+        with monkeypatch.context() as patched:
+            patched.setattr(rendezvous, '_SECONDS_TO_FREE_A_RANK', 0.3)
+            for rank in (0, -1):
+                with pytest.raises(dist.DistStoreError, match='so a job with this name is running'):
+                    enter(url, rank, 2)
+            with pytest.raises(dist.DistStoreError, match='world size 3: '):
+                enter(url, 0, 3)
+        assert zero.communicate('\n', LONG) == one.communicate('\n', LONG) == ('', None)
+    # Its name is free again, and its keys are gone.
+    stores = [found[0] for found in run_ranks(2, lambda rank: enter(url, rank, 2))]
+    assert not stores[1].check(['from0'])
+    for store in stores:
+        store.close()
+
+
+def test_a_rank_that_comes_late_is_awaited(address, monkeypatch):
+    url = url_of(address, 'late')
+    attempts = queue.SimpleQueue()
+
+    def join(*arguments, **options):
+        attempts.put(options)
+        return process_group(*arguments, **options)
+
+    process_group = cohort.ProcessGroup
+    monkeypatch.setattr(cohort, 'ProcessGroup', join)
+    monkeypatch.setattr(rendezvous, '_SECONDS_TO_FREE_A_RANK', 0.3)
+
+    def body(number):
+        if number == 1:  # when the other one tries for the second time
+            for _ in range(2):
+                attempts.get(timeout=LONG)
+        store, rank, _ = enter(url, -1, 2)
+        store.barrier('end', 2)
+        store.close()
+        return rank
+    assert sorted(run_ranks(2, body)) == [0, 1]
+
+
+def test_a_process_may_join_its_job_again(address):
+    """A program that has lost a rank destroys its process group, which leaves the store open."""
+    url = url_of(address, 'joined again')
+
+    def body(rank):
+        for turn in range(3):
+            store = enter(url, rank, 2)[0]
+            assert not store.check(['a'])  # a key of the turn before
+            store.barrier('checked', 2)
+            store.set('a', str(turn))
+            store.barrier('end', 2)
+    run_ranks(2, body)
+
+
+def test_ranks_that_the_coordinator_assigns_join_again_after_a_loss(address):
+    url = url_of(address, 'assigned again')
+
+    def enter_with(process):
+        entered = run_ranks(2, lambda _: enter(url, -1, 3))
+        assert process.stdout.readline() == 'ready\n'
+        assert len({rank for _, rank, _ in entered}) == 2
+
+    with rank_process(MEMBER, url, -1, 3) as lost:
+        enter_with(lost)
+        lost.kill()
+    with rank_process(MEMBER, url, -1, 3) as successor:
+        enter_with(successor)
+        successor.communicate('\n', LONG)
 
 
 @pytest.fixture(name='backend')

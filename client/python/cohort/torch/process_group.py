@@ -264,6 +264,15 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
             farewell.say(self)
             farewell.leave(self)
 
+    def failure(self, patience: float = 1) -> Optional[cohort.Error]:
+        """Returns the error that broke the group, with the lost rank as `culprit`. Returns None if
+        the group is not broken within `patience` seconds.
+
+        A call raises the error itself. DDP and autograd raise a RuntimeError with its text instead,
+        which this method tells from an error of the program.
+        """
+        return self._health.error(patience)
+
     def _end_calls(self, reason: str) -> None:
         self._closed = True
         self._health.stop()

@@ -13,12 +13,13 @@ generation names the keys of the store, so a job that is started again under its
 the run before.
 """
 
+import contextlib
 import datetime
 import os
 import time
 import urllib.parse
 import uuid
-from typing import Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch.distributed as dist
 from torch.distributed.rendezvous import _rendezvous_handlers, register_rendezvous_handler
@@ -36,6 +37,7 @@ _DEFAULT_TIMEOUT = datetime.timedelta(minutes=30)
 # later, or a lease later if the hosts are gone.
 _LEASE_SECONDS = 5
 _SECONDS_TO_FREE_A_RANK = 15
+_SECONDS_TO_NOTICE_A_LOSS = 2
 
 
 class Target(NamedTuple):
@@ -45,6 +47,10 @@ class Target(NamedTuple):
     rank: Optional[int]  # None: the coordinator assigns it
     world_size: int
     tenant: str
+
+
+# The jobs that this process has joined.
+_joined: List[Tuple[Target, Store, cohort.ProcessGroup]] = []
 
 
 def parse_url(url: str, rank: int = -1, world_size: int = -1) -> Target:
@@ -116,6 +122,9 @@ def join(target: Target, timeout: datetime.timedelta) -> cohort.ProcessGroup:
     """
     describe = f'init_method: job "{target.name}" at {target.address}'
     end = time.monotonic() + timeout.total_seconds()
+    # A new name never takes the place of a live process. A second attempt takes the place of the
+    # first one, which the coordinator keeps for half a second.
+    member = uuid.uuid4().hex
     free_by = min(end, time.monotonic() + _SECONDS_TO_FREE_A_RANK)
     while True:
         # The coordinator lets a process without a rank wait while all ranks are taken.
@@ -126,8 +135,7 @@ def join(target: Target, timeout: datetime.timedelta) -> cohort.ProcessGroup:
                 f'torch-init/{escape(target.name)}', rank=target.rank,
                 world_size=target.world_size, address=target.address, tenant=target.tenant,
                 timeout=timeout.total_seconds(), join_timeout=left, lease=_LEASE_SECONDS,
-                # A process that starts never takes the place of one that lives.
-                member=uuid.uuid4().hex)
+                member=member)
         except (cohort.AlreadyExists, cohort.ResourceExhausted) as error:
             if time.monotonic() > free_by:
                 raise dist.DistStoreError(
@@ -150,8 +158,8 @@ def join(target: Target, timeout: datetime.timedelta) -> cohort.ProcessGroup:
 
 
 def _await_event(target: Target, seconds: float) -> None:
-    """Waits until the job's group changes, such as by the loss of a member, for at most `seconds`. An
-    event before this call is missed, so a caller passes a short time and tries again."""
+    """Waits until the job's group changes, such as by the loss of a member, for at most `seconds`.
+    An event before this call is missed, so a caller passes a short time and tries again."""
     try:
         with cohort.watch_group(f'torch-init/{escape(target.name)}', address=target.address,
                                 tenant=target.tenant, timeout=max(0.1, seconds)) as events:
@@ -165,15 +173,45 @@ def _name_of(target: Target) -> str:
     return f'{rank}, world size {target.world_size}'
 
 
+def _leave_earlier(target: Target) -> None:
+    """Leaves the job if this process has joined it before, so that it does not hold the rank
+    against itself. Without a rank, it leaves only a job that has lost a rank, because other threads
+    may be ranks of the same job."""
+    for joined in _joined[:]:
+        earlier, store, group = joined
+        if target._replace(world_size=0) == earlier._replace(world_size=0) and (
+                target.rank is not None or _has_lost_a_rank(target, group)):
+            with contextlib.suppress(ValueError):  # another thread was faster
+                _joined.remove(joined)
+            store.close()
+
+
+def _has_lost_a_rank(target: Target, group: cohort.ProcessGroup) -> bool:
+    """Whether the generation that this process has joined is over. The coordinator may hear of a
+    loss later than the other ranks, so it gets some seconds."""
+    for seconds in (_SECONDS_TO_NOTICE_A_LOSS, 0):
+        try:
+            info = group.describe()
+            if info.generation != group.generation or info.state in ('broken', 'closed'):
+                return True
+        except cohort.Error:  # it was closed, or this rank was lost as well
+            return True
+        if seconds > 0:
+            _await_event(target, seconds)
+    return False
+
+
 def rendezvous(url: str, timeout: datetime.timedelta = _DEFAULT_TIMEOUT,
                **_: object) -> Iterator[Tuple[Store, int, int]]:
     """PyTorch's handler: yields the store, the rank and the world size, once."""
     target = parse_url(url)
+    _leave_earlier(target)
     group = join(target, timeout)
     # A name of a store may have characters that a group's may not, so it is no other store's.
     store = Store(f'{target.name}#{group.generation}', target.address, timeout=timeout,
                   tenant=target.tenant)
     store.hold(group)
+    _joined.append((target, store, group))
     yield store, group.rank, target.world_size
     raise RuntimeError(f'init_method {url!r}: a second rendezvous of one process group is not '
                        'supported')
