@@ -1,17 +1,25 @@
 #!/usr/bin/python3
-"""Runs PyTorch's own tests of stores and of rendezvous backends on those of `cohort.torch`.
+"""Runs PyTorch's own tests of stores and of rendezvous backends.
 
     tests/adoption/torch_store/run.py test_store.py [rendezvous_backend_test.py]
+    tests/adoption/torch_store/run.py --tcpstore test_store.py
 
-The files are those of PyTorch's test/distributed, which are not in this tree. They need the package
-expecttest. It starts a coordinator, which must be on the PATH, and prints the counts, and each test
-that did not pass. ONLY_TCP_STORE lists the tests of TCPStore alone, with the reason.
+The first line tests those of `cohort.torch`, and the second line the coordinator, with PyTorch's
+own TCPStore as its client. The files are those of PyTorch's test/distributed, which are not in this
+tree. They need the package expecttest. The coordinator must be on the PATH. It prints the counts,
+and each test that did not pass. ONLY_TCP_STORE lists the tests of TCPStore alone, with the reason.
 """
 
+import argparse
+import contextlib
+import datetime
 import importlib.util
 import itertools
 import os
+import subprocess
 import sys
+import tempfile
+import time
 import unittest
 
 import torch.distributed as dist
@@ -31,6 +39,15 @@ ONLY_TCP_STORE = {
     'test_store_timeout_on_missing_clients': 'a TCPStore waits for its clients; here the URL '
                                              'cohort:// does',
     'test_world_size_0_raises': 'an argument of TCPStore',
+}
+# The same for the coordinator: the server is in another process.
+ONLY_TCP_SERVER = {
+    'test_address_already_in_use': 'the text of the error of a server in this process',
+    'test_agent_store': 'a second server in this process, which becomes a client',
+    'test_repr': 'the text of a server in this process',
+    'test_store_timeout_on_missing_clients': 'the server waits for the clients of its job; the '
+                                             'coordinator does not know their number',
+    'test_take_over_listen_socket': 'a listening socket of this process',
 }
 
 
@@ -55,6 +72,47 @@ def stand_in(address):
     return TCPStore
 
 
+@contextlib.contextmanager
+def tcp_coordinator(port):
+    """Runs a coordinator on a port, or on a free one if it is 0, and yields the port."""
+    with tempfile.TemporaryDirectory(prefix='cohort') as folder:
+        file = os.path.join(folder, 'port')
+        with subprocess.Popen(['cohort-coordinator', '--listen', f'127.0.0.1:{port}',
+                               '--metrics-listen', '', '--port-file', file],
+                              stderr=subprocess.DEVNULL) as process:
+            try:
+                end = time.monotonic() + 10
+                while not os.path.exists(file) and process.poll() is None:
+                    if time.monotonic() > end:
+                        raise RuntimeError('the coordinator does not serve after 10 s')
+                if not os.path.exists(file):
+                    raise RuntimeError(f'the coordinator cannot listen on port {port}')
+                with open(file, encoding='utf-8') as content:
+                    yield int(content.read().rsplit(':', 1)[1])
+            finally:
+                process.terminate()
+
+
+def client_of_coordinators(stack):
+    """Returns a class with the constructor of TCPStore. The first process of a job starts a
+    coordinator in place of PyTorch's server."""
+    ports = set()
+
+    class TCPStore(dist.TCPStore):
+        """PyTorch's own client."""
+
+        def __init__(self, host_name, port=0, world_size=None, is_master=False, timeout=None,
+                     wait_for_workers=True, multi_tenant=False, use_libuv=True, **_):
+            if is_master and not (multi_tenant and port in ports):
+                port = stack.enter_context(tcp_coordinator(port))
+                ports.add(port)
+            super().__init__(host_name, port, world_size, False,
+                             timeout or datetime.timedelta(minutes=5), wait_for_workers,
+                             use_libuv=use_libuv)
+
+    return TCPStore
+
+
 def load(path):
     """Imports the file."""
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
@@ -66,24 +124,23 @@ def load(path):
     return module
 
 
-def store_cases(path, address):
-    """The cases of test_store.py, with cohort's store for TCPStore."""
+def store_cases(path, tcp_store, create_store):
+    """The cases of test_store.py, with another class for TCPStore, and the tests of every store."""
     from torch.testing._internal import common_distributed  # pylint: disable=import-outside-toplevel
-    tcp_store = stand_in(address)
     common_distributed.create_tcp_store = (
         lambda addr='localhost', world_size=1, is_master=True, timeout=None,
         wait_for_workers=True, jit_class=False, use_libuv=True:
-        tcp_store(addr, 0, world_size, is_master, timeout, use_libuv))
+        tcp_store(addr, 0, world_size, is_master, timeout, use_libuv=use_libuv,
+                  wait_for_workers=wait_for_workers))
     dist.TCPStore = tcp_store
     sys.modules['torch.distributed.rendezvous'].TCPStore = tcp_store
     module = load(path)
 
     class CohortStoreTest(module.TestCase, module.StoreTestBase):
-        """The tests of every store, on cohort's alone."""
-        jobs = itertools.count()
+        """The tests of every store."""
 
         def _create_store(self):
-            return cohort.torch.Store(f'base{next(self.jobs)}', address)
+            return create_store()
 
     return [CohortStoreTest] + [getattr(module, name) for name in (
         'TCPStoreTest', 'PrefixTCPStoreTest', 'RendezvousTCPTest', 'TestMultiThreadedWait',
@@ -108,7 +165,7 @@ def backend_cases(path, address):
     return [CohortBackendTest]
 
 
-def report(cases):
+def report(cases, reasons):
     """Runs the cases, prints the result, and returns whether all is as expected."""
     suite = unittest.TestSuite(unittest.defaultTestLoader.loadTestsFromTestCase(case)
                                for case in cases)
@@ -121,7 +178,7 @@ def report(cases):
           f'{len(skipped)} skipped')
     unexpected = False
     for name, text in sorted(failed.items()):
-        reason = ONLY_TCP_STORE.get(name.rsplit('.', 1)[-1])
+        reason = reasons.get(name.rsplit('.', 1)[-1])
         unexpected |= reason is None
         print(f'  failed {name}: {reason or text}')
     for name, reason in sorted(skipped.items()):
@@ -131,10 +188,24 @@ def report(cases):
 
 def main():
     """Runs the files of the command line."""
-    with coordinator() as address:
-        expected = report(store_cases(sys.argv[1], address))
-        if len(sys.argv) > 2:
-            expected &= report(backend_cases(sys.argv[2], address))
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--tcpstore', action='store_true')
+    parser.add_argument('stores', help='test_store.py')
+    parser.add_argument('backends', nargs='?', help='rendezvous_backend_test.py')
+    options = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        if options.tcpstore:
+            store = client_of_coordinators(stack)
+            expected = report(store_cases(options.stores, store,
+                                          lambda: store('localhost', is_master=True)),
+                              ONLY_TCP_SERVER)
+        else:
+            address = stack.enter_context(coordinator())
+            jobs = itertools.count()
+            expected = report(store_cases(options.stores, stand_in(address), lambda: (
+                cohort.torch.Store(f'base{next(jobs)}', address))), ONLY_TCP_STORE)
+            if options.backends:
+                expected &= report(backend_cases(options.backends, address), ONLY_TCP_STORE)
     sys.stdout.flush()
     os._exit(0 if expected else 1)  # threads of PyTorch's tests may still run
 
