@@ -28,7 +28,7 @@ struct Options : DaemonOptions {
   int shards = 4;
   int framed_rpc_threads = 1;                       // 0: gRPC alone
   int tcpstore_threads = 1;                         // 0: TCPStore clients are not served
-  torchft::QuorumOptions torchft;                   // min_replicas 0: it is no lighthouse
+  torchft::QuorumOptions torchft;                   // min_replicas 0: it is not served
   absl::Duration ping_timeout = absl::Seconds(40);  // zero: no pings
   absl::Duration max_wait = absl::Hours(1);
   int64_t max_message_bytes = int64_t{4} << 20;

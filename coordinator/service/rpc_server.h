@@ -30,7 +30,7 @@ struct RpcServerOptions {
   int framed_rpc_threads = 1;
   // Threads that serve PyTorch's TCPStore clients, on the same addresses; 0: none.
   int tcpstore_threads = 1;
-  // The coordinator is torchft's lighthouse, with a job for each port; min_replicas 0: it is none.
+  // torchft's lighthouse has a job for each port; min_replicas 0: it is not served.
   torchft::QuorumOptions torchft;
 };
 

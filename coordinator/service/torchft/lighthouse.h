@@ -69,8 +69,8 @@ class Lighthouse final : private ReplySink {
   // Errors: RESOURCE_EXHAUSTED (names the limit).
   absl::Status Heartbeat(const std::string& replica);
 
-  // Parks a call for at most `wait`. An earlier call of the replica ends with ABORTED. Errors, after
-  // which the call is not parked: RESOURCE_EXHAUSTED (names the limit).
+  // Parks a call for at most `wait`. An earlier call of the replica ends with ABORTED. Errors: the
+  // call is not parked; RESOURCE_EXHAUSTED (names the limit).
   absl::Status Enter(QuorumCall* call, wire::QuorumMember member, absl::Duration wait);
   // The call ends: the engine has replied to it (`reply`), or the caller is gone. Returns the
   // status with which it ends.
@@ -92,7 +92,7 @@ class Lighthouse final : private ReplySink {
     CallHandle handle;
     absl::StatusOr<grpc::ByteBuffer> answer;
   };
-  // What a change under the lock has left to do without it.
+  // The steps after a change that need no lock.
   struct Work {
     std::vector<Ending> endings;
     int64_t add_to_id = 0;  // 0: the id stays

@@ -22,7 +22,7 @@ namespace cohort::coordinator::torchft {
 // The full name of the service.
 inline constexpr char kServiceName[] = "torchft.LighthouseService";
 
-// A port is a job, so each port has a lighthouse of its own, with its own gRPC service. Thread-safe.
+// A port is a job, so each port has its own lighthouse with its own gRPC service. Thread-safe.
 class LighthouseServices {
  public:
   // `dispatcher` outlives it.

@@ -30,17 +30,19 @@ class LighthouseServer:
     def __init__(self, bind, min_replicas, join_timeout_ms=None, quorum_tick_ms=None,
                  heartbeat_timeout_ms=None):
         del quorum_tick_ms  # the coordinator decides when something changes
-        self._folder = tempfile.TemporaryDirectory(prefix='cohort')  # pylint: disable=consider-using-with
-        port_file = os.path.join(self._folder.name, 'port')
-        log = os.path.join(self._folder.name, 'log')
         flags = {
-            'listen': bind, 'metrics-listen': '', 'port-file': port_file,
-            'torchft-min-replicas': str(min_replicas),
+            'listen': bind, 'metrics-listen': '', 'torchft-min-replicas': str(min_replicas),
             'torchft-join-timeout': f'{100 if join_timeout_ms is None else join_timeout_ms}ms',
         }
         if heartbeat_timeout_ms is not None:
             flags['torchft-heartbeat-timeout'] = f'{heartbeat_timeout_ms}ms'
-        command = ['cohort-coordinator', '--insecure', '--until-stdin-closes']
+        with tempfile.TemporaryDirectory(prefix='cohort') as folder:
+            self._start(flags, os.path.join(folder, 'log'), os.path.join(folder, 'port'))
+
+    def _start(self, flags, log, port_file):
+        """Starts the coordinator and waits until it serves."""
+        command = ['cohort-coordinator', '--insecure', '--until-stdin-closes', '--port-file',
+                   port_file]
         for name, value in flags.items():
             command += [f'--{name}', value]
         with open(log, 'w', encoding='utf-8') as output:
