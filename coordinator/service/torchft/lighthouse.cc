@@ -17,6 +17,8 @@ namespace {
 
 // A replica that was silent for longer is forgotten when another one comes.
 constexpr absl::Duration kForgetAfter = absl::Minutes(10);
+// Each looks at all replicas.
+constexpr absl::Duration kBetweenForgetting = absl::Seconds(1);
 constexpr absl::Duration kBeforeTelling = absl::Seconds(1);
 constexpr absl::Duration kBetweenTellings = absl::Seconds(5);
 // The fields of an answer around its members.
@@ -51,7 +53,7 @@ Lighthouse::Lighthouse(int port, const QuorumOptions& options, Dispatcher& dispa
       dispatcher_(dispatcher),
       engine_(dispatcher.engine()),
       move_alarm_(std::move(move_alarm)),
-      first_id_(absl::ToUnixSeconds(absl::Now())),
+      first_id_(absl::ToUnixMillis(absl::Now())),
       replicas_charge_(engine_.account(), MemoryKind::kMembers) {}
 
 absl::Status Lighthouse::Heartbeat(const std::string& replica) {
@@ -133,13 +135,14 @@ absl::Status Lighthouse::Leave(QuorumCall* call, const absl::Status& reply) {
     const auto parked = parked_.find(replica);
     const bool is_parked = parked != parked_.end() && parked->second.call == call;
     if (absl::IsDeadlineExceeded(reply)) {
-      std::string why = "the deadline came before the call was parked";
-      if (is_parked) {
-        why = absl::StrCat("waited ", absl::FormatDuration(absl::Trunc(
-                               now - state_.candidates[replica].since, absl::Milliseconds(100))),
-                           "; ", DecideQuorum(now, state_, options_).reason);
-      } else if (chosen_.count(replica) > 0) {
-        why = "the quorum has its members, and its id waits for the journal";
+      std::string why = "called with a deadline that has passed";
+      if (!chosen_.empty()) {
+        why = "waited for the journal, which writes the id of a quorum";
+      } else if (is_parked) {
+        const absl::Duration waited = now - state_.candidates[replica].since;
+        why = absl::StrCat("waited ",
+                           absl::FormatDuration(absl::Trunc(waited, absl::Milliseconds(100))), "; ",
+                           DecideQuorum(now, state_, options_).reason);
       }
       status = absl::DeadlineExceededError(absl::StrCat("torchft quorum at port ", port_,
                                                         ": replica ", Printable(replica), " ",
@@ -173,15 +176,16 @@ absl::Status Lighthouse::Heard(const std::string& replica, Instant now) {
     known->second = now;
     return absl::OkStatus();
   }
-  ForgetSilent(now - kForgetAfter);
   const int64_t most = engine_.limits().max_members;
-  if (static_cast<int64_t>(state_.heartbeats.size()) >= most) {
-    ForgetSilent(now - options_.heartbeat_timeout);
-    if (static_cast<int64_t>(state_.heartbeats.size()) >= most) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("torchft at port ", port_, ": replica ", Printable(replica),
-                       " is one more than the limit max_members (", most, ")"));
-    }
+  const auto is_full = [&] { return static_cast<int64_t>(state_.heartbeats.size()) >= most; };
+  if (now >= next_forgetting_) {
+    next_forgetting_ = now + kBetweenForgetting;
+    ForgetSilent(now - (is_full() ? options_.heartbeat_timeout : kForgetAfter));
+  }
+  if (is_full()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("torchft at port ", port_, ": replica ", Printable(replica),
+                     " is one more than the limit max_members (", most, ")"));
   }
   const int64_t cost = CostOfReplica(replica);
   absl::Status status = engine_.CheckRoom(MemoryKind::kMembers, cost, Share::kNew);

@@ -120,12 +120,13 @@ class Lighthouse final : private ReplySink {
   Dispatcher& dispatcher_;
   Engine& engine_;
   const std::function<void(Instant)> move_alarm_;
-  const int64_t first_id_;  // seconds of the calendar clock at the start
+  const int64_t first_id_;  // milliseconds of the calendar clock at the start
   Mutex mutex_;
   QuorumState state_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Parked> parked_ ABSL_GUARDED_BY(mutex_);  // of state_.candidates
   int64_t parked_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   SharedCharge replicas_charge_ ABSL_GUARDED_BY(mutex_);
+  Instant next_forgetting_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   int64_t quorum_id_ ABSL_GUARDED_BY(mutex_) = 0;
   // The members of a quorum that waits for its new id. No other is decided meanwhile.
   std::map<std::string, Parked> chosen_ ABSL_GUARDED_BY(mutex_);

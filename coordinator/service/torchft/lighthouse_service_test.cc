@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "cohort/v1/admin.grpc.pb.h"
 #include "cohort/v1/store.grpc.pb.h"
+#include "coordinator/journal/sqlite_journal.h"
 #include "coordinator/service/testing/rpc_server_test_base.h"
 #include "coordinator/service/torchft/lighthouse.h"
 #include "gmock/gmock.h"
@@ -116,7 +117,7 @@ TEST_F(LighthouseServiceTest, AllMembersGetTheSameQuorum) {
   const Answer answer = Form({a, Replica("b")});
   EXPECT_THAT(answer.Members(), ElementsAre("a", "b"));
   EXPECT_EQ(answer.quorum.participants(0).SerializeAsString(), a.SerializeAsString());
-  EXPECT_GE(answer.quorum.quorum_id(), absl::ToUnixSeconds(before) - 60);
+  EXPECT_GE(answer.quorum.quorum_id(), absl::ToUnixMillis(before - absl::Minutes(1)));
   EXPECT_GE(answer.quorum.created().seconds(), absl::ToUnixSeconds(before));
   EXPECT_LE(answer.quorum.created().seconds(), absl::ToUnixSeconds(absl::Now()));
 }
@@ -197,6 +198,7 @@ TEST_F(LighthouseServiceTest, TheStoreSaysWhoWaitsAndWhoIsMissing) {
 
   grpc::ClientContext dump_context;
   v1::DumpWaitsRequest dump;
+  dump.mutable_scope()->set_tenant(TenantOf(0));
   v1::DumpWaitsResponse waits;
   ASSERT_TRUE(v1::AdminService::NewStub(channel_)->DumpWaits(&dump_context, dump, &waits).ok());
   EXPECT_THAT(waits.ShortDebugString(), HasSubstr("torchft replica a"));
@@ -295,6 +297,46 @@ TEST_F(JoinTimeoutTest, AQuorumForWhichAReplicaDoesNotAskWaitsForTheTimeout) {
   const absl::Time before = absl::Now();
   EXPECT_THAT(Form({Replica("a"), Replica("b")}).Members(), ElementsAre("a", "b"));
   EXPECT_GE(absl::Now() - before, absl::Milliseconds(300));
+}
+
+// Starts the coordinator again with the same journal.
+class RestartTest : public LighthouseServiceTest {
+ protected:
+  void SetUp() override { Start(); }
+  void Start() {
+    engine_ = Engine::Start(EngineOptions(), std::make_unique<SqliteJournal>(path_),
+                            Clock::Steady())
+                  .value();
+    dispatcher_ = std::make_unique<Dispatcher>(DispatcherOptions(), *engine_, &observer_);
+    server_ = RpcServer::Start(server_options_, *dispatcher_).value();
+    channel_ = NewChannel();
+  }
+  void Restart() {
+    server_.reset();
+    dispatcher_.reset();
+    engine_.reset();
+    server_options_.listen = {address_};  // the port names the job
+    Start();
+  }
+
+  const std::string path_ = testing::TempDir() + "/torchft-journal";
+  std::string address_;
+};
+
+TEST_F(RestartTest, TheIdGrowsEvenIfTheClockHasGoneBack) {
+  address_ = server_->addresses()[0];
+  // An id of a coordinator whose clock was ahead.
+  constexpr int64_t kAhead = int64_t{1} << 60;
+  grpc::ClientContext context;
+  v1::AddRequest add;
+  add.mutable_scope()->set_tenant(TenantOf(0));
+  add.set_key(kQuorumIdKey);
+  add.set_delta(kAhead);
+  v1::AddResponse added;
+  ASSERT_TRUE(v1::StoreService::NewStub(channel_)->Add(&context, add, &added).ok());
+  EXPECT_EQ(Form({Replica("a"), Replica("b")}).quorum.quorum_id(), kAhead + 1);
+  Restart();
+  EXPECT_EQ(Form({Replica("a"), Replica("b")}).quorum.quorum_id(), kAhead + 2);
 }
 
 class SwitchedOffTest : public LighthouseServiceTest {
