@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "base/text/logging.h"
 #include "base/text/printable.h"
@@ -140,9 +141,8 @@ absl::Status Lighthouse::Leave(QuorumCall* call, const absl::Status& reply) {
         why = "waited for the journal, which writes the id of a quorum";
       } else if (is_parked) {
         const absl::Duration waited = now - state_.candidates[replica].since;
-        why = absl::StrCat("waited ",
-                           absl::FormatDuration(absl::Trunc(waited, absl::Milliseconds(100))), "; ",
-                           DecideQuorum(now, state_, options_).reason);
+        why = absl::StrFormat("waited %.1fs; %s", absl::ToDoubleSeconds(waited),
+                              DecideQuorum(now, state_, options_).reason);
       }
       status = absl::DeadlineExceededError(absl::StrCat("torchft quorum at port ", port_,
                                                         ": replica ", Printable(replica), " ",

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "base/text/printable.h"
@@ -14,8 +15,7 @@ namespace {
 constexpr size_t kNamedReplicas = 8;
 
 std::string Age(Instant now, Instant then) {
-  return absl::StrCat(absl::FormatDuration(absl::Trunc(now - then, absl::Milliseconds(100))),
-                      " ago");
+  return absl::StrFormat("%.1fs ago", absl::ToDoubleSeconds(now - then));
 }
 
 std::string Replicas(size_t count) {

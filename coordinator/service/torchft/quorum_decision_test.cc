@@ -40,7 +40,7 @@ std::vector<Row> Rows() {
        {{"a", 0}, {"b", 6}},
        {},
        "",
-       "missing: b (it asked, but its last heartbeat came 6s ago)",
+       "missing: b (it asked, but its last heartbeat came 6.0s ago)",
        true,
        5},
       {"a heartbeat counts until its timeout",
@@ -54,7 +54,7 @@ std::vector<Row> Rows() {
        {},
        "",
        "2 of 3 replicas with heartbeats asked for a quorum, which waits 10s (join_timeout) for the "
-       "others; missing: c (its last heartbeat came 3s ago)",
+       "others; missing: c (its last heartbeat came 3.0s ago)",
        true,
        2},
       {"and no longer than join_timeout after the first",
@@ -100,7 +100,7 @@ std::vector<Row> Rows() {
        {"a", "c"},
        "",
        "1 replica of at least 2 (min_replicas) asked for a quorum; missing: c (its last heartbeat "
-       "came 7s ago)",
+       "came 7.0s ago)",
        true,
        4},
       {"shrink_only keeps a newcomer out",
@@ -198,7 +198,7 @@ TEST(QuorumDecisionTest, ManyMissingReplicasAreCounted) {
   for (int i = 10; i < 30; ++i) state.heartbeats["replica" + std::to_string(i)] = kNow;
   state.candidates["replica10"].since = kNow;
   const std::string reason = DecideQuorum(kNow, state, QuorumOptions()).reason;
-  EXPECT_THAT(reason, HasSubstr("replica18 (its last heartbeat came 0s ago) and 11 more"));
+  EXPECT_THAT(reason, HasSubstr("replica18 (its last heartbeat came 0.0s ago) and 11 more"));
 }
 
 TEST(QuorumDecisionTest, NamesArePrintable) {
