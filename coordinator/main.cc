@@ -78,6 +78,7 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   server_options.reflection = options.reflection;
   server_options.framed_rpc_threads = options.framed_rpc_threads;
   server_options.tcpstore_threads = options.tcpstore_threads;
+  server_options.torchft = options.torchft;
   absl::StatusOr<std::unique_ptr<RpcServer>> server = RpcServer::Start(server_options, dispatcher);
   absl::Status status = server.status();
   if (status.ok() && !options.metrics_listen.empty()) {

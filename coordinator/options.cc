@@ -78,6 +78,16 @@ Flags FlagsOf(Options& options) {
   flags.Add("tcpstore-threads", options.tcpstore_threads, 0, 64,
             "threads for clients of PyTorch's TCPStore, on the same addresses; each port is a store "
             "of its own; 0: none are served (1)");
+  flags.Add("torchft-min-replicas", options.torchft.min_replicas, 0, kMostCounted,
+            "as torchft's lighthouse: replicas in a quorum at least; each port is a job of its "
+            "own; 0: torchft is not served (1)");
+  flags.Add("torchft-join-timeout", options.torchft.join_timeout, absl::ZeroDuration(),
+            absl::Hours(24),
+            "how long a quorum of torchft waits for replicas that send heartbeats and have not "
+            "asked for it (60s)");
+  flags.Add("torchft-heartbeat-timeout", options.torchft.heartbeat_timeout, absl::Milliseconds(1),
+            absl::Hours(24),
+            "a replica of torchft that was silent for so long does not count (5s)");
   flags.Add("ping-timeout", options.ping_timeout, absl::ZeroDuration(), absl::Hours(1),
             "a gRPC connection whose peer answers no ping for so long is closed; pings go "
             "out after half of it without data; 0s: no pings (40s)");

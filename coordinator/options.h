@@ -10,6 +10,7 @@
 #include "base/memory/memory_limit.h"
 #include "base/rpc/listener/listener.h"
 #include "coordinator/core/interface/limits.h"
+#include "coordinator/service/torchft/quorum_decision.h"
 
 namespace cohort::coordinator {
 
@@ -27,6 +28,7 @@ struct Options : DaemonOptions {
   int shards = 4;
   int framed_rpc_threads = 1;                       // 0: gRPC alone
   int tcpstore_threads = 1;                         // 0: TCPStore clients are not served
+  torchft::QuorumOptions torchft;                   // min_replicas 0: it is not served
   absl::Duration ping_timeout = absl::Seconds(40);  // zero: no pings
   absl::Duration max_wait = absl::Hours(1);
   int64_t max_message_bytes = int64_t{4} << 20;

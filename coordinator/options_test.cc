@@ -110,6 +110,8 @@ TEST(OptionsTest, MistakesAreNamed) {
       {{"--max-concurrent-streams", "100000000"}, "16777216"},
       {{"--max-resets-per-second", "0"}, "--max-resets-per-second"},
       {{"--max-incoming-bytes", "-1"}, "--max-incoming-bytes"},
+      {{"--torchft-min-replicas", "-1"}, "--torchft-min-replicas"},
+      {{"--torchft-heartbeat-timeout", "0s"}, "--torchft-heartbeat-timeout"},
       {{"--max-incoming-bytes", "1000000", "--max-message-bytes", "500001"},
        "500001 is over half of --max-incoming-bytes (1000000)"},
   };

@@ -1,9 +1,12 @@
 #include "coordinator/service/rpc_server.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <deque>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,12 +16,14 @@
 #include "base/rpc/grpc_deadline.h"
 #include "base/rpc/listener/listen_address.h"
 #include "base/rpc/listener/listener.h"
+#include "base/rpc/listener/local_port.h"
 #include "base/rpc/reflection.h"
 #include "base/status_macros.h"
 #include "coordinator/service/framed_rpc/framed_rpc_handler.h"
 #include "coordinator/service/grpc/grpc_service.h"
 #include "coordinator/service/tcpstore/tcpstore_request.h"
 #include "coordinator/service/tcpstore/tcpstore_server.h"
+#include "coordinator/service/torchft/lighthouse_service.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
@@ -47,72 +52,7 @@ int FramedRate(int http2_rate) {
 constexpr absl::Duration kLastGrace = absl::Milliseconds(200);
 constexpr absl::Duration kLastAnswers = absl::Seconds(30);
 
-}  // namespace
-
-struct RpcServer::Impl {
-  explicit Impl(Dispatcher& shared) : dispatcher(shared) {
-    for (const char* name : kServiceNames) services.emplace_back(name, dispatcher);
-  }
-
-  void Accept(std::vector<ListenSocket> sockets, ListenerOptions options) {
-    ListenerSinks sinks;
-    if (framed_rpc_server != nullptr) {
-      sinks.framed_rpc = [this](int fd, ListenerPeer peer) {
-        framed_rpc_server->Adopt(fd, std::move(peer));
-      };
-    }
-    if (tcpstore_server != nullptr) {
-      sinks.extra = ListenerProtocol{tcpstore::MatchTcpStore, [this](int fd, ListenerPeer peer) {
-                                       tcpstore_server->Adopt(fd, std::move(peer));
-                                     }};
-    }
-    sinks.grpc = [this](int fd, int listener_fd) {
-      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-      connection.listener_fd = listener_fd;
-      connection.fd = fd;
-      acceptor->HandleNewConnection(&connection);
-    };
-    listener = std::make_unique<Listener>(std::move(sockets), std::move(sinks), std::move(options));
-  }
-
-  Dispatcher& dispatcher;
-  std::deque<GrpcService> services;
-  // After the services: these go first, the last one first.
-  std::unique_ptr<grpc::Server> server;
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
-  std::unique_ptr<framed_rpc::Server> framed_rpc_server;
-  std::unique_ptr<tcpstore::Server> tcpstore_server;
-  std::unique_ptr<Listener> listener;
-  bool stopped = false;
-};
-
-RpcServer::RpcServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-
-absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptions& options,
-                                                            Dispatcher& dispatcher) {
-  if (options.listen.empty()) return absl::InvalidArgumentError("no address to listen on");
-  std::vector<ListenAddress> listen;
-  for (const std::string& text : options.listen) {
-    COHORT_ASSIGN_OR_RETURN(ListenAddress address, ParseListenAddress(text));
-    listen.push_back(std::move(address));
-  }
-  // Before the rest: a server that cannot listen has done nothing.
-  std::vector<ListenSocket> sockets;
-  std::vector<std::string> addresses;
-  tcpstore::ServerOptions tcpstore;
-  tcpstore.threads = options.tcpstore_threads;
-  for (const ListenAddress& address : listen) {
-    COHORT_ASSIGN_OR_RETURN(std::vector<ListenSocket> opened, ListenSocket::Open(address));
-    if (!address.is_unix()) tcpstore.ports.push_back(opened.front().port());
-    addresses.push_back(address.WithPort(opened.front().port()));
-    std::move(opened.begin(), opened.end(), std::back_inserter(sockets));
-  }
-  // Switches of the whole process; setting them again is harmless.
-  grpc::EnableDefaultHealthCheckService(true);
-  if (options.reflection) COHORT_RETURN_IF_ERROR(EnableReflection());
-
-  auto impl = std::make_unique<Impl>(dispatcher);
-  grpc::ServerBuilder builder;
+void Configure(const RpcServerOptions& options, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(options.max_message_bytes);
   // Answers have their own bounds; the limit of the reader is the client's to set.
   builder.SetMaxSendMessageSize(-1);
@@ -129,19 +69,117 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, timeout);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   }
-  // The listener accepts connections and gives gRPC's to gRPC.
-  impl->acceptor = builder.experimental().AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-      grpc::InsecureServerCredentials());
-  for (GrpcService& service : impl->services) builder.RegisterService(&service);
-  impl->server = builder.BuildAndStart();
-  if (impl->server == nullptr) return absl::InternalError("gRPC's server did not start");
+}
+
+// gRPC's server for the connections of one port. gRPC does not tell a service on which port a call
+// came, and a port is a job of torchft.
+struct PortServer {
+  std::deque<GrpcService> services;
+  // After the services: these go first, the last one first.
+  std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
+};
+
+}  // namespace
+
+struct RpcServer::Impl {
+  explicit Impl(Dispatcher& shared) : dispatcher(shared) {}
+
+  absl::Status StartGrpc(const RpcServerOptions& options, const std::vector<int>& ports);
+
+  void Accept(std::vector<ListenSocket> sockets, ListenerOptions options) {
+    ListenerSinks sinks;
+    if (framed_rpc_server != nullptr) {
+      sinks.framed_rpc = [this](int fd, ListenerPeer peer) {
+        framed_rpc_server->Adopt(fd, std::move(peer));
+      };
+    }
+    if (tcpstore_server != nullptr) {
+      sinks.extra = ListenerProtocol{tcpstore::MatchTcpStore, [this](int fd, ListenerPeer peer) {
+                                       tcpstore_server->Adopt(fd, std::move(peer));
+                                     }};
+    }
+    sinks.grpc = [this](int fd, int listener_fd) {
+      const auto server = port_servers.find(LocalPortOf(fd));
+      if (server == port_servers.end()) {  // the socket has failed
+        close(fd);
+        return;
+      }
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.listener_fd = listener_fd;
+      connection.fd = fd;
+      server->second.acceptor->HandleNewConnection(&connection);
+    };
+    listener = std::make_unique<Listener>(std::move(sockets), std::move(sinks), std::move(options));
+  }
+
+  Dispatcher& dispatcher;
+  std::unique_ptr<torchft::LighthouseServices> lighthouses;
+  std::map<int, PortServer> port_servers;
+  std::unique_ptr<framed_rpc::Server> framed_rpc_server;
+  std::unique_ptr<tcpstore::Server> tcpstore_server;
+  std::unique_ptr<Listener> listener;
+  bool stopped = false;
+};
+
+absl::Status RpcServer::Impl::StartGrpc(const RpcServerOptions& options,
+                                        const std::vector<int>& ports) {
+  if (options.torchft.min_replicas > 0) {
+    lighthouses =
+        std::make_unique<torchft::LighthouseServices>(options.torchft, ports, dispatcher);
+    COHORT_RETURN_IF_ERROR(lighthouses->Start());
+  }
+  for (const int port : ports) {
+    auto [place, is_new] = port_servers.try_emplace(port);
+    if (!is_new) continue;
+    PortServer& started = place->second;
+    for (const char* name : kServiceNames) started.services.emplace_back(name, dispatcher);
+    grpc::ServerBuilder builder;
+    Configure(options, builder);
+    // The listener accepts connections and gives gRPC's to gRPC.
+    started.acceptor = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        grpc::InsecureServerCredentials());
+    for (GrpcService& service : started.services) builder.RegisterService(&service);
+    if (lighthouses != nullptr) builder.RegisterService(lighthouses->OfPort(port));
+    started.server = builder.BuildAndStart();
+    if (started.server == nullptr) return absl::InternalError("gRPC's server did not start");
+  }
+  return absl::OkStatus();
+}
+
+RpcServer::RpcServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptions& options,
+                                                            Dispatcher& dispatcher) {
+  if (options.listen.empty()) return absl::InvalidArgumentError("no address to listen on");
+  std::vector<ListenAddress> listen;
+  for (const std::string& text : options.listen) {
+    COHORT_ASSIGN_OR_RETURN(ListenAddress address, ParseListenAddress(text));
+    listen.push_back(std::move(address));
+  }
+  // Before the rest: a server that cannot listen has done nothing.
+  std::vector<ListenSocket> sockets;
+  std::vector<std::string> addresses;
+  std::vector<int> ports;  // 0: a Unix socket
+  for (const ListenAddress& address : listen) {
+    COHORT_ASSIGN_OR_RETURN(std::vector<ListenSocket> opened, ListenSocket::Open(address));
+    ports.push_back(address.is_unix() ? 0 : opened.front().port());
+    addresses.push_back(address.WithPort(opened.front().port()));
+    std::move(opened.begin(), opened.end(), std::back_inserter(sockets));
+  }
+  // Switches of the whole process; setting them again is harmless.
+  grpc::EnableDefaultHealthCheckService(true);
+  if (options.reflection) COHORT_RETURN_IF_ERROR(EnableReflection());
+
+  auto impl = std::make_unique<Impl>(dispatcher);
+  COHORT_RETURN_IF_ERROR(impl->StartGrpc(options, ports));
   if (options.framed_rpc_threads > 0) {
     framed_rpc::ServerOptions framed;
     framed.threads = options.framed_rpc_threads;
     framed.max_message_bytes = options.max_message_bytes;
-    framed.max_concurrent_calls = max_streams * kFramedCallsPerStream;
     const Http2Limits& http2 = options.listener.http2;
+    framed.max_concurrent_calls = http2.max_concurrent_streams * kFramedCallsPerStream;
     framed.limits.max_resets_per_second = FramedRate(http2.max_resets_per_second);
     framed.limits.max_idle_frames_per_second = FramedRate(http2.max_idle_frames_per_second);
     auto handler = std::make_shared<FramedRpcHandler>(dispatcher);
@@ -150,6 +188,10 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
         std::make_unique<framed_rpc::Server>(framed, std::move(methods), std::move(handler));
   }
   if (options.tcpstore_threads > 0) {
+    tcpstore::ServerOptions tcpstore;
+    tcpstore.threads = options.tcpstore_threads;
+    std::copy_if(ports.begin(), ports.end(), std::back_inserter(tcpstore.ports),
+                 [](int port) { return port != 0; });
     impl->tcpstore_server = std::make_unique<tcpstore::Server>(tcpstore, dispatcher);
   }
 
@@ -168,14 +210,17 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
 RpcServer::~RpcServer() { Shutdown(absl::ZeroDuration()); }
 
 void RpcServer::SetServing(bool serving) {
-  grpc::HealthCheckServiceInterface* const health = impl_->server->GetHealthCheckService();
-  if (health == nullptr) return;
-  health->SetServingStatus("", serving);  // the server as a whole
-  for (const char* name : kServiceNames) health->SetServingStatus(name, serving);
+  for (const auto& [port, started] : impl_->port_servers) {
+    grpc::HealthCheckServiceInterface* const health = started.server->GetHealthCheckService();
+    if (health == nullptr) continue;
+    health->SetServingStatus("", serving);  // the server as a whole
+    for (const char* name : kServiceNames) health->SetServingStatus(name, serving);
+    if (impl_->lighthouses != nullptr) health->SetServingStatus(torchft::kServiceName, serving);
+  }
 }
 
 void RpcServer::Shutdown(absl::Duration grace) {
-  if (impl_->stopped || impl_->server == nullptr) return;
+  if (impl_->stopped) return;
   impl_->stopped = true;
   const Clock& clock = Clock::Steady();
   const Instant end = clock.Now() + grace;
@@ -189,8 +234,9 @@ void RpcServer::Shutdown(absl::Duration grace) {
   if (impl_->framed_rpc_server != nullptr)
     impl_->framed_rpc_server->Stop(std::min(rest, kLastGrace));
   if (impl_->tcpstore_server != nullptr) impl_->tcpstore_server->Stop(std::min(rest, kLastGrace));
-  impl_->server->Shutdown(GrpcDeadline(std::min(rest, kLastGrace)));
-  impl_->server->Wait();
+  const gpr_timespec last = GrpcDeadline(std::min(rest, kLastGrace));
+  for (const auto& [port, started] : impl_->port_servers) started.server->Shutdown(last);
+  for (const auto& [port, started] : impl_->port_servers) started.server->Wait();
   // Answers that wait for the journal are still on their way here.
   impl_->dispatcher.AwaitIdle(kLastAnswers);
 }

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "base/rpc/listener/listener.h"
 #include "coordinator/service/dispatch/dispatcher.h"
+#include "coordinator/service/torchft/quorum_decision.h"
 
 namespace cohort::coordinator {
 
@@ -29,6 +30,8 @@ struct RpcServerOptions {
   int framed_rpc_threads = 1;
   // Threads that serve PyTorch's TCPStore clients, on the same addresses; 0: none.
   int tcpstore_threads = 1;
+  // torchft's lighthouse has a job for each port; min_replicas 0: it is not served.
+  torchft::QuorumOptions torchft;
 };
 
 class RpcServer {

@@ -5,22 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/text/logging.h"
 #include "base/text/printable.h"
-#include "coordinator/core/interface/reply.h"
+#include "coordinator/service/engine/discard_reply.h"
 
 namespace cohort::coordinator::tcpstore {
-namespace {
-
-// Takes replies that no client waits for.
-class Discard final : public ReplySink {
- public:
-  static Discard* Get() {
-    static Discard* const discard = new Discard;
-    return discard;
-  }
-  void OnReply(Reply&&, DeliveryContext&) override {}
-};
-
-}  // namespace
 
 std::string TenantOfPort(int port) { return absl::StrCat("tcpstore-", port); }
 
@@ -109,7 +96,7 @@ void Jobs::Submit(int port, CallBody body) {
   Call call;
   call.caller.key.tenant = TenantOfPort(port);
   call.body = std::move(body);
-  engine_.Submit(std::move(call), Discard::Get());
+  engine_.Submit(std::move(call), DiscardReply::Get());
 }
 
 }  // namespace cohort::coordinator::tcpstore
