@@ -221,10 +221,48 @@ other=$!
 until_true sh -c "[ \$('$cohort_binary' waits broken | grep -c receive) = 2 ]"
 expect 0 group show broken
 contains active "$out"
+# Probes: a wait that is old enough, one that is not, and a rank that is not to blame. For its first
+# five seconds the coordinator does not know all waits.
+until_true sh -c "'$cohort_binary' who-is-missing broken --older-than 1h"
+until_true sh -c "! '$cohort_binary' who-is-missing broken --older-than 500ms"
+expect 3 who-is-missing broken --older-than 500ms --probe
+contains 'missing: rank 0;' "$out"
+contains 'missing: rank 1;' "$out"
+expect 0 who-is-missing broken --older-than 1h
+contains 'open for 1h0m or longer' "$out"
+expect 0 who-is-missing broken --rank 2
+COHORT_RANK=1 expect 3 who-is-missing broken --rank self --older-than 500ms --probe
+[[ $out != *'missing: rank 0;'* ]] || fail "rank 1 is blamed for rank 0: $out"
+expect 4 who-is-missing no-such-group --older-than 1s
+expect 0 who-is-missing no-such-group --older-than 1s --probe
+contains 'there is no group no-such-group; the probe does not fail for this' "$err"
+expect 5 who-is-missing broken --coordinator 127.0.0.1:1 --timeout 500ms --older-than 1s
+expect 0 who-is-missing broken --coordinator 127.0.0.1:1 --timeout 500ms --older-than 1s --probe
+# A watch ends its command when it is interrupted. The named pipe says that the command runs.
+before=$(($(cohort group show broken | awk '$1 == "revision" { print $2 }') - 1))
+mkfifo "$dir/started"
+FILE="$dir/started" "$cohort_binary" group watch broken --from "$before" \
+  --exec 'echo $$ >"$FILE"; sleep 1000' >"$dir/stop.out" 2>"$dir/stop.err" &
+watch=$!
+command_pid=$(timeout 10 cat "$dir/started")
+kill "$watch"
+finished "$watch" 143 stop
+[[ -n $command_pid ]] || fail "no command of --exec: $(cat "$dir/stop.err")"
+until_true sh -c "! kill -0 $command_pid"
+# Another one runs its command at each event, also after a failure.
+FILE="$dir/events" "$cohort_binary" group watch broken --from "$before" --exec \
+  'echo "$COHORT_EVENT rank=$COHORT_RANK member=$COHORT_MEMBER group=$COHORT_GROUP" >>"$FILE"
+   [ "$COHORT_EVENT" != left ] || exit 5' \
+  >"$dir/exec.out" 2>"$dir/exec.err" &
+watch=$!
+until_true test -s "$dir/events"
 kill "$victim"
 finished "$victim" 143 victim
 finished "$other" 6 other
 contains 'rank-1' "$(cat "$dir/other.err")"
+finished "$watch" 1 exec
+contains 'left rank=1 member=rank-1 group=broken' "$(cat "$dir/events")"
+contains ' (left): the command exited with 5; watching on' "$(cat "$dir/exec.err")"
 
 # --- A reader that goes away.
 (sleep 0.3; cohort server) | true
