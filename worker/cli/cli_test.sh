@@ -194,6 +194,22 @@ kill "${servers[@]}"
 kill "$devices"
 finished "$devices" 143 devices
 
+# --- A TCPStore client of PyTorch waits for a key, without a group: a remark says where to look.
+cat >"$dir/tcpstore.py" <<'PYTHON'
+import socket, struct, sys
+text = lambda key: struct.pack("<Q", len(key)) + key
+with socket.create_connection(("127.0.0.1", int(sys.argv[1].rpartition(":")[2]))) as store:
+    store.sendall(b"\0" + struct.pack("<I", 0x3C85F7CE) + b"\6" + struct.pack("<Q", 1) + text(b"late"))
+    store.recv(1)
+PYTHON
+python3 "$dir/tcpstore.py" "$COHORT_COORDINATOR" &
+servers=($!)
+tenant=tcpstore-${COHORT_COORDINATOR##*:}
+until_true sh -c "'$cohort_binary' waits --tenant $tenant | grep -q late"
+expect 4 who-is-missing my-job
+contains "clients of port ${tenant#*-} have 1 open wait: see 'cohort waits --tenant $tenant'" "$err"
+kill "${servers[@]}"
+
 # --- Objects: the sender may be gone before the object is read.
 cohort object send mail --rank 0 --world-size 2 --to 1 --timeout 20s "$dir/binary" \
   >"$dir/send.out" 2>"$dir/send.err" &

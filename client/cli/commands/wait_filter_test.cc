@@ -156,6 +156,49 @@ TEST_F(WaitFilterTest, AProbeFailsForAnOpenWaitAlone) {
   }
 }
 
+TEST_F(WaitFilterTest, AnAsteriskStandsForAllGroupsThatBeginSo) {
+  const auto code = [this](const std::string& group) {
+    last_ = tool_({"who-is-missing", group});
+    return last_.code;
+  };
+  EXPECT_EQ(code("torch-0-*"), 4);
+  EXPECT_THAT(last_.err, HasSubstr("NOT_FOUND: no group's name begins with torch-0-\n"));
+  tool_.fake.groups.resize(3);
+  tool_.fake.groups[0].name = "torch-0-8b63";
+  tool_.fake.groups[1].name = "torch-0-c92a";
+  tool_.fake.groups[2].name = "torch-init/job";
+  tool_.fake.calls.clear();
+  EXPECT_EQ(code("torch-0-*"), 0);
+  EXPECT_THAT(tool_.fake.calls,
+              testing::ElementsAre("ListGroups()", "WhoIsMissing(torch-0-8b63, 2s)", "Stats()",
+                                   "WhoIsMissing(torch-0-c92a, 2s)", "Stats()",
+                                   "DumpWaits()"));
+  AddBarrier(3, 3, absl::Seconds(12));
+  EXPECT_EQ(code("torch-0-*"), 3);
+  // A group that closes meanwhile does not count.
+  tool_.fake.who_is_missing_error = absl::NotFoundError("it has closed");
+  EXPECT_EQ(code("torch-0-*"), 4);
+}
+
+TEST_F(WaitFilterTest, ARemarkLeadsToTheWaitsOfTcpStoreClients) {
+  const std::string remark =
+      "cohort: PyTorch's TCPStore clients of port 7700 have 1 open wait: see 'cohort waits "
+      "--tenant tcpstore-7700'\n";
+  tool_.fake.parked.resize(1);
+  EXPECT_EQ(Code({}), 0);
+  EXPECT_EQ(last_.err, remark);
+  EXPECT_EQ(tool_.fake.connection.tenant, "tcpstore-7700");
+  EXPECT_EQ(Code({"--coordinator", "unix:/coordinator"}), 0);
+  EXPECT_EQ(last_.err, "") << "TCPStore clients have no such address";
+  tool_.fake.who_is_missing_error = absl::NotFoundError("there is no group trainer");
+  EXPECT_EQ(Code({}), 4);
+  EXPECT_THAT(last_.err, HasSubstr(remark));
+  tool_.fake.who_is_missing_error = absl::OkStatus();
+  AddBarrier(3, 3, absl::Seconds(12));
+  EXPECT_EQ(Code({}), 3);
+  EXPECT_EQ(last_.err, "") << "the wait that was asked for is known";
+}
+
 TEST_F(WaitFilterTest, AProbeDoesNotWaitForNccl) {
   EXPECT_EQ(Code({"--probe"}), 0);
   EXPECT_EQ(tool_.nccl.timeout, absl::ZeroDuration());

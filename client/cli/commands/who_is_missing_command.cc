@@ -8,8 +8,11 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "base/rank_set.h"
 #include "base/status_macros.h"
@@ -185,14 +188,15 @@ absl::StatusOr<WaitFilter> MakeFilter(Context& context, const Flags& flags) {
   return filter;
 }
 
-absl::StatusOr<ExitCode> WhoIsMissing(Context& context, const Flags& flags,
-                                      const WaitFilter& filter) {
-  COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
+// Prints the open waits of one group.
+absl::StatusOr<ExitCode> ReportGroup(Context& context, client::AdminClient& admin,
+                                     const std::string& group, const Flags& flags,
+                                     const WaitFilter& filter) {
   absl::StatusOr<client::WhoIsMissingReport> report =
-      admin->WhoIsMissing(flags.group, std::min(kReportTimeout, context.TimeoutOr(kReportTimeout)));
+      admin.WhoIsMissing(group, std::min(kReportTimeout, context.TimeoutOr(kReportTimeout)));
   if (!report.ok() && !absl::IsNotFound(report.status())) return report.status();
   // Asked after the report, so that it is not older.
-  COHORT_ASSIGN_OR_RETURN(const client::ServerStats stats, admin->Stats());
+  COHORT_ASSIGN_OR_RETURN(const client::ServerStats stats, admin.Stats());
   if (!report.ok()) {
     // Without a journal the group exists again when its members have come back.
     if (Settles(stats)) context.printer().Remark(absl::StrCat("cohort: ", FormatStart(stats)));
@@ -213,6 +217,29 @@ absl::StatusOr<ExitCode> WhoIsMissing(Context& context, const Flags& flags,
   return Settles(stats) || is_silent ? ExitCode::kUnavailable : ExitCode::kOk;
 }
 
+// The name of the flags is that of a group, or ends with an asterisk: all groups that begin so.
+absl::StatusOr<ExitCode> WhoIsMissing(Context& context, const Flags& flags,
+                                      const WaitFilter& filter) {
+  COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
+  if (!absl::EndsWith(flags.group, "*")) {
+    return ReportGroup(context, *admin, flags.group, flags, filter);
+  }
+  const absl::string_view prefix = absl::StripSuffix(flags.group, "*");
+  COHORT_ASSIGN_OR_RETURN(const std::vector<client::GroupInfo> groups, admin->ListGroups());
+  absl::StatusOr<ExitCode> result =
+      absl::NotFoundError(absl::StrCat("no group's name begins with ", prefix));
+  for (const client::GroupInfo& group : groups) {
+    if (!absl::StartsWith(group.name, prefix)) continue;
+    const absl::StatusOr<ExitCode> code =
+        ReportGroup(context, *admin, group.name, flags, filter);
+    if (absl::IsNotFound(code.status())) continue;  // it has closed meanwhile
+    if (!code.ok()) return code;
+    // An open wait outweighs what is not known of other groups.
+    if (!result.ok() || *code == ExitCode::kMissing || *result == ExitCode::kOk) result = code;
+  }
+  return result;
+}
+
 // As WhoIsMissing, but only an open wait and a wrong command line are failures.
 absl::StatusOr<ExitCode> Probe(Context& context, const Flags& flags, const WaitFilter& filter) {
   const absl::StatusOr<ExitCode> code = WhoIsMissing(context, flags, filter);
@@ -225,9 +252,32 @@ absl::StatusOr<ExitCode> Probe(Context& context, const Flags& flags, const WaitF
   return ExitCode::kOk;
 }
 
+// PyTorch's TCPStore clients form no group. Their waits are in a tenant of the coordinator's port.
+void RemarkTcpStoreWaits(Context& context) {
+  const std::string& address = context.options().coordinator;
+  const size_t colon = address.rfind(':');
+  int port = 0;
+  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port)) return;
+  client::ConnectionOptions options = context.ConnectionOptions();
+  options.tenant = absl::StrCat("tcpstore-", port);
+  Clients& clients = *context.environment().clients;
+  const auto connection = clients.Connect(options);
+  if (!connection.ok()) return;
+  const auto calls = clients.Admin(*connection, context.TimeoutOr(absl::Seconds(2)))->DumpWaits("");
+  if (!calls.ok() || calls->empty()) return;
+  context.printer().Remark(absl::StrCat(
+      "cohort: PyTorch's TCPStore clients of port ", port, " have ",
+      Counted(static_cast<int64_t>(calls->size()), "open wait"), ": see 'cohort waits --tenant ",
+      options.tenant, "'"));
+}
+
 absl::StatusOr<ExitCode> RunWhoIsMissing(Context& context, const Flags& flags) {
   COHORT_ASSIGN_OR_RETURN(const WaitFilter filter, MakeFilter(context, flags));
-  return flags.probe ? Probe(context, flags, filter) : WhoIsMissing(context, flags, filter);
+  if (flags.probe) return Probe(context, flags, filter);
+  const absl::StatusOr<ExitCode> code = WhoIsMissing(context, flags, filter);
+  const bool finds_nothing = code.ok() ? *code == ExitCode::kOk : absl::IsNotFound(code.status());
+  if (finds_nothing) RemarkTcpStoreWaits(context);
+  return code;
 }
 
 absl::StatusOr<ExitCode> Waits(Context& context, const std::string& group) {
@@ -259,7 +309,10 @@ void AddWhoIsMissingCommand(CLI::App& parent, Context& context) {
       "cohort who-is-missing trainer-weights --probe --rank self --older-than 2m\n"
       "until cohort who-is-missing trainer-weights; do sleep 5; done",
       [&context, flags] { return RunWhoIsMissing(context, *flags); });
-  command->add_option("GROUP", flags->group, "name of the group")->required();
+  command
+      ->add_option("GROUP", flags->group,
+                   "name of the group; 'torch-0-*' is each group whose name begins with torch-0-")
+      ->required();
   AddDuration(*command, "--older-than", flags->older_than,
               "only waits that have been open for this long; exit code 5 is then about the "
               "coordinator alone");
