@@ -234,7 +234,7 @@ absl::StatusOr<ExitCode> WhoIsMissing(Context& context, const Flags& flags,
         ReportGroup(context, *admin, group.name, flags, filter);
     if (absl::IsNotFound(code.status())) continue;  // it has closed meanwhile
     if (!code.ok()) return code;
-    // An open wait outweighs what is not known of other groups.
+    // An open wait outweighs groups of which not all is known.
     if (!result.ok() || *code == ExitCode::kMissing || *result == ExitCode::kOk) result = code;
   }
   return result;
