@@ -2,6 +2,7 @@
 #
 #   docker build -f deploy/docker/worker.Dockerfile -t cohort-worker .
 #   docker build -f deploy/docker/worker.Dockerfile --target tests -t cohort-tests .
+#   docker build -f deploy/docker/worker.Dockerfile --target watch -t cohort-watch .
 FROM debian:12 AS build
 WORKDIR /src
 COPY deploy/bootstrap.sh deploy/packages.txt deploy/cuda_toolkit.py deploy/cuda_wheels.txt deploy/
@@ -24,6 +25,11 @@ COPY --from=build --chown=65532:65532 /runtime/var/lib/cohort /var/lib/cohort
 USER 65532:65532
 WORKDIR /var/lib/cohort
 ENTRYPOINT ["bash"]
+
+# With kubectl, for the commands of `cohort group watch --exec`.
+FROM tests AS watch
+COPY --from=registry.k8s.io/kubectl:v1.32.4 /bin/kubectl /usr/local/bin/kubectl
+ENTRYPOINT ["cohort"]
 
 FROM scratch
 COPY --from=build /runtime /

@@ -5,12 +5,14 @@ their flags.
     manifests_test.py PROGRAM...       # those that are built; their flags are tried
 """
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 try:
@@ -75,7 +77,8 @@ class Manifests:
 
 
 class ManifestsTest(unittest.TestCase):
-    manifests = Manifests(resources(os.path.join(HERE, "overlays", "example")))
+    # It builds on overlays/example.
+    manifests = Manifests(resources(os.path.join(HERE, "overlays", "supervised")))
 
     def test_names_are_unique(self):
         names = [(document["kind"], document["metadata"]["name"]) for document in self.manifests.documents]
@@ -200,6 +203,114 @@ class ManifestsTest(unittest.TestCase):
             self.assertEqual(done.returncode, 0, f"{name}: {done.stderr}")
 
 
+class SupervisedTest(unittest.TestCase):
+    """The probe and the watch, with a real group of two ranks that wait for each other."""
+
+    folder = os.path.join(HERE, "overlays", "supervised")
+    manifests = Manifests(resources(folder))
+
+    def start(self, command, **options):
+        process = subprocess.Popen(command, text=True, stderr=subprocess.DEVNULL, **options)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def run_cohort(self, *arguments, **variables):
+        return subprocess.run(
+            [PROGRAMS["cohort"], *arguments],
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def until(self, code, *arguments, **variables):
+        """Runs the command until it exits with `code`, for 30 seconds at most. Returns its output."""
+        deadline = time.monotonic() + 30
+        while True:
+            done = self.run_cohort(*arguments, **variables)
+            if done.returncode == code or time.monotonic() > deadline:
+                self.assertEqual(done.returncode, code, f"{arguments}: {done.stdout}{done.stderr}")
+                return done.stdout
+
+    def start_group(self):
+        """Returns the variables of the workers, and the process of rank 1."""
+        if not {"cohort", "cohort-coordinator"} <= PROGRAMS.keys():
+            self.skipTest("cohort and cohort-coordinator are not given")
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        address = f"unix:{place.name}/coordinator"
+        self.start(
+            [PROGRAMS["cohort-coordinator"], "--listen", address, "--metrics-listen", ""], stdout=subprocess.DEVNULL
+        )
+        variables = {"COHORT_COORDINATOR": address}
+        for rank in range(2):
+            receive = ["object", "recv", "trainer", "--world-size=2", f"--rank={rank}", f"--from={1 - rank}"]
+            last = self.start(
+                [PROGRAMS["cohort"], *receive, "--timeout=2m"],
+                env={**os.environ, **variables},
+                stdout=subprocess.DEVNULL,
+            )
+        self.until(3, "who-is-missing", "trainer", "--rank=1", **variables)
+        return variables, last
+
+    def test_the_probe_fails_if_the_group_waits_for_the_rank_of_the_pod(self):
+        (patch,) = read(os.path.join(self.folder, "probe.yaml"))
+        (change,) = patch
+        self.assertTrue(change["path"].endswith("/livenessProbe"))
+        program, *arguments = change["value"]["exec"]["command"]
+        self.assertEqual(program, "cohort")
+        variables, _ = self.start_group()
+        self.until(0, *arguments, COHORT_RANK="1", **variables)
+        # The same, without waiting for five minutes.
+        soon = [re.sub("(--older-than)=.*", r"\1=100ms", argument) for argument in arguments]
+        self.assertNotEqual(soon, arguments)
+        self.assertIn("missing: rank 1;", self.until(3, *soon, COHORT_RANK="1", **variables))
+        self.until(0, *soon, COHORT_RANK="2", **variables)
+        self.until(0, *soon, COHORT_RANK="1", COHORT_COORDINATOR="unix:/nonexistent")
+        # Both requests end before the probe does.
+        (timeout,) = [argument for argument in arguments if argument.startswith("--timeout=")]
+        self.assertGreater(change["value"]["timeoutSeconds"], 2 * duration(timeout.split("=")[1]))
+
+    def test_the_watch_deletes_the_pod_of_a_lost_rank(self):
+        (watch,) = self.manifests.of("Deployment")
+        (container,) = watch["spec"]["template"]["spec"]["containers"]
+        variables, rank = self.start_group()
+        with tempfile.TemporaryDirectory() as place:
+            # In the place of kubectl, a script that reports its arguments.
+            os.mkfifo(os.path.join(place, "calls"))
+            kubectl = os.path.join(place, "kubectl")
+            with open(kubectl, "w", encoding="utf-8") as file:
+                file.write(f'#!/bin/sh\necho "$@" > {place}/calls\n')
+            os.chmod(kubectl, 0o755)
+            # It begins with an event of the past, which shows that it watches.
+            revision = json.loads(self.run_cohort("group", "show", "trainer", "--json", **variables).stdout)["revision"]
+            process = self.start(
+                [PROGRAMS["cohort"], *container["args"], f"--from={revision - 1}"],
+                env={**os.environ, **variables, "PATH": f"{place}:{os.environ['PATH']}"},
+                stdout=subprocess.PIPE,
+            )
+            self.assertIn("active", process.stdout.readline())
+            rank.kill()
+            with open(os.path.join(place, "calls"), encoding="utf-8") as calls:
+                self.assertEqual(calls.read(), "delete pod --wait=false cohort-worker-1\n")
+
+    def test_the_watch_may_delete_the_workers_and_nothing_else(self):
+        (role,) = self.manifests.of("Role")
+        (binding,) = self.manifests.of("RoleBinding")
+        (account,) = self.manifests.of("ServiceAccount")
+        (watch,) = self.manifests.of("Deployment")
+        (rule,) = role["rules"]
+        self.assertEqual((rule["resources"], rule["verbs"]), (["pods"], ["delete"]))
+        overlay = kustomization(os.path.join(HERE, "overlays", "example"))
+        (count,) = [entry["count"] for entry in overlay["replicas"] if entry["name"] == "cohort-worker"]
+        self.assertEqual(rule["resourceNames"], [f"cohort-worker-{rank}" for rank in range(count)])
+        self.assertEqual(binding["roleRef"]["name"], role["metadata"]["name"])
+        self.assertEqual([subject["name"] for subject in binding["subjects"]], [account["metadata"]["name"]])
+        self.assertEqual(watch["spec"]["template"]["spec"]["serviceAccountName"], account["metadata"]["name"])
+
+
 class OverlayTest(unittest.TestCase):
     folder = os.path.join(HERE, "overlays", "example")
 
@@ -231,7 +342,7 @@ class OverlayTest(unittest.TestCase):
                 [
                     "sh",
                     "-ec",
-                    f'cp -RL "{HERE}/base" "{HERE}/overlays" "{home}"; kubectl kustomize "{home}/overlays/example"',
+                    f'cp -RL "{HERE}/base" "{HERE}/overlays" "{home}"; kubectl kustomize "{home}/overlays/supervised"',
                 ],
                 env={**os.environ, "HOME": home},
                 capture_output=True,
@@ -245,6 +356,10 @@ class OverlayTest(unittest.TestCase):
         self.assertEqual(sets["cohort-worker"]["spec"]["replicas"], 8)
         claim = sets["cohort-coordinator"]["spec"]["volumeClaimTemplates"][0]
         self.assertEqual(claim["spec"]["storageClassName"], "local-ssd")
+        (worker,) = sets["cohort-worker"]["spec"]["template"]["spec"]["containers"]
+        self.assertEqual(list(worker["livenessProbe"]["exec"]), ["command"])
+        self.assertNotIn("grpc", worker["livenessProbe"])
+        self.assertIn("grpc", worker["readinessProbe"])
         for _, labels, _ in rendered.pods():
             self.assertTrue("app.kubernetes.io/part-of" in labels or "cohort.dev/member" in labels)
         for _, _, container in rendered.containers():

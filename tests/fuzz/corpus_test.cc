@@ -9,6 +9,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/stubs/logging.h"
@@ -20,6 +21,7 @@
 #include "tests/fuzz/samples/sample_framed_rpc_scripts.h"
 #include "tests/fuzz/samples/sample_inputs.h"
 #include "tests/fuzz/scripts/script_runner.h"
+#include "tests/fuzz/tcpstore_check.h"
 
 namespace cohort::coordinator::fuzz {
 namespace {
@@ -96,6 +98,18 @@ TEST(CorpusTest, FramesKeepTheirPromises) {
   EXPECT_GT(counts.closed, 0);
 }
 
+TEST(CorpusTest, TcpStoreRequestsAreReadOrRefused) {
+  const Inputs corpus = ReadCorpus("tcpstore");
+  ASSERT_FALSE(corpus.empty());
+  std::vector<tcpstore::Operation> operations;
+  for (const auto& [name, input] : corpus) {
+    const absl::Status status = CheckTcpStore(input, &operations);
+    EXPECT_TRUE(status.ok()) << name << ": " << status.message();
+  }
+  const std::set<tcpstore::Operation> seen(operations.begin(), operations.end());
+  EXPECT_EQ(seen.size(), static_cast<size_t>(tcpstore::Operation::kBarrier) + 1);
+}
+
 TEST(CorpusTest, MatchesTheGenerator) {
   const auto expect_in = [](const Inputs& made, const Inputs& kept) {
     for (const auto& [name, input] : made) {
@@ -107,6 +121,7 @@ TEST(CorpusTest, MatchesTheGenerator) {
   expect_in(SampleDecodeInputs(), ReadCorpus("decode"));
   expect_in(SampleRequestInputs(), ReadCorpus("request"));
   expect_in(SampleFramedRpcInputs(), ReadCorpus("framed_rpc"));
+  expect_in(SampleTcpStoreInputs(), ReadCorpus("tcpstore"));
 }
 
 // Every method is in the corpus, so that a new one cannot be forgotten.
@@ -135,6 +150,19 @@ TEST(RandomInputTest, BytesAreDecodedOrRefused) {
     for (char& byte : input) byte = static_cast<char>(random());
     const absl::Status status = CheckDecode(input);
     ASSERT_TRUE(status.ok()) << status.message();
+  }
+}
+
+TEST(RandomInputTest, MutatedTcpStoreRequestsAreReadOrRefused) {
+  Random random(Seed());
+  const Inputs corpus = SampleTcpStoreInputs();
+  for (int round = 0; round < 10000; ++round) {
+    std::string input = std::next(corpus.begin(), random() % corpus.size())->second;
+    for (size_t n = 1 + random() % 3; n > 0; --n) {
+      input[random() % input.size()] = static_cast<char>(random());
+    }
+    const absl::Status status = CheckTcpStore(input);
+    ASSERT_TRUE(status.ok()) << "round " << round << ": " << status.message();
   }
 }
 

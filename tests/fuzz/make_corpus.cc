@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/fuzz/samples/sample_framed_rpc_scripts.h"
 #include "tests/fuzz/samples/sample_inputs.h"
+#include "tests/fuzz/tcpstore_check.h"
 
 namespace {
 
@@ -33,13 +34,15 @@ bool WriteAll(const std::string& folder, const std::map<std::string, std::string
 int main(int argc, char** argv) {
   if (argc != 2) {
     std::fprintf(stderr,
-                 "usage: make_corpus FOLDER (with folders decode, framed_rpc and request in it)\n");
+                 "usage: make_corpus FOLDER (with folders decode, framed_rpc, request and tcpstore "
+                 "in it)\n");
     return 2;
   }
   const std::string root = argv[1];
   const bool written =
       WriteAll(root + "/framed_rpc", cohort::coordinator::fuzz::SampleFramedRpcInputs()) &&
       WriteAll(root + "/decode", cohort::coordinator::fuzz::SampleDecodeInputs()) &&
-      WriteAll(root + "/request", cohort::coordinator::fuzz::SampleRequestInputs());
+      WriteAll(root + "/request", cohort::coordinator::fuzz::SampleRequestInputs()) &&
+      WriteAll(root + "/tcpstore", cohort::coordinator::fuzz::SampleTcpStoreInputs());
   return written ? 0 : 1;
 }

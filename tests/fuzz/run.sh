@@ -4,9 +4,9 @@
 #   tests/fuzz/run.sh [SECONDS [TARGET...]]
 #
 # SECONDS         for each target; default 60
-# TARGET          request_fuzz, framed_rpc_fuzz, decode_fuzz, record_codec_fuzz; of the data plane:
-#                 attach_fuzz, connections_fuzz, call_fuzz, peer_fuzz, queue_fuzz; of messages:
-#                 frame_fuzz, entries_fuzz; default: all
+# TARGET          request_fuzz, framed_rpc_fuzz, decode_fuzz, tcpstore_fuzz, record_codec_fuzz; of
+#                 the data plane: attach_fuzz, connections_fuzz, call_fuzz, peer_fuzz, queue_fuzz;
+#                 of messages: frame_fuzz, entries_fuzz; default: all
 #
 # Exits 0 when nothing was found. Otherwise the last lines name the inputs: put one into
 # tests/fuzz/corpus (of the data plane: tests/fuzz/worker/corpus; of messages:
@@ -82,7 +82,7 @@ main() {
     shift
   fi
   targets=("$@")
-  [[ ${#targets[@]} -gt 0 ]] || targets=(request_fuzz framed_rpc_fuzz decode_fuzz record_codec_fuzz
+  [[ ${#targets[@]} -gt 0 ]] || targets=(request_fuzz framed_rpc_fuzz decode_fuzz tcpstore_fuzz record_codec_fuzz
     attach_fuzz connections_fuzz call_fuzz peer_fuzz queue_fuzz frame_fuzz entries_fuzz)
 
   cache=${COHORT_BAZEL_CACHE:-$HOME/.cache/cohort-bazel}

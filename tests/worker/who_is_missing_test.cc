@@ -76,6 +76,13 @@ class WhoIsMissingTest : public testing::WorkerTest,
     if (line.ok()) answer.report = json::parse(*line);
     return answer;
   }
+  // The exit code of the probe of a rank's pod.
+  int Probe(int rank, const char* older_than) const {
+    testing::ChildProcess tool({"worker/cli/cohort", "who-is-missing", kGroup, "--probe", "--rank",
+                                absl::StrCat(rank), "--older-than", older_than, "--coordinator",
+                                coordinator_.address()});
+    return tool.Wait(kTimeout).value_or(-1);
+  }
   // Asks until ranks 0 and 1 are in the operation together, and all ranks but `silent` answer.
   json AskUntilBothHang(const std::string& operation, const json& silent = json::array()) const {
     json found;
@@ -144,6 +151,9 @@ TEST_P(WhoIsMissingTest, NamesTheRankThatIsStopped) {
       AskUntilBothHang("all_reduce #3", is_silent ? Ranks("[[2,2]]") : json::array());
   ASSERT_FALSE(wait.is_null());
   EXPECT_EQ(wait["missing"]["missing"], Ranks("[[2,2]]"));
+  EXPECT_EQ(Probe(2, "100ms"), 3);
+  EXPECT_EQ(Probe(2, "1h"), 0);
+  EXPECT_EQ(Probe(0, "100ms"), 0) << "it waits itself";
   Signal(2, SIGCONT);
   for (int rank = 0; rank < kRanks; ++rank) ExpectDone(rank);
 }

@@ -194,6 +194,22 @@ kill "${servers[@]}"
 kill "$devices"
 finished "$devices" 143 devices
 
+# --- A TCPStore client of PyTorch waits for a key, without a group: a remark says where to look.
+cat >"$dir/tcpstore.py" <<'PYTHON'
+import socket, struct, sys
+text = lambda key: struct.pack("<Q", len(key)) + key
+with socket.create_connection(("127.0.0.1", int(sys.argv[1].rpartition(":")[2]))) as store:
+    store.sendall(b"\0" + struct.pack("<I", 0x3C85F7CE) + b"\6" + struct.pack("<Q", 1) + text(b"late"))
+    store.recv(1)
+PYTHON
+python3 "$dir/tcpstore.py" "$COHORT_COORDINATOR" &
+servers=($!)
+tenant=tcpstore-${COHORT_COORDINATOR##*:}
+until_true sh -c "'$cohort_binary' waits --tenant $tenant | grep -q late"
+expect 4 who-is-missing my-job
+contains "clients of port ${tenant#*-} have 1 open wait: see 'cohort waits --tenant $tenant'" "$err"
+kill "${servers[@]}"
+
 # --- Objects: the sender may be gone before the object is read.
 cohort object send mail --rank 0 --world-size 2 --to 1 --timeout 20s "$dir/binary" \
   >"$dir/send.out" 2>"$dir/send.err" &
@@ -221,10 +237,48 @@ other=$!
 until_true sh -c "[ \$('$cohort_binary' waits broken | grep -c receive) = 2 ]"
 expect 0 group show broken
 contains active "$out"
+# Probes: a wait that is old enough, one that is not, and a rank that is not to blame. For its first
+# five seconds the coordinator does not know all waits.
+until_true sh -c "'$cohort_binary' who-is-missing broken --older-than 1h"
+until_true sh -c "! '$cohort_binary' who-is-missing broken --older-than 500ms"
+expect 3 who-is-missing broken --older-than 500ms --probe
+contains 'missing: rank 0;' "$out"
+contains 'missing: rank 1;' "$out"
+expect 0 who-is-missing broken --older-than 1h
+contains 'open for 1h0m or longer' "$out"
+expect 0 who-is-missing broken --rank 2
+COHORT_RANK=1 expect 3 who-is-missing broken --rank self --older-than 500ms --probe
+[[ $out != *'missing: rank 0;'* ]] || fail "rank 1 is blamed for rank 0: $out"
+expect 4 who-is-missing no-such-group --older-than 1s
+expect 0 who-is-missing no-such-group --older-than 1s --probe
+contains 'there is no group no-such-group; the probe does not fail for this' "$err"
+expect 5 who-is-missing broken --coordinator 127.0.0.1:1 --timeout 500ms --older-than 1s
+expect 0 who-is-missing broken --coordinator 127.0.0.1:1 --timeout 500ms --older-than 1s --probe
+# A watch ends its command when it is interrupted. The named pipe says that the command runs.
+before=$(($(cohort group show broken | awk '$1 == "revision" { print $2 }') - 1))
+mkfifo "$dir/started"
+FILE="$dir/started" "$cohort_binary" group watch broken --from "$before" \
+  --exec 'echo $$ >"$FILE"; sleep 1000' >"$dir/stop.out" 2>"$dir/stop.err" &
+watch=$!
+command_pid=$(timeout 10 cat "$dir/started")
+kill "$watch"
+finished "$watch" 143 stop
+[[ -n $command_pid ]] || fail "no command of --exec: $(cat "$dir/stop.err")"
+until_true sh -c "! kill -0 $command_pid"
+# Another one runs its command at each event, also after a failure.
+FILE="$dir/events" "$cohort_binary" group watch broken --from "$before" --exec \
+  'echo "$COHORT_EVENT rank=$COHORT_RANK member=$COHORT_MEMBER group=$COHORT_GROUP" >>"$FILE"
+   [ "$COHORT_EVENT" != left ] || exit 5' \
+  >"$dir/exec.out" 2>"$dir/exec.err" &
+watch=$!
+until_true test -s "$dir/events"
 kill "$victim"
 finished "$victim" 143 victim
 finished "$other" 6 other
 contains 'rank-1' "$(cat "$dir/other.err")"
+finished "$watch" 1 exec
+contains 'left rank=1 member=rank-1 group=broken' "$(cat "$dir/events")"
+contains ' (left): the command exited with 5; watching on' "$(cat "$dir/exec.err")"
 
 # --- A reader that goes away.
 (sleep 0.3; cohort server) | true

@@ -54,6 +54,7 @@ int main(int argc, char** argv) {
   if (const char* coordinator = std::getenv("COHORT_COORDINATOR")) {
     environment.coordinator = coordinator;
   }
+  if (const char* rank = std::getenv("COHORT_RANK")) environment.rank = rank;
   environment.set_on_interrupt = [&interrupt](std::function<void()> on_interrupt) {
     interrupt.Set(std::move(on_interrupt));
   };

@@ -245,6 +245,16 @@ TEST(GroupCommand, WatchCanWaitForTheGroup) {
   EXPECT_EQ(tool.fake.calls.size(), 5u);
 }
 
+TEST(GroupCommand, WatchEndsWellIfTheGroupClosedBeforeItsLastEventsArrived) {
+  ToolRun tool;
+  tool.fake.groups = {BrokenGroup()};
+  tool.fake.next = {absl::OkStatus(), absl::NotFoundError("there is no group trainer")};
+  const ToolResult result = tool({"group", "watch", "trainer"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(result.err,
+            "cohort: there is no group trainer; events after revision 17 are not known\n");
+}
+
 TEST(GroupCommand, EvictsAndCloses) {
   ToolRun tool;
   EXPECT_EQ(tool({"group", "evict", "g", "rank-3", "--reason", "dead"}).out,

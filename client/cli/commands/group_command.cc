@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "client/cli/commands/commands.h"
+#include "client/cli/commands/event_command.h"
 #include "client/cli/output/format.h"
 #include "client/cli/output/table.h"
 #include "client/collective/trace/path_report.h"
@@ -24,6 +25,8 @@ struct Flags {
   std::string reason;
   std::optional<int64_t> from_revision;
   std::optional<absl::Duration> wait;
+  std::string command;  // empty: the watch runs none
+  std::optional<absl::Duration> command_timeout;
 };
 
 std::string FormatMembers(const client::GroupInfo& group) {
@@ -123,8 +126,47 @@ absl::StatusOr<client::GroupInfo> AwaitGroup(Context& context, client::AdminClie
   }
 }
 
+constexpr absl::Duration kCommandTimeout = absl::Seconds(30);
+
+// The command of --exec, and the number of its failures. An interrupt ends the command, too.
+class WatchCommand {
+ public:
+  WatchCommand(Context& context, const Flags& flags)
+      : context_(context),
+        enabled_(!flags.command.empty()),
+        command_(flags.command, flags.command_timeout.value_or(kCommandTimeout),
+                 {absl::StrCat("COHORT_GROUP=", flags.group),
+                  absl::StrCat("COHORT_COORDINATOR=", context.options().coordinator)}) {
+    if (enabled_) context_.SetOnInterrupt([this] { command_.Stop(); });
+  }
+  ~WatchCommand() {
+    if (enabled_) context_.SetOnInterrupt(nullptr);
+  }
+  WatchCommand(const WatchCommand&) = delete;
+  WatchCommand& operator=(const WatchCommand&) = delete;
+
+  void Run(const client::GroupEvent& event) {
+    if (!enabled_) return;
+    const absl::Status status = command_.Run(event);
+    if (status.ok()) return;
+    ++failures_;
+    context_.printer().Remark(absl::StrCat("cohort: --exec at revision ", event.revision, " (",
+                                           client::EventKindName(event.kind), "): ",
+                                           Printable(status.message()), "; watching on"));
+  }
+  // The exit code of a watch that ends without an error of its own.
+  ExitCode Code() const { return failures_ == 0 ? ExitCode::kOk : ExitCode::kError; }
+
+ private:
+  Context& context_;
+  const bool enabled_;
+  EventCommand command_;
+  int64_t failures_ = 0;
+};
+
 absl::StatusOr<ExitCode> Watch(Context& context, const Flags& flags) {
   COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
+  WatchCommand command(context, flags);
   Printer& printer = context.printer();
   const Clock& clock = *context.environment().clock;
   const Instant deadline = clock.Now() + context.TimeoutOr(absl::InfiniteDuration());
@@ -148,6 +190,8 @@ absl::StatusOr<ExitCode> Watch(Context& context, const Flags& flags) {
   const auto on_event = [&](const client::GroupEvent& event) {
     seen = event.revision;
     context.Print(ToJson(event), FormatEvent(event));
+    // Meanwhile the next events wait at the coordinator.
+    command.Run(event);
     // A closed group has no more events, and a closed pipe no reader.
     return printer.out_ok() && event.kind != client::EventKind::kClosed;
   };
@@ -156,9 +200,15 @@ absl::StatusOr<ExitCode> Watch(Context& context, const Flags& flags) {
     const absl::Status status =
         admin->WatchGroup(flags.group, from, on_event, deadline - clock.Now());
     const bool gone = absl::IsNotFound(status) && flags.wait.has_value();
+    if (absl::IsNotFound(status) && !gone) {
+      // The coordinator keeps no events of a closed group for a watch that has not got all of them.
+      printer.Remark(absl::StrCat("cohort: ", Printable(status.message()),
+                                  "; events after revision ", seen, " are not known"));
+      return command.Code();
+    }
     if (!absl::IsOutOfRange(status) && !gone) {
       COHORT_RETURN_IF_ERROR(status);
-      return ExitCode::kOk;
+      return command.Code();
     }
     // The coordinator kept no events over its restart. If it has not restarted, the user asked for
     // events that do not exist.
@@ -208,6 +258,7 @@ void AddGroupCommand(CLI::App& parent, Context& context) {
   CLI::App* watch = AddCommand(
       noun, context, "watch", "Events of a group, a line each, until it closes or --timeout ends",
       "cohort group watch trainer-weights --wait 5m\n"
+      "cohort group watch trainer-weights --exec 'logger \"$COHORT_EVENT: rank $COHORT_RANK\"'\n"
       "cohort group watch trainer-weights --from 17 --timeout 5m --json",
       [&context, flags] { return Watch(context, *flags); }, "for ever");
   watch
@@ -218,6 +269,16 @@ void AddGroupCommand(CLI::App& parent, Context& context) {
 
   AddDuration(*watch, "--wait", flags->wait,
               "how long to wait for the group to exist, now and when it is gone");
+  watch
+      ->add_option("--exec", flags->command,
+                   "a command that /bin/sh runs at each event, one at a time and in order, with "
+                   "COHORT_EVENT, COHORT_GROUP, COHORT_GENERATION, COHORT_REVISION, COHORT_RANK, "
+                   "COHORT_MEMBER, COHORT_HOST, COHORT_CAUSE, COHORT_REASON and "
+                   "COHORT_COORDINATOR in its environment. Its output goes to standard error. A "
+                   "failure is reported there, the watch goes on, and exits with 1 at its end")
+      ->type_name("COMMAND");
+  AddDuration(*watch, "--exec-timeout", flags->command_timeout,
+              "how long the command of --exec may take before it is terminated (default: 30s)");
 
   CLI::App* evict = AddCommand(noun, context, "evict", "Declare a member lost",
                                "cohort group evict trainer-weights rank-3 --reason 'host is dead'",

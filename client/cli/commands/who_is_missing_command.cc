@@ -2,16 +2,24 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "absl/time/time.h"
 #include "base/rank_set.h"
 #include "base/status_macros.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/commands/tensor_wait_report.h"
+#include "client/cli/commands/wait_filter.h"
+#include "client/cli/context/error_report.h"
 #include "client/cli/output/format.h"
 #include "client/cli/output/table.h"
 
@@ -75,7 +83,24 @@ std::string FormatStart(const client::ServerStats& stats) {
                       ": members may not have come back and asked again yet");
 }
 
-std::string FormatReport(const client::WhoIsMissingReport& report,
+struct Flags {
+  std::string group;
+  std::string ras;
+  std::string rank;
+  std::optional<absl::Duration> older_than;
+  bool probe = false;
+};
+
+bool IsEmpty(const client::WhoIsMissingReport& report) {
+  return report.waits.empty() && report.inits.empty() && report.tensor_waits.empty();
+}
+
+std::string FormatNoWait(const WaitFilter& filter, bool knows_all) {
+  if (knows_all && !filter.is_set()) return "no rank is missing: no wait is open\n";
+  return filter.NoWait(knows_all) + "\n";
+}
+
+std::string FormatReport(const client::WhoIsMissingReport& report, const WaitFilter& filter,
                          const client::ServerStats& stats) {
   std::string text = absl::StrCat("group ", Printable(report.group), ", generation ",
                                   report.generation, ", ", client::GroupStateName(report.state),
@@ -85,9 +110,8 @@ std::string FormatReport(const client::WhoIsMissingReport& report,
   if (Settles(stats)) {
     absl::StrAppend(&text, FormatStart(stats), "; ask again in ",
                     ShortDuration(kSettling - stats.uptime), "\n");
-  } else if (report.waits.empty() && report.inits.empty() && report.tensor_waits.empty()) {
-    absl::StrAppend(&text, KnowsAll(report) ? "no rank is missing: no wait is open\n"
-                                            : "no wait is known to be open\n");
+  } else if (IsEmpty(report)) {
+    absl::StrAppend(&text, FormatNoWait(filter, KnowsAll(report)));
   }
   for (const client::OpenWait& wait : report.waits) {
     absl::StrAppend(&text, "\n", FormatWait(wait));
@@ -145,28 +169,115 @@ absl::Status AddNcclRas(Context& context, const std::string& ras, Json& json, st
   return absl::OkStatus();
 }
 
-absl::StatusOr<ExitCode> WhoIsMissing(Context& context, const std::string& group,
-                                      const std::string& ras) {
-  COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
-  const absl::StatusOr<client::WhoIsMissingReport> report =
-      admin->WhoIsMissing(group, std::min(kReportTimeout, context.TimeoutOr(kReportTimeout)));
+// The value of --rank that stands for this process' rank.
+constexpr char kSelf[] = "self";
+
+absl::StatusOr<WaitFilter> MakeFilter(Context& context, const Flags& flags) {
+  WaitFilter filter;
+  filter.older_than = flags.older_than;
+  if (flags.rank.empty()) return filter;
+  const bool is_self = flags.rank == kSelf;
+  const std::string& text = is_self ? context.environment().rank : flags.rank;
+  int rank = -1;
+  if (!absl::SimpleAtoi(text, &rank) || rank < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--rank ", flags.rank, ": expected a rank", is_self ? " in $COHORT_RANK" : " or 'self'",
+        ", got '", text, "'"));
+  }
+  filter.rank = rank;
+  return filter;
+}
+
+// Prints the open waits of one group.
+absl::StatusOr<ExitCode> ReportGroup(Context& context, client::AdminClient& admin,
+                                     const std::string& group, const Flags& flags,
+                                     const WaitFilter& filter) {
+  absl::StatusOr<client::WhoIsMissingReport> report =
+      admin.WhoIsMissing(group, std::min(kReportTimeout, context.TimeoutOr(kReportTimeout)));
   if (!report.ok() && !absl::IsNotFound(report.status())) return report.status();
   // Asked after the report, so that it is not older.
-  COHORT_ASSIGN_OR_RETURN(const client::ServerStats stats, admin->Stats());
+  COHORT_ASSIGN_OR_RETURN(const client::ServerStats stats, admin.Stats());
   if (!report.ok()) {
     // Without a journal the group exists again when its members have come back.
     if (Settles(stats)) context.printer().Remark(absl::StrCat("cohort: ", FormatStart(stats)));
     return report.status();
   }
+  filter.Apply(*report);
   Json json = ToJson(*report);
   json["settling"] = Settles(stats);
-  std::string text = FormatReport(*report, stats);
-  COHORT_RETURN_IF_ERROR(AddNcclRas(context, ras, json, text));
-  context.Print(json, text);
-  if (!report->waits.empty() || !report->inits.empty() || !report->tensor_waits.empty()) {
-    return ExitCode::kMissing;
+  std::string text = FormatReport(*report, filter, stats);
+  // A probe asks the coordinator alone, unless a flag says otherwise: NCCL may take seconds.
+  if (!flags.probe || !flags.ras.empty()) {
+    COHORT_RETURN_IF_ERROR(AddNcclRas(context, flags.ras, json, text));
   }
-  return Settles(stats) || !report->unanswered.empty() ? ExitCode::kUnavailable : ExitCode::kOk;
+  context.Print(json, text);
+  if (!IsEmpty(*report)) return ExitCode::kMissing;
+  // The ranks that wait for a silent member report it. So silence alone is no wait.
+  const bool is_silent = !filter.is_set() && !report->unanswered.empty();
+  return Settles(stats) || is_silent ? ExitCode::kUnavailable : ExitCode::kOk;
+}
+
+// The name of the flags is that of a group, or ends with an asterisk: all groups that begin so.
+absl::StatusOr<ExitCode> WhoIsMissing(Context& context, const Flags& flags,
+                                      const WaitFilter& filter) {
+  COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
+  if (!absl::EndsWith(flags.group, "*")) {
+    return ReportGroup(context, *admin, flags.group, flags, filter);
+  }
+  const absl::string_view prefix = absl::StripSuffix(flags.group, "*");
+  COHORT_ASSIGN_OR_RETURN(const std::vector<client::GroupInfo> groups, admin->ListGroups());
+  absl::StatusOr<ExitCode> result =
+      absl::NotFoundError(absl::StrCat("no group's name begins with ", prefix));
+  for (const client::GroupInfo& group : groups) {
+    if (!absl::StartsWith(group.name, prefix)) continue;
+    const absl::StatusOr<ExitCode> code =
+        ReportGroup(context, *admin, group.name, flags, filter);
+    if (absl::IsNotFound(code.status())) continue;  // it has closed meanwhile
+    if (!code.ok()) return code;
+    // An open wait outweighs groups of which not all is known.
+    if (!result.ok() || *code == ExitCode::kMissing || *result == ExitCode::kOk) result = code;
+  }
+  return result;
+}
+
+// As WhoIsMissing, but only an open wait and a wrong command line are failures.
+absl::StatusOr<ExitCode> Probe(Context& context, const Flags& flags, const WaitFilter& filter) {
+  const absl::StatusOr<ExitCode> code = WhoIsMissing(context, flags, filter);
+  if (code.ok()) return *code == ExitCode::kMissing ? ExitCode::kMissing : ExitCode::kOk;
+  if (absl::IsInvalidArgument(code.status())) return code.status();
+  context.printer().Remark(absl::StrCat(
+      "cohort: ", ErrorLine(code.status(),
+                            context.environment().clients->GetErrorInfo(code.status()), {}),
+      "; the probe does not fail for this"));
+  return ExitCode::kOk;
+}
+
+// PyTorch's TCPStore clients form no group. Their waits are in a tenant of the coordinator's port.
+void RemarkTcpStoreWaits(Context& context) {
+  const std::string& address = context.options().coordinator;
+  const size_t colon = address.rfind(':');
+  int port = 0;
+  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port)) return;
+  client::ConnectionOptions options = context.ConnectionOptions();
+  options.tenant = absl::StrCat("tcpstore-", port);
+  Clients& clients = *context.environment().clients;
+  const auto connection = clients.Connect(options);
+  if (!connection.ok()) return;
+  const auto calls = clients.Admin(*connection, context.TimeoutOr(absl::Seconds(2)))->DumpWaits("");
+  if (!calls.ok() || calls->empty()) return;
+  context.printer().Remark(absl::StrCat(
+      "cohort: PyTorch's TCPStore clients of port ", port, " have ",
+      Counted(static_cast<int64_t>(calls->size()), "open wait"), ": see 'cohort waits --tenant ",
+      options.tenant, "'"));
+}
+
+absl::StatusOr<ExitCode> RunWhoIsMissing(Context& context, const Flags& flags) {
+  COHORT_ASSIGN_OR_RETURN(const WaitFilter filter, MakeFilter(context, flags));
+  if (flags.probe) return Probe(context, flags, filter);
+  const absl::StatusOr<ExitCode> code = WhoIsMissing(context, flags, filter);
+  const bool finds_nothing = code.ok() ? *code == ExitCode::kOk : absl::IsNotFound(code.status());
+  if (finds_nothing) RemarkTcpStoreWaits(context);
+  return code;
 }
 
 absl::StatusOr<ExitCode> Waits(Context& context, const std::string& group) {
@@ -187,19 +298,33 @@ absl::StatusOr<ExitCode> Waits(Context& context, const std::string& group) {
 }  // namespace
 
 void AddWhoIsMissingCommand(CLI::App& parent, Context& context) {
-  const auto group = std::make_shared<std::string>();
-  const auto ras = std::make_shared<std::string>();
+  const auto flags = std::make_shared<Flags>();
   CLI::App* const command = AddCommand(
       parent, context, "who-is-missing",
       "Every open wait of a group and its missing ranks: waits at the coordinator, and operations "
       "on tensors, for which it asks the members now. Exits with 3 when there is one, and with 5 "
       "when none is known but a member does not answer, or the coordinator has just started",
       "cohort who-is-missing trainer-weights\n"
+      "cohort who-is-missing trainer-weights --older-than 30s\n"
+      "cohort who-is-missing trainer-weights --probe --rank self --older-than 2m\n"
       "until cohort who-is-missing trainer-weights; do sleep 5; done",
-      [&context, group, ras] { return WhoIsMissing(context, *group, *ras); });
-  command->add_option("GROUP", *group, "name of the group")->required();
+      [&context, flags] { return RunWhoIsMissing(context, *flags); });
+  command
+      ->add_option("GROUP", flags->group,
+                   "name of the group; 'torch-0-*' is each group whose name begins with torch-0-")
+      ->required();
+  AddDuration(*command, "--older-than", flags->older_than,
+              "only waits that have been open for this long; exit code 5 is then about the "
+              "coordinator alone");
+  command
+      ->add_option("--rank", flags->rank,
+                   "only waits that this rank holds up; 'self' is the rank in $COHORT_RANK")
+      ->type_name("RANK");
+  command->add_flag("--probe", flags->probe,
+                    "for Kubernetes: exit with 0 instead of 4 and 5, so that a probe fails for an "
+                    "open wait alone");
   if (context.environment().nccl == nullptr) return;
-  command->add_flag(absl::StrCat("--nccl-ras{", kHere, "}"), *ras,
+  command->add_flag(absl::StrCat("--nccl-ras{", kHere, "}"), flags->ras,
                     "also the report of NCCL's own threads, or why it is missing, such as "
                     "--nccl-ras=localhost:28028; without an address $NCCL_RAS_ADDR, or else that. "
                     "Without the flag the report is shown if NCCL answers");

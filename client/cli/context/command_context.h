@@ -62,6 +62,8 @@ struct Environment {
   std::function<void(absl::Duration)> sleep;
   // Value of COHORT_COORDINATOR; empty when not set.
   std::string coordinator;
+  // Value of COHORT_RANK; empty when not set.
+  std::string rank;
   // Sets (or with nullptr clears) a function that runs before an interrupt ends the process. May be
   // empty.
   std::function<void(std::function<void()>)> set_on_interrupt;

@@ -93,6 +93,7 @@ class ToolRun {
   FakeNccl nccl;
   std::string input;
   std::string coordinator_variable;
+  std::string rank_variable;
   Printer::Widths widths;
   // How often something was set to be done on interrupt (+1), and cleared (-1), over all runs.
   int interrupt_balance = 0;
@@ -121,6 +122,7 @@ class ToolRun {
     environment.in = &in;
     environment.printer = &printer;
     environment.coordinator = coordinator_variable;
+    environment.rank = rank_variable;
     environment.set_on_interrupt = [this](std::function<void()> on_interrupt) {
       interrupt_balance += on_interrupt ? 1 : -1;
       interrupts_set += on_interrupt ? 1 : 0;

@@ -3,6 +3,7 @@
 
 It needs Debian's Python, which has numpy and pytest: another one may be first on the path. PyTorch
 comes from the folder COHORT_TORCH, which deploy/bootstrap.sh --torch fills, or else from Debian.
+Ray comes from the folder COHORT_RAY, such as one that `pip install --target` has filled.
 """
 
 import os
@@ -24,8 +25,8 @@ class SkippedFiles:
 
 if __name__ == '__main__':
     folders = [PYTHON]
-    if os.path.isdir(os.environ.get('COHORT_TORCH', '')):
-        folders.append(os.environ['COHORT_TORCH'])
+    folders += [os.environ[name] for name in ('COHORT_TORCH', 'COHORT_RAY')
+                if os.path.isdir(os.environ.get(name, ''))]
     sys.path[:0] = folders
     # For the processes that tests start.
     os.environ['PYTHONPATH'] = os.pathsep.join(folders)
