@@ -13,6 +13,8 @@ from cohort.vllm.weight_broadcast import NamedTensors, Receiver, Received, Sende
 
 # How often the trainer's thread looks whether it should end.
 _WAIT_SECONDS = 1
+# How long it waits for the ranks of an engine, which join right after they asked.
+_JOIN_SECONDS = 30
 
 
 def _queue(name: str) -> str:
@@ -54,7 +56,7 @@ class LateEngines:
 
     def _answer(self, request: dict) -> None:
         with cohort.Group(request['group'], rank=0, world_size=request['world_size'],
-                          timeout=self._timeout, join_timeout=self._timeout,
+                          timeout=self._timeout, join_timeout=_JOIN_SECONDS,
                           **self._membership) as group, self.lock:
             self._sender.send(group)
             group.barrier()  # no rank leaves before all have the weights

@@ -124,25 +124,13 @@ class Receiver:
         for number, size in enumerate(header['parts']):
             memory = self._take(size, max(header['parts']))
             group.broadcast(memory, _ROOT)
-            whole = torch.from_numpy(memory)
-            tensors: NamedTensors = []
-            for i, (part, offset, length) in enumerate(places):
-                if part != number:
-                    continue
-                name = header['names'][i]
-                if checksums and zlib.crc32(memory[offset:offset + length]) != checksums[i]:
-                    wrong.append(name)
-                    continue
-                dtype = getattr(torch, header['dtypes'][i])
-                tensors.append((name, whole[offset:offset + length].view(dtype).view(
-                    header['shapes'][i])))
-            del memory, whole
             try:
-                load(tensors)
+                load(_tensors(header, number, memory, wrong))
             except BaseException as error:
                 group.abort(f'rank {group.rank} could not load weights of version '
                             f'{header["version"]}: {error!r}')
                 raise
+            del memory
         if wrong:
             raise DataLoss(f'receive weights of version {header["version"]} in group {group.name}, '
                            f'rank {group.rank}: wrong checksums of {len(wrong)} of {len(places)} '
@@ -158,3 +146,20 @@ class Receiver:
         # Tensors on the part keep this very object, until the last of them is gone.
         weakref.finalize(part, self._free.append, memory).atexit = False
         return part
+
+
+def _tensors(header: Dict[str, Any], number: int, memory: Any, wrong: List[str]) -> NamedTensors:
+    """The tensors on the memory of part `number`. Appends to `wrong` the names of those whose
+    checksum is wrong, and leaves them out."""
+    whole = torch.from_numpy(memory)
+    tensors: NamedTensors = []
+    for i, (part, offset, size) in enumerate(header['places']):
+        if part != number:
+            continue
+        name = header['names'][i]
+        if header['checksums'] and zlib.crc32(memory[offset:offset + size]) != header['checksums'][i]:
+            wrong.append(name)
+            continue
+        tensors.append((name, whole[offset:offset + size].view(
+            getattr(torch, header['dtypes'][i])).view(header['shapes'][i])))
+    return tensors
