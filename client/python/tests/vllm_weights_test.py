@@ -1,4 +1,4 @@
-"""cohort.vllm: weights from a trainer to engines, and the plug-in's functions. vLLM is not needed."""
+"""cohort.vllm without vLLM: weights from a trainer to engines, and the functions of the plug-in."""
 
 import configparser
 import importlib

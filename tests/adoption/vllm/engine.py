@@ -3,7 +3,7 @@
 
     engine.py SOCKET MODEL SETTINGS      # SETTINGS: the arguments of vllm.LLM, as JSON
 
-The driver sends pairs of a method's name and its arguments, and gets the result or the error's text.
+The driver sends pairs of a method's name and its arguments, and gets the result or the error.
 It is started by `run.py`.
 """
 
@@ -17,15 +17,15 @@ class Report:
     """Methods that vLLM adds to its workers (worker_extension_cls)."""
 
     def weight_report(self):
-        """What the worker received last: version, number of tensors, bytes, checksums."""
+        """The last update of the worker: version, number of tensors, bytes, checksums."""
         received = self.weight_transfer_engine.received
         return None if received is None else list(received)
 
     def communicator(self):
-        """The classes of the tensor-parallel group's communicator and of its device group."""
+        """The classes of the communicator and of the device group, of the group with two ranks."""
         # pylint: disable-next=import-outside-toplevel
-        from vllm.distributed.parallel_state import get_tp_group
-        group = get_tp_group()
+        from vllm.distributed.parallel_state import get_pp_group, get_tp_group
+        group = get_tp_group() if get_tp_group().world_size > 1 else get_pp_group()
         return [f'{type(each).__module__}.{type(each).__name__}'
                 for each in (group.device_communicator, group.device_group)]
 

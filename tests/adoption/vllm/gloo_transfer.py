@@ -1,4 +1,4 @@
-"""A weight transfer backend for vLLM that is the one of Cohort with gloo's broadcast, to compare."""
+"""Cohort's weight transfer backend with gloo's broadcast in the place of Cohort's, to compare."""
 
 import dataclasses
 import json

@@ -31,7 +31,7 @@ TOKENS = 64
 SETTINGS = {
     'tensor_parallel_size': RANKS, 'dtype': 'float32', 'max_model_len': 512, 'max_num_seqs': 4,
     'kv_cache_memory_bytes': 64 << 20, 'block_size': 32, 'distributed_executor_backend': 'mp',
-    'enable_prefix_caching': False, 'disable_log_stats': True}
+    'enable_prefix_caching': False, 'disable_log_stats': True, 'enforce_eager': True}
 TINY = {'hidden_size': 256, 'intermediate_size': 512, 'num_hidden_layers': 4,
         'num_attention_heads': 4, 'num_key_value_heads': 2, 'vocab_size': 1024}
 LARGER = {'hidden_size': 1024, 'intermediate_size': 4096, 'num_hidden_layers': 8,
@@ -40,8 +40,9 @@ LARGER = {'hidden_size': 1024, 'intermediate_size': 4096, 'num_hidden_layers': 8
 
 def random_model(size, seed):
     """A model of Llama's kind with random weights."""
-    import torch  # pylint: disable=import-outside-toplevel
-    from transformers import LlamaConfig, LlamaForCausalLM  # pylint: disable=import-outside-toplevel
+    # pylint: disable=import-outside-toplevel
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
     torch.manual_seed(seed)
     return LlamaForCausalLM(LlamaConfig(
         max_position_embeddings=512, tie_word_embeddings=False, initializer_range=.2,
@@ -51,9 +52,9 @@ def random_model(size, seed):
 class Engine:
     """An engine in a process of its own. Its methods are those of engine.Engine, by name."""
 
-    def __init__(self, folder, name, model, over_cohort, weight_backend=None, compiled=False):
+    def __init__(self, folder, name, model, over_cohort, weight_backend=None, **settings):
         self._log = open(folder / f'{name}.log', 'wb')  # pylint: disable=consider-using-with
-        settings = dict(SETTINGS, enforce_eager=not compiled)
+        settings = {**SETTINGS, **settings}
         if weight_backend is not None:
             settings['weight_transfer_config'] = {'backend': weight_backend}
         address = str(folder / f'{name}.socket')
@@ -147,7 +148,7 @@ def tokens(arguments, folder, _address):
         engines = {}
         for name, over_cohort in (('vLLM alone', False), ('over Cohort', True)):
             engines[name] = Engine(folder, name.replace(' ', '-'), model, over_cohort,
-                                   compiled=arguments.compiled)
+                                   **json.loads(arguments.settings))
             closers.callback(engines[name].close)
             print(f'{name}: {engines[name].communicator()[0]}', flush=True)
         found = {name: engine.generate(PROMPTS, TOKENS) for name, engine in engines.items()}
@@ -239,8 +240,8 @@ def speed(arguments, folder, address):
                 for name, values in parts.items():
                     median = statistics.median(values)
                     print(f'{backend:7} {"with" if checksums else "without"} checksums, {name}: '
-                          f'{size / 1e6:.0f} MB in {median * 1e3:.0f} ms, {size / median / 1e9:.2f} '
-                          f'GB/s, median of {len(values)}', flush=True)
+                          f'{size / 1e6:.0f} MB in {median * 1e3:.0f} ms, '
+                          f'{size / median / 1e9:.2f} GB/s, median of {len(values)}', flush=True)
                 sender.close()
 
 
@@ -250,7 +251,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('case', choices=['tokens', 'weights', 'speed'])
     parser.add_argument('--rounds', type=int, default=7)
-    parser.add_argument('--compiled', action='store_true', help='with torch.compile')
+    parser.add_argument('--settings', default='{}', help='of vllm.LLM, as JSON, for `tokens`')
     parser.add_argument('--folder', help='keeps the logs there')
     arguments = parser.parse_args()
     os.environ['VLLM_PLUGINS'] = 'cohort,gloo'

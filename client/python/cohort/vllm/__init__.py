@@ -6,7 +6,7 @@ vLLM finds the plug-in in the installed wheel and loads it in each of its proces
 VLLM_PLUGINS names it. The plug-in brings:
 
 - the platform `cohort.vllm.platform.CohortCpuPlatform`, for builds of vLLM for the CPU: the device
-  groups have the backend "cohort" of torch.distributed, and the communicator calls groups of Cohort;
+  groups have the backend "cohort" of torch.distributed, and the communicator calls their groups;
 - the weight transfer backend "cohort": `cohort.vllm.weight_transfer`.
 
 Without VLLM_PLUGINS, the installed wheel changes nothing in vLLM. `StatelessProcessGroup` needs no

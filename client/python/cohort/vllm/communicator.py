@@ -25,8 +25,8 @@ class Communicator(DeviceCommunicatorBase):
                 f'"cohort", got {type(device_group).__name__}')
         if self.use_all2all:
             raise cohort.Unimplemented(
-                f'communicator of group {unique_name}: tokens of several data-parallel ranks do not '
-                'travel to experts over Cohort yet; run without --enable-expert-parallel')
+                f'communicator of group {unique_name}: tokens of several data-parallel ranks do '
+                'not travel to experts yet; run without --enable-expert-parallel')
         # vLLM sends the tensors between pipeline stages by the methods below.
         self.supports_tensor_dict = True
 

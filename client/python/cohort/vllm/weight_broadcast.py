@@ -27,7 +27,7 @@ NamedTensors = List[Tuple[str, torch.Tensor]]
 
 
 class Received(NamedTuple):
-    """What a receiver has loaded."""
+    """A version that a receiver has loaded."""
     version: str
     tensors: int
     bytes: int
@@ -38,7 +38,7 @@ class Sender:
     """The weights of one version, as rank 0 keeps them for its receivers.
 
     Attributes:
-      version: of the weights; None: there are none yet.
+      version: of the weights; None before the first `copy`.
       bytes: the bytes of all tensors.
     """
 
@@ -96,7 +96,7 @@ class Sender:
 
     def send(self, group: Any) -> None:
         """Sends the weights to all other ranks of a group, which call `receive`. Raises
-        FailedPrecondition if there are none yet, and the errors of the group."""
+        FailedPrecondition before the first `copy`, and the errors of the group."""
         if self.version is None:
             raise FailedPrecondition('send weights: no version has been copied yet')
         group.broadcast_map(self._header, _ROOT)
@@ -105,8 +105,8 @@ class Sender:
 
 
 class Receiver:
-    """A rank that receives weights. Its memory is used again for the next part, as soon as no tensor
-    on it is referenced."""
+    """A rank that receives weights. A part's memory is used again for a later part, as soon as no
+    tensor on it is referenced."""
 
     def __init__(self, group: Any):
         self._group = group
@@ -115,8 +115,8 @@ class Receiver:
     def receive(self, group: Any, load: Callable[[NamedTensors], Any]) -> Received:
         """Receives one version and passes each part's tensors to `load`, which may keep them.
 
-        A tensor whose checksum is wrong is not loaded. The other tensors are, and then DataLoss names
-        the wrong ones. If `load` raises, the group is aborted on all ranks.
+        A tensor whose checksum is wrong is not loaded. The other tensors are, and then DataLoss
+        names the wrong ones. If `load` raises, the group is aborted on all ranks.
         """
         header = group.broadcast_map(None, _ROOT)
         places, checksums = header['places'], header['checksums']
@@ -156,10 +156,10 @@ def _tensors(header: Dict[str, Any], number: int, memory: Any, wrong: List[str])
     for i, (part, offset, size) in enumerate(header['places']):
         if part != number:
             continue
-        name = header['names'][i]
-        if header['checksums'] and zlib.crc32(memory[offset:offset + size]) != header['checksums'][i]:
+        name, end, checksums = header['names'][i], offset + size, header['checksums']
+        if checksums and zlib.crc32(memory[offset:end]) != checksums[i]:
             wrong.append(name)
             continue
-        tensors.append((name, whole[offset:offset + size].view(
-            getattr(torch, header['dtypes'][i])).view(header['shapes'][i])))
+        dtype = getattr(torch, header['dtypes'][i])
+        tensors.append((name, whole[offset:end].view(dtype).view(header['shapes'][i])))
     return tensors

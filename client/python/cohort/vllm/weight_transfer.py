@@ -33,7 +33,7 @@ from cohort.vllm.weight_broadcast import Received, Receiver, Sender
 
 @dataclasses.dataclass(kw_only=True)
 class EngineOptions(WeightTransferInitInfo):
-    """What an engine's ranks are told once.
+    """The options of an engine's ranks, which they get once.
 
     Attributes:
       name: of the trainer.
@@ -58,14 +58,14 @@ class EngineOptions(WeightTransferInitInfo):
 
 @dataclasses.dataclass
 class UpdateOptions(WeightTransferUpdateInfo):
-    """What an engine's ranks are told for each update: nothing."""
+    """The options of one update. There are no such options."""
 
 
 class WeightReceiver(WeightTransferEngine[EngineOptions, UpdateOptions]):
     """The part of a weight transfer in a worker of vLLM.
 
     Attributes:
-      received: the last update; None: there was none.
+      received: the last update; None before the first one.
     """
     init_info_cls = EngineOptions
     update_info_cls = UpdateOptions
@@ -81,7 +81,7 @@ class WeightReceiver(WeightTransferEngine[EngineOptions, UpdateOptions]):
         self._ranks = parallel.data_parallel_size * parallel.world_size
 
     def init_transfer_engine(self, init_info: EngineOptions) -> None:
-        """Joins the group of the trainer, which joins it as well. A late engine joins nothing yet."""
+        """Joins the group of the trainer, which joins it as well. A late engine joins none yet."""
         self.shutdown()
         self._options = init_info
         if init_info.world_size:
@@ -113,7 +113,7 @@ class WeightReceiver(WeightTransferEngine[EngineOptions, UpdateOptions]):
             torch.accelerator.synchronize()
 
     def receive_weights(self, update_info: UpdateOptions) -> None:
-        """Receives one version from the trainer, or a late engine fetches the newest. Raises DataLoss
+        """Receives one version from the trainer; a late engine fetches the newest. Raises DataLoss
         for wrong checksums, and the errors of cohort.Group."""
         options = self._options
         if options is None:
@@ -202,8 +202,8 @@ class WeightSender(TrainerWeightTransferEngine[TrainerOptions]):
 
     @staticmethod
     def _with_client(request: Any, call: Any) -> Any:
-        """Returns call(), while the engines run `request` on another thread. An error of the engines
-        is the cause of an error here."""
+        """Returns call(), while another thread waits for `request` to the engines. An error of the
+        engines is the cause of an error here."""
         executor = ThreadPoolExecutor(max_workers=1)
         try:
             answer = executor.submit(request)
