@@ -210,39 +210,65 @@ def weights(_arguments, folder, address):
         sender.close()
 
 
+class TimedClient:
+    """An engine whose updates are timed, from the call to the answer of all ranks."""
+
+    def __init__(self, engine):
+        self._engine = engine
+        self.seconds = []
+
+    def __getattr__(self, method):
+        return getattr(self._engine, method)
+
+    def update_weights(self, update_info):
+        """See engine.Engine."""
+        begin = time.perf_counter()
+        self._engine.update_weights(update_info)
+        self.seconds.append(time.perf_counter() - begin)
+
+
 def speed(arguments, folder, address):
-    """Weight updates of a larger model."""
+    """Weight updates of a larger model, by both backends in turns."""
     path = saved(folder, 'larger', LARGER, 1)
     model = random_model(LARGER, 2)
-    for backend in ('cohort', 'gloo'):
-        with contextlib.closing(Engine(folder, backend, path, True, backend)) as engine:
-            for checksums in (True, False):
-                with socket.socket() as probe:
-                    probe.bind(('127.0.0.1', 0))
-                    free = f'127.0.0.1:{probe.getsockname()[1]}'
-                sender = trainer(engine, backend, address if backend == 'cohort' else free, model,
-                                 checksums=checksums)
-                parts = {'transfer and loading': [], 'the whole update': []}
-                update, spent = engine.update_weights, []
-
-                def timed(info, update=update, spent=spent):
-                    begin = time.perf_counter()
-                    update(info)
-                    spent.append(time.perf_counter() - begin)
-                engine.update_weights = timed
-                for _ in range(arguments.rounds):
+    size = sum(each.numel() * each.element_size() for each in model.parameters())
+    with contextlib.ExitStack() as engines:
+        clients = {}
+        for backend in ('cohort', 'gloo'):
+            engine = Engine(folder, backend, path, True, backend)
+            engines.callback(engine.close)
+            clients[backend] = TimedClient(engine)
+        for checksums in (False, True):
+            addresses = {'cohort': address, 'gloo': f'127.0.0.1:{free_port()}'}
+            senders = {backend: trainer(client, backend, addresses[backend], model,
+                                        checksums=checksums)
+                       for backend, client in clients.items()}
+            whole = {backend: [] for backend in clients}
+            for sender in senders.values():
+                sender.send_weights()  # allocates memory
+            for client in clients.values():
+                client.seconds.clear()
+            for _ in range(arguments.rounds):
+                for backend, sender in senders.items():
                     begin = time.perf_counter()
                     sender.send_weights()
-                    parts['the whole update'].append(time.perf_counter() - begin)
-                del engine.update_weights
-                parts['transfer and loading'] = spent
-                size = sum(p.numel() * p.element_size() for p in model.parameters())
-                for name, values in parts.items():
+                    whole[backend].append(time.perf_counter() - begin)
+            for backend, sender in senders.items():
+                sender.close()
+                for name, values in (('transfer and loading', clients[backend].seconds),
+                                     ('the whole update', whole[backend])):
                     median = statistics.median(values)
                     print(f'{backend:7} {"with" if checksums else "without"} checksums, {name}: '
-                          f'{size / 1e6:.0f} MB in {median * 1e3:.0f} ms, '
-                          f'{size / median / 1e9:.2f} GB/s, median of {len(values)}', flush=True)
-                sender.close()
+                          f'{size / 1e6:.0f} MB in {median * 1e3:.0f} ms ({min(values) * 1e3:.0f} '
+                          f'to {max(values) * 1e3:.0f}), {size / median / 1e9:.2f} GB/s, median of '
+                          f'{len(values)}', flush=True)
+
+
+def free_port():
+    """A port that no program listens on."""
+    with socket.socket() as probe:
+        probe.bind(('127.0.0.1', 0))
+        return probe.getsockname()[1]
 
 
 def main():
