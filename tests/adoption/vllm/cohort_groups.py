@@ -7,6 +7,7 @@ vllm.distributed.utils.StatelessProcessGroup is that of Cohort. COHORT_ADDRESS i
 """
 
 import functools
+import logging
 
 import pytest
 import torch.distributed as dist
@@ -33,5 +34,8 @@ vllm.distributed.utils.StatelessProcessGroup = PicklingGroup
 
 @pytest.fixture
 def caplog_vllm(caplog):
-    """As in vLLM's own conftest.py."""
-    return caplog
+    """The records of vLLM's loggers, as in vLLM's own conftest.py."""
+    logger = logging.getLogger('vllm')
+    propagates, logger.propagate = logger.propagate, True
+    yield caplog
+    logger.propagate = propagates

@@ -3,6 +3,7 @@
 
     run.py tokens      the same tokens? and the time of a token
     run.py weights     new weights into a running engine, and into one that comes late
+    run.py groups      the methods of vLLM's GroupCoordinator, each with its result
     run.py speed       weight updates of a larger model, by Cohort and by gloo
 
 Needs cohort-coordinator on the path, this tree's client/python with the extension module in
@@ -166,6 +167,21 @@ def tokens(arguments, folder, _address):
                   f'{max(values) * 1e3:.2f})', flush=True)
 
 
+def groups(_arguments, folder, _address):
+    """vLLM's GroupCoordinator on a group of Cohort."""
+    environment = dict(os.environ, VLLM_PLUGINS='cohort', PYTHONPATH=os.pathsep.join(
+        [str(folder / 'plugins'), os.environ.get('PYTHONPATH', '')]))
+    command = [sys.executable, str(HERE / 'group_cases.py')]
+    processes = [subprocess.Popen(  # pylint: disable=consider-using-with
+        [*command, str(rank), str(RANKS), str(folder / 'store')], env=environment)
+        for rank in range(RANKS)]
+    try:
+        check('all methods on all ranks', not any([each.wait(300) for each in processes]))
+    finally:
+        for process in processes:
+            process.kill()
+
+
 def trainer(engine, backend, address, model, **options):
     """The trainer's end, in this process, which joins the engine's ranks."""
     # pylint: disable=import-outside-toplevel
@@ -275,14 +291,14 @@ def main():
     """Reads the arguments."""
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('case', choices=['tokens', 'weights', 'speed'])
+    parser.add_argument('case', choices=['tokens', 'weights', 'groups', 'speed'])
     parser.add_argument('--rounds', type=int, default=7)
     parser.add_argument('--settings', default='{}', help='of vllm.LLM, as JSON, for `tokens`')
     parser.add_argument('--folder', help='keeps the logs there')
     arguments = parser.parse_args()
     os.environ['VLLM_PLUGINS'] = 'cohort,gloo'
     with surroundings(arguments.folder) as (folder, address):
-        {'tokens': tokens, 'weights': weights, 'speed': speed}[arguments.case](
+        {'tokens': tokens, 'weights': weights, 'groups': groups, 'speed': speed}[arguments.case](
             arguments, folder, address)
 
 
