@@ -37,5 +37,6 @@ def caplog_vllm(caplog):
     """The records of vLLM's loggers, as in vLLM's own conftest.py."""
     logger = logging.getLogger('vllm')
     propagates, logger.propagate = logger.propagate, True
-    yield caplog
+    with caplog.at_level(logging.INFO):
+        yield caplog
     logger.propagate = propagates
