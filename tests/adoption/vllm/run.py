@@ -223,7 +223,8 @@ def weights(_arguments, folder, address):
                   late.generate(PROMPTS, TOKENS) == expected)
             check('its checksums are those of the running engine',
                   [each[:4] for each in late.weight_report()] == reports)
-        check('the running engine still has its tokens', running.generate(PROMPTS, TOKENS) == expected)
+        check('the running engine still has its tokens',
+              running.generate(PROMPTS, TOKENS) == expected)
         sender.close()
 
 
