@@ -29,10 +29,11 @@ version=$(sed -n 's/.*kVersion\[\] = "\(.*\)".*/\1/p' base/version.h)
 
 wheel=$scratch/wheel
 info=$wheel/cohort-$version.dist-info
-mkdir -p "$wheel/cohort/bin" "$wheel/cohort/torch" "$info"
+mkdir -p "$wheel/cohort/bin" "$wheel/cohort/torch" "$wheel/cohort/vllm" "$info"
 install -m 0644 client/python/cohort/*.py client/python/cohort/*.pyi client/python/cohort/py.typed \
   "$wheel/cohort/"
 install -m 0644 client/python/cohort/torch/*.py "$wheel/cohort/torch/"
+install -m 0644 client/python/cohort/vllm/*.py "$wheel/cohort/vllm/"
 install -m 0755 "$bin/client/python/cohort/_core.so" "$wheel/cohort/_core.abi3.so"
 install -m 0755 "$bin/coordinator/cohort-coordinator" "$bin/worker/daemon/cohort-worker" \
   "$bin/worker/cli/cohort" "$wheel/cohort/bin/"
@@ -45,15 +46,7 @@ Generator: deploy/wheel.sh
 Root-Is-Purelib: false
 Tag: cp310-abi3-linux_$(uname -m)
 END
-cat > "$info/entry_points.txt" << 'END'
-[console_scripts]
-cohort = cohort._programs:cohort
-cohort-coordinator = cohort._programs:coordinator
-cohort-worker = cohort._programs:worker
-
-[torchrun.handlers]
-cohort = cohort.torch.elastic:entry_point
-END
+install -m 0644 client/python/entry_points.txt "$info/entry_points.txt"
 
 $PYTHON -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
   --target "$scratch/tools" -r deploy/wheel_tools.txt >&2

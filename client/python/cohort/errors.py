@@ -92,7 +92,7 @@ class Unavailable(Error, ConnectionError):
 
 
 class DataLoss(Error):
-    """Objects expired before they were read."""
+    """Objects expired before they were read, or tensors arrived with wrong checksums."""
 
 
 class Unauthenticated(Error):
