@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 """Runs torchft's own lighthouse_test.py with the coordinator as the lighthouse.
 
-    PYTHON tests/adoption/torchft/run.py [lighthouse_test.py]
+    PYTHON tests/adoption/torchft/run.py [FILE_OF_TESTS ...] [-k NAME]
 
-Without a file it runs the one of the installed package. PYTHON has the packages torchft (0.2.0) and
+Without a file it runs the lighthouse_test.py of the installed package. The arguments are pytest's. PYTHON has the packages torchft (0.2.0) and
 pytest, and cohort-coordinator is on the PATH. LighthouseServer is a class of this file; torchft's
 LighthouseClient, Manager and everything else are torchft's. It prints each test that did not pass,
 and the counts.
 """
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -90,15 +89,12 @@ class Counts:
 
 
 def main():
-    """Runs the files of the command line."""
+    """Runs the tests of the command line."""
     _torchft.LighthouseServer = LighthouseServer
-    coordination = sys.modules.get('torchft.coordination')
-    if coordination is not None:
-        coordination.LighthouseServer = LighthouseServer
-    files = sys.argv[1:]
-    if not files:
-        files = [os.path.join(os.path.dirname(torchft.__file__), 'lighthouse_test.py')]
-    failed = pytest.main(['-q', '-p', 'no:cacheprovider', *files], plugins=[Counts()])
+    arguments = sys.argv[1:]
+    if not arguments:
+        arguments = [os.path.join(os.path.dirname(torchft.__file__), 'lighthouse_test.py')]
+    failed = pytest.main(['-q', '-p', 'no:cacheprovider', *arguments], plugins=[Counts()])
     sys.stdout.flush()
     os._exit(failed)  # threads of torchft may still run
 
