@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/text/utf8.h"
 
 namespace cohort::coordinator::fuzz {
 namespace {
@@ -82,6 +83,13 @@ absl::Status CheckTexts(const std::vector<absl::string_view>& texts, absl::strin
 absl::Status CheckRequest(Dialect dialect, absl::string_view bytes, const Request& request) {
   COHORT_RETURN_IF_ERROR(CheckTexts(request.keys, bytes, kLimits.max_key_bytes));
   COHORT_RETURN_IF_ERROR(CheckTexts(request.values, bytes, kLimits.max_value_bytes));
+  for (absl::string_view key : request.keys) {
+    while (!key.empty()) {
+      const size_t size = DecodeUtf8(key).bytes;
+      if (size == 0) return Broken("a key is not UTF-8");
+      key.remove_prefix(size);
+    }
+  }
   const bool has_pairs = request.operation == Operation::kMultiSet;
   if (request.keys.size() > kLimits.max_keys) return Broken("too many keys");
   if (has_pairs && request.keys.size() != request.values.size()) {

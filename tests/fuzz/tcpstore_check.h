@@ -18,8 +18,9 @@ namespace cohort::coordinator::fuzz {
 //
 // Errors: INTERNAL names the violated rule. More bytes do not change a decision for a protocol,
 // which is there before 24 bytes. A request is read as soon as it is complete, and encodes to the
-// same bytes. Its texts lie within its bytes and within the limits. Other requests are refused with
-// INVALID_ARGUMENT, UNIMPLEMENTED or RESOURCE_EXHAUSTED, the latter at `max_message_bytes` at last.
+// same bytes. Its texts lie within its bytes and within the limits, and its keys are UTF-8. Other
+// requests are refused with INVALID_ARGUMENT, UNIMPLEMENTED or RESOURCE_EXHAUSTED, the latter at
+// `max_message_bytes` at last.
 absl::Status CheckTcpStore(absl::string_view input,
                            std::vector<tcpstore::Operation>* operations = nullptr);
 
