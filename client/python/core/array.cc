@@ -15,6 +15,7 @@
 #include "client/python/core/convert.h"
 #include "client/python/core/errors.h"
 #include "client/python/core/numpy_array.h"
+#include "client/python/core/torch_tensor.h"
 
 namespace cohort::python {
 namespace {
@@ -156,13 +157,6 @@ bool Refuse(const char* name, const absl::Status& status) {
   return false;
 }
 
-// Whether autograd follows changes of a tensor of PyTorch's.
-bool RequiresGrad(PyObject* array) {
-  const Object value(PyObject_GetAttrString(array, "requires_grad"));
-  PyErr_Clear();
-  return value.get() == Py_True;
-}
-
 bool RefuseGrad(const char* name) {
   PyErr_Format(PyExc_ValueError,
                "%s: the tensor requires grad, so a call may not change it in place; pass "
@@ -171,52 +165,12 @@ bool RefuseGrad(const char* name) {
   return false;
 }
 
-// Whether a tensor of PyTorch's stands for the conjugate or the negative of its memory, which it
-// shares with another tensor.
-bool HasLazyElements(PyObject* array, DataType type) {
-  static PyObject* const is_neg = PyUnicode_InternFromString("is_neg");
-  static PyObject* const is_conj = PyUnicode_InternFromString("is_conj");
-  const auto is = [&](PyObject* method) {
-    const Object value(PyObject_CallMethodObjArgs(array, method, nullptr));
-    PyErr_Clear();
-    return value.get() == Py_True;
-  };
-  const bool is_complex = type == DataType::kC64 || type == DataType::kC128;
-  if (is_complex && is(is_conj)) return true;
-  // The imaginary part of a conjugate is the negative of its memory.
-  const bool is_part = type == DataType::kF16 || type == DataType::kF32 || type == DataType::kF64;
-  return (is_complex || is_part) && is(is_neg);
-}
-
 bool RefuseLazyElements(const char* name) {
   PyErr_Format(PyExc_ValueError,
                "%s: the tensor is the conjugate or the negative of its memory; pass "
                "tensor.resolve_conj().resolve_neg()",
                name);
   return false;
-}
-
-// The stream on which PyTorch works now; the default stream, if `array` is of another library.
-bool ReadStream(PyObject* array, Device device, void** stream) {
-  *stream = nullptr;
-  const Object module(
-      PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(array)), "__module__"));
-  PyErr_Clear();
-  if (!module || PyUnicode_CompareWithASCIIString(module.get(), "torch") != 0) return true;
-  const Object cuda(PyImport_ImportModule("torch.cuda"));
-  const Object current(
-      cuda ? PyObject_CallMethod(cuda.get(), "current_stream", "i", device.index()) : nullptr);
-  const Object number(current ? PyObject_GetAttrString(current.get(), "cuda_stream") : nullptr);
-  if (!number) return false;
-  *stream = PyLong_AsVoidPtr(number.get());
-  return PyErr_Occurred() == nullptr;
-}
-
-bool IsTorchBool(PyObject* array) {
-  const Object type(PyObject_GetAttrString(array, "dtype"));
-  const Object text(type ? PyObject_Str(type.get()) : nullptr);
-  PyErr_Clear();
-  return text && PyUnicode_CompareWithASCIIString(text.get(), "torch.bool") == 0;
 }
 
 }  // namespace
@@ -232,7 +186,7 @@ bool Array::Read(PyObject* array, const char* name, Access access) {
     absl::StatusOr<Tensor> tensor = ViewDLPack(view, nullptr);
     if (!tensor.ok()) return Refuse(name, tensor.status());
     // The exchange of C functions does not look at it.
-    if (HasLazyElements(array, tensor->type())) return RefuseLazyElements(name);
+    if (MayHaveLazyElements(*tensor) && HasLazyElements(array)) return RefuseLazyElements(name);
     tensor_ = *std::move(tensor);
     return tensor_.device().is_host() ||
            api->current_stream(kDLCUDA, tensor_.device().index(), &stream_.emplace()) == 0;
@@ -240,8 +194,7 @@ bool Array::Read(PyObject* array, const char* name, Access access) {
   if (ReadBuffer(array, name, access)) return true;
   if (PyErr_Occurred() != nullptr) return false;
   if (access == Access::kWrite && RequiresGrad(array)) return RefuseGrad(name);
-  // Its type is not known yet.
-  if (HasLazyElements(array, DataType::kC64)) return RefuseLazyElements(name);
+  if (HasLazyElements(array)) return RefuseLazyElements(name);
   return ReadDLPack(array, name);
 }
 
@@ -317,7 +270,7 @@ bool Array::ReadDLPack(PyObject* array, const char* name) {
     tensor_ = Tensor::Strided(tensor_.data(), DataType::kBool, tensor_.shape(), tensor_.strides(),
                               tensor_.owner(), tensor_.device());
   }
-  return tensor_.device().is_host() || ReadStream(array, tensor_.device(), &stream_.emplace());
+  return tensor_.device().is_host() || ReadTorchStream(array, tensor_.device(), &stream_.emplace());
 }
 
 Tensor Array::Keep() {

@@ -57,7 +57,7 @@ def test_lazy_conjugates_and_negatives_are_refused(groups):
     negative = conjugate.imag
     assert conjugate.is_conj() and negative.is_neg()
     def body(group, _):
-        for tensor in (conjugate, negative):
+        for tensor in (conjugate, negative, negative[:1], negative[:1].unsqueeze(-1)):
             with pytest.raises(cohort.InvalidArgument, match='resolve_conj'):
                 group.all_gather(tensor)
         assert group.all_gather(conjugate.resolve_conj()).imag.tolist() == [-2] * 4
