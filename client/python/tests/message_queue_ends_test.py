@@ -214,7 +214,10 @@ if what == "enqueue":
     assert [int(reader.dequeue()) for _ in range(written)] == list(range(written))
 if what != "open":
     writer.enqueue(b"next")
-    assert reader.dequeue() == b"next"
+    value = reader.dequeue()
+    if what == "enqueue" and value == b"%1000d" % written:
+        value = reader.dequeue()  # the signal came between a call and its count
+    assert value == b"next"
 writer.shutdown("over")
 '''
 
