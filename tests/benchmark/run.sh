@@ -128,8 +128,9 @@ build_python_package() {
   build "${options[@]}" //client/python/cohort:_core.so
   bin=$(${BAZEL:-bazel} info --config=opt "${options[@]}" bazel-bin 2> /dev/null)
   package=$scratch/package
-  mkdir -p "$package/cohort"
+  mkdir -p "$package/cohort/vllm"
   cp client/python/cohort/*.py "$bin/client/python/cohort/_core.so" "$package/cohort/"
+  cp client/python/cohort/vllm/*.py "$package/cohort/vllm/"
 }
 
 case $section in
