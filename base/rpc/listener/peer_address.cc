@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace cohort {
@@ -36,6 +37,23 @@ std::string PeerAddressOf(int fd) {
       return absl::StrCat("user ", credentials.uid);
     }
   }
+}
+
+std::string PeerAddressAndPortOf(int fd) {
+  const std::string address = PeerAddressOf(fd);
+  sockaddr_storage peer = {};
+  socklen_t size = sizeof(peer);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return address;
+  if (peer.ss_family == AF_INET) {
+    const int port = ntohs(reinterpret_cast<const sockaddr_in*>(&peer)->sin_port);
+    return absl::StrCat(address, ":", port);
+  }
+  if (peer.ss_family == AF_INET6) {
+    const int port = ntohs(reinterpret_cast<const sockaddr_in6*>(&peer)->sin6_port);
+    return absl::StrContains(address, ':') ? absl::StrCat("[", address, "]:", port)
+                                           : absl::StrCat(address, ":", port);
+  }
+  return address;
 }
 
 }  // namespace cohort

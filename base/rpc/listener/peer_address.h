@@ -9,6 +9,8 @@ namespace cohort {
 // Returns the address without a port ("10.0.0.3", "fd00::3"). For a Unix socket it returns
 // "user 1000", and "unknown" if the peer has closed the connection.
 std::string PeerAddressOf(int fd);
+// The same with the port of an IP address: "10.0.0.3:41822", "[fd00::3]:41822".
+std::string PeerAddressAndPortOf(int fd);
 
 }  // namespace cohort
 

@@ -13,50 +13,13 @@
 #include "base/tensor/dlpack.h"
 #include "base/threads/thread.h"
 #include "client/python/core/convert.h"
+#include "client/python/core/dlpack_exchange.h"
 #include "client/python/core/errors.h"
 #include "client/python/core/numpy_array.h"
 #include "client/python/core/torch_tensor.h"
 
 namespace cohort::python {
 namespace {
-
-// Functions of a library for its tensors, from version 1.3 of DLPack on.
-struct ExchangeApi {
-  struct {
-    uint32_t major;
-    uint32_t minor;
-  } version;
-  ExchangeApi* older;
-  void* allocate;
-  void* managed_from_python;
-  void* python_from_managed;
-  int (*view)(void* object, DLTensor* to);  // may be null
-  int (*current_stream)(DLDeviceType device, int32_t index, void** to);
-};
-
-// The functions of the type that was seen last: there is rarely more than one.
-struct {
-  PyTypeObject* type = nullptr;
-  const ExchangeApi* api = nullptr;
-} last_type;
-
-// Null: the type has none. No exception is left.
-const ExchangeApi* ExchangeApiOf(PyTypeObject* type) {
-  if (type == last_type.type) return last_type.api;
-  const Object capsule(
-      PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__dlpack_c_exchange_api__"));
-  const ExchangeApi* api = nullptr;
-  if (capsule && PyCapsule_CheckExact(capsule.get())) {
-    api =
-        static_cast<const ExchangeApi*>(PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api"));
-  }
-  PyErr_Clear();
-  if (api != nullptr && (api->version.major != 1 || api->view == nullptr)) api = nullptr;
-  Py_INCREF(type);
-  Py_XDECREF(last_type.type);
-  last_type = {type, api};
-  return api;
-}
 
 // The type of elements with a format of Python's struct module, or 0.
 DataType TypeOfFormat(const char* format, Py_ssize_t bytes) {

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 
 # Longer than anything here takes, for a wait that should not end by its deadline.
 LONG = 60
@@ -30,6 +31,38 @@ def coordinator():
     """Runs a coordinator and yields its address."""
     with _daemon('coordinator') as (address, _):
         yield address
+
+
+@contextlib.contextmanager
+def tcp_coordinator(*addresses, flags=()):
+    """Runs a coordinator that listens on these addresses, and yields them with their ports when it
+    serves. Raises RuntimeError with its log if it does not serve."""
+    with tempfile.TemporaryDirectory(prefix='cohort') as folder:
+        ports = os.path.join(folder, 'ports')
+        # It ends with this process, also if that is killed.
+        command = ['cohort-coordinator', '--metrics-listen', '', '--port-file', ports,
+                   '--until-stdin-closes', *flags]
+        for address in addresses:
+            command += ['--listen', address]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True) as process:
+            deadline = threading.Timer(LONG, process.kill)
+            deadline.start()
+            lines = []
+            for line in process.stdout:
+                lines.append(line)
+                if ' serving ' in line:
+                    break
+            deadline.cancel()
+            if not lines or ' serving ' not in lines[-1]:
+                raise RuntimeError(f'the coordinator does not serve: {"".join(lines)}')
+            # A full pipe would stop it.
+            threading.Thread(target=process.stdout.read, daemon=True).start()
+            try:
+                with open(ports, encoding='utf-8') as file:
+                    yield file.read().split()
+            finally:
+                process.terminate()
 
 
 class RestartableCoordinator:

@@ -3,12 +3,10 @@
 import contextlib
 import os
 import subprocess
-import sys
-import tempfile
 
 import pytest
 
-from testing.coordinator import LONG
+from testing.coordinator import LONG, tcp_coordinator
 
 # Where a process of the test finds torch.
 TORCH_FOLDERS = {'of Debian': '/usr/lib/python3/dist-packages',
@@ -118,19 +116,8 @@ print("done", flush=True)
 @pytest.fixture(scope='module', name='addresses')
 def _addresses():
     """Two addresses of one coordinator: each port is a store of its own."""
-    with tempfile.TemporaryDirectory(prefix='cohort') as folder:
-        ports = os.path.join(folder, 'ports')
-        with subprocess.Popen(['cohort-coordinator', '--listen', '127.0.0.1:0', '--listen',
-                               '127.0.0.1:0', '--metrics-listen', '', '--port-file', ports],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True) as process:
-            for line in process.stdout:
-                if ' serving ' in line:
-                    break
-            with open(ports, encoding='utf-8') as file:
-                yield file.read().split()
-            process.terminate()
-            process.stdout.read()
+    with tcp_coordinator('127.0.0.1:0', '127.0.0.1:0') as addresses:
+        yield addresses
 
 
 @pytest.fixture(name='torch', params=list(TORCH_FOLDERS))

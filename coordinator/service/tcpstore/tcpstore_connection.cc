@@ -1,7 +1,6 @@
 #include "coordinator/service/tcpstore/tcpstore_connection.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -24,17 +23,6 @@ constexpr size_t kReadBytes = size_t{64} << 10;
 constexpr int kRequestsPerIteration = 512;
 // Answers of one delivery leave early from here on.
 constexpr size_t kEagerBytes = size_t{64} << 10;
-
-// "10.0.0.3:41822"
-std::string ClientName(int fd) {
-  sockaddr_storage address = {};
-  socklen_t size = sizeof(address);
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return "unknown";
-  uint16_t port = 0;
-  if (address.ss_family == AF_INET) port = reinterpret_cast<sockaddr_in*>(&address)->sin_port;
-  if (address.ss_family == AF_INET6) port = reinterpret_cast<sockaddr_in6*>(&address)->sin6_port;
-  return absl::StrCat(PeerAddressOf(fd), ":", ntohs(port));
-}
 
 // Lent to the connection that reads.
 char* SpareBuffer() {
@@ -59,7 +47,7 @@ Connection::Connection(int fd, int port, EventLoop& loop, Dispatcher& dispatcher
       jobs_(jobs),
       account_(dispatcher.engine().shared_account()),
       peer_(std::move(peer)),
-      client_(ClientName(fd)),
+      client_(PeerAddressAndPortOf(fd)),
       charge_(peer_.incoming),
       events_(EPOLLIN) {
   jobs_.Enter(port_);

@@ -16,10 +16,7 @@ import datetime
 import importlib.util
 import itertools
 import os
-import subprocess
 import sys
-import tempfile
-import time
 import unittest
 
 import torch.distributed as dist
@@ -29,7 +26,7 @@ sys.path.insert(0, os.path.join(ROOT, 'client', 'python'))
 
 import cohort.torch  # pylint: disable=wrong-import-position
 from cohort.torch import elastic  # pylint: disable=wrong-import-position
-from testing.coordinator import coordinator  # pylint: disable=wrong-import-position
+from testing.coordinator import coordinator, tcp_coordinator  # pylint: disable=wrong-import-position
 
 SERVER = 'a TCPStore listens on a port; the coordinator is another process'
 ONLY_TCP_STORE = {
@@ -72,27 +69,6 @@ def stand_in(address):
     return TCPStore
 
 
-@contextlib.contextmanager
-def tcp_coordinator(port):
-    """Runs a coordinator on a port, or on a free one if it is 0, and yields the port."""
-    with tempfile.TemporaryDirectory(prefix='cohort') as folder:
-        file = os.path.join(folder, 'port')
-        with subprocess.Popen(['cohort-coordinator', '--listen', f'127.0.0.1:{port}',
-                               '--metrics-listen', '', '--port-file', file],
-                              stderr=subprocess.DEVNULL) as process:
-            try:
-                end = time.monotonic() + 10
-                while not os.path.exists(file) and process.poll() is None:
-                    if time.monotonic() > end:
-                        raise RuntimeError('the coordinator does not serve after 10 s')
-                if not os.path.exists(file):
-                    raise RuntimeError(f'the coordinator cannot listen on port {port}')
-                with open(file, encoding='utf-8') as content:
-                    yield int(content.read().rsplit(':', 1)[1])
-            finally:
-                process.terminate()
-
-
 def client_of_coordinators(stack):
     """Returns a class with the constructor of TCPStore. The first process of a job starts a
     coordinator in place of PyTorch's server."""
@@ -104,7 +80,8 @@ def client_of_coordinators(stack):
         def __init__(self, host_name, port=0, world_size=None, is_master=False, timeout=None,
                      wait_for_workers=True, multi_tenant=False, use_libuv=True, **_):
             if is_master and not (multi_tenant and port in ports):
-                port = stack.enter_context(tcp_coordinator(port))
+                address, = stack.enter_context(tcp_coordinator(f'127.0.0.1:{port}'))
+                port = int(address.rsplit(':', 1)[1])
                 ports.add(port)
             super().__init__(host_name, port, world_size, False,
                              timeout or datetime.timedelta(minutes=5), wait_for_workers,

@@ -3,24 +3,24 @@
 
     PYTHON tests/adoption/torchft/run.py [FILE_OF_TESTS ...] [-k NAME]
 
-Without a file it runs the lighthouse_test.py of the installed package. The arguments are pytest's. PYTHON has the packages torchft (0.2.0) and
-pytest, and cohort-coordinator is on the PATH. LighthouseServer is a class of this file; torchft's
-LighthouseClient, Manager and everything else are torchft's. It prints each test that did not pass,
-and the counts.
+Without a file it runs the lighthouse_test.py of the installed package. The arguments are pytest's.
+PYTHON has the packages torchft (0.2.0) and pytest, and cohort-coordinator is on the PATH. The class
+LighthouseServer is this file's; LighthouseClient, Manager and all others are torchft's. It prints
+the counts, and each test that did not pass.
 """
 
+import contextlib
 import os
-import subprocess
 import sys
-import tempfile
-import time
 
 import pytest
 import torchft
 from torchft import _torchft
 
-# Longer than a coordinator takes to start.
-START_SECONDS = 30
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', '..')
+sys.path.insert(0, os.path.join(ROOT, 'client', 'python'))
+
+from testing.coordinator import tcp_coordinator  # pylint: disable=wrong-import-position
 
 
 class LighthouseServer:
@@ -29,40 +29,22 @@ class LighthouseServer:
     def __init__(self, bind, min_replicas, join_timeout_ms=None, quorum_tick_ms=None,
                  heartbeat_timeout_ms=None):
         del quorum_tick_ms  # the coordinator decides when something changes
-        flags = {
-            'listen': bind, 'metrics-listen': '', 'torchft-min-replicas': str(min_replicas),
-            'torchft-join-timeout': f'{100 if join_timeout_ms is None else join_timeout_ms}ms',
-        }
+        flags = ['--insecure', '--torchft-min-replicas', str(min_replicas),
+                 '--torchft-join-timeout',
+                 f'{100 if join_timeout_ms is None else join_timeout_ms}ms']
         if heartbeat_timeout_ms is not None:
-            flags['torchft-heartbeat-timeout'] = f'{heartbeat_timeout_ms}ms'
-        with tempfile.TemporaryDirectory(prefix='cohort') as folder:
-            self._start(flags, os.path.join(folder, 'log'), os.path.join(folder, 'port'))
-
-    def _start(self, flags, log, port_file):
-        """Starts the coordinator and waits until it serves."""
-        command = ['cohort-coordinator', '--insecure', '--until-stdin-closes', '--port-file',
-                   port_file]
-        for name, value in flags.items():
-            command += [f'--{name}', value]
-        with open(log, 'w', encoding='utf-8') as output:
-            self._process = subprocess.Popen(  # pylint: disable=consider-using-with
-                command, stdin=subprocess.PIPE, stdout=output, stderr=output)
-        end = time.monotonic() + START_SECONDS
-        while not os.path.exists(port_file):
-            if self._process.poll() is not None or time.monotonic() > end:
-                with open(log, encoding='utf-8') as lines:
-                    raise RuntimeError(f'cohort-coordinator does not serve: {lines.read()}')
-            time.sleep(0.01)
-        with open(port_file, encoding='utf-8') as lines:
-            self._port = lines.read().split()[0].rsplit(':', 1)[1]
+            flags += ['--torchft-heartbeat-timeout', f'{heartbeat_timeout_ms}ms']
+        self._running = contextlib.ExitStack()
+        address, = self._running.enter_context(tcp_coordinator(bind, flags=flags))
+        self._port = address.rsplit(':', 1)[1]
 
     def address(self):
         """The address for TORCHFT_LIGHTHOUSE."""
         return f'http://localhost:{self._port}'
 
     def shutdown(self):
-        """Ends the coordinator; its end is not awaited, as with torchft's."""
-        self._process.terminate()
+        """Ends the coordinator."""
+        self._running.close()
 
 
 class Counts:
