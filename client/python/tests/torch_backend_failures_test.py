@@ -155,6 +155,7 @@ def test_a_rank_that_leaves_first_does_not_break_the_last_call_of_others(address
 def ddp_killed(rank, size):
     from torch.nn.parallel import DistributedDataParallel
     model = DistributedDataParallel(torch.nn.Linear(100, 100))
+    assert dist.group.WORLD.failure(patience=0) is None
     for step in range(100):
         if rank == 1 and step == 5:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -162,7 +163,8 @@ def ddp_killed(rank, size):
         try:
             model(torch.ones(2, 100)).sum().backward()
         except RuntimeError as error:
-            return str(error), time.monotonic() - begin
+            seconds_taken = time.monotonic() - begin
+            return str(error), seconds_taken, dist.group.WORLD.failure().culprit
     raise AssertionError('expected an error')
 
 
@@ -170,6 +172,7 @@ def test_ddp_names_a_killed_rank(address):
     for result in run_torch_ranks(3, ddp_killed, address, killed=[1])[::2]:
         assert 'rank 1' in result[0], result
         assert result[1] < 1
+        assert result[2] == 1
 
 
 ENDS_WITH_AN_ERROR = '''

@@ -18,7 +18,7 @@ An engine that starts later fetches the newest weights alone, whenever it wants:
 """
 
 import dataclasses
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, ClassVar, Optional
 
 import torch
@@ -200,10 +200,9 @@ class WeightSender(TrainerWeightTransferEngine[TrainerOptions]):
             address=options.address, tenant=options.tenant, timeout=options.timeout,
             join_timeout=options.timeout)
 
-    @staticmethod
-    def _with_client(request: Any, call: Any) -> Any:
+    def _with_client(self, request: Any, call: Any) -> Any:
         """Returns call(), while another thread waits for `request` to the engines. An error of the
-        engines is the cause of an error here."""
+        engines is the cause of an error here. Raises DeadlineExceeded if they do not answer."""
         executor = ThreadPoolExecutor(max_workers=1)
         try:
             answer = executor.submit(request)
@@ -213,6 +212,10 @@ class WeightSender(TrainerWeightTransferEngine[TrainerOptions]):
                 if answer.done() and answer.exception() is not None:
                     raise error from answer.exception()
                 raise
+            if not wait([answer], self._options.timeout).done:
+                raise cohort.DeadlineExceeded(
+                    f'weight transfer {self._options.name}: the engines did not answer within '
+                    f'{self._options.timeout:g} s')
             answer.result()
             return result
         finally:
