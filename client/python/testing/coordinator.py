@@ -7,9 +7,17 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 # Longer than anything here takes, for a wait that should not end by its deadline.
 LONG = 60
+
+
+def eventually(holds, seconds=LONG):
+    """Waits until holds()."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
 
 
 @contextlib.contextmanager

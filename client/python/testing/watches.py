@@ -7,13 +7,12 @@ import re
 import signal
 import subprocess
 import tempfile
-import time
 import urllib.request
 
 import pytest
 
 import cohort
-from testing.coordinator import LONG
+from testing.coordinator import LONG, eventually
 
 
 class Coordinator:
@@ -69,13 +68,6 @@ class Coordinator:
 def watch(store, prefix, *arguments, **options):
     """A watch that ends in any case."""
     return store.watch(prefix, *arguments, **{'timeout': LONG, **options})
-
-
-def eventually(holds, seconds=LONG):
-    """Waits until holds()."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
 
 
 @contextlib.contextmanager

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import cohort
-from testing.coordinator import LONG, rank_process, run_ranks
+from testing.coordinator import LONG, eventually, rank_process, run_ranks
 from testing.fixtures import address_fixture, groups_fixture, joined_groups
+from testing.threads import threads_without_grpc
 
 _address = address_fixture()
 _groups = groups_fixture('awaited', 2)
@@ -45,10 +46,10 @@ def test_no_call_has_a_thread_while_many_wait(groups):
     async def main():
         await asyncio.gather(*[start(group) for group in groups])
         calls = [start(groups[0], i) for i in range(200)]
-        before = threading.active_count(), len(os.listdir('/proc/self/task'))
+        before = threads_without_grpc()
         waiting = [asyncio.ensure_future(wait_for(call)) for call in calls]
         await asyncio.sleep(0)
-        assert (threading.active_count(), len(os.listdir('/proc/self/task'))) == before
+        eventually(lambda: threads_without_grpc() == before)
         assert not any(task.done() for task in waiting)
         for i in range(200):
             start(groups[1], i)

@@ -10,8 +10,8 @@ import pytest
 
 import cohort
 import cohort.aio
-from testing.coordinator import LONG, rank_process
-from testing.watches import coordinator_fixture, eventually, run, running, store_fixture, watch
+from testing.coordinator import LONG, eventually, rank_process
+from testing.watches import coordinator_fixture, run, running, store_fixture, watch
 
 _coordinator = coordinator_fixture()
 _store = store_fixture()

@@ -1,12 +1,12 @@
 """Watches of a group."""
 
 import asyncio
-import os
 
 import cohort
 import cohort.aio
-from testing.coordinator import LONG, rank_process
-from testing.watches import coordinator_fixture, eventually, run
+from testing.coordinator import LONG, eventually, rank_process
+from testing.threads import threads_without_grpc
+from testing.watches import coordinator_fixture, run
 
 _coordinator = coordinator_fixture()
 
@@ -69,10 +69,10 @@ def test_group_on_an_event_loop(coordinator):
         async with cohort.aio.ProcessGroup('routed', rank=0, world_size=2, min_world_size=1,
                                            address=coordinator.address, timeout=LONG) as first:
             events = await cohort.aio.watch_group('routed', address=coordinator.address)
-            threads = len(os.listdir('/proc/self/task'))
+            threads = threads_without_grpc()
             more = [await cohort.aio.watch_group('routed', address=coordinator.address)
                     for _ in range(50)]
-            assert len(os.listdir('/proc/self/task')) <= threads + 2  # of gRPC
+            eventually(lambda: threads_without_grpc() <= threads)
             assert [member.rank for member in events.info.members] == [0]
             waiting = asyncio.ensure_future(events.__anext__())
             await first.report_error('odd')
