@@ -112,6 +112,10 @@ Flags FlagsOf(Options& options) {
             std::numeric_limits<int>::max(),
             "gRPC calls that one connection may cancel in a second, within a second of their "
             "begin; more close the connection (1000)");
+  flags.Add("max-idle-frames-per-second", options.listener.http2.max_idle_frames_per_second, 1,
+            std::numeric_limits<int>::max(),
+            "frames without effect that one connection may send in a second; more close the "
+            "connection; plain frames: 16 times as many (5000)");
   std::vector<std::string> names = Pairs(options.limits);
   for (size_t i = 0; i < names.size(); ++i) {
     absl::StrAppend(&names[i], " (", CountedBy(LimitNames()[i].name), ")");

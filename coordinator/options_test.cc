@@ -109,6 +109,7 @@ TEST(OptionsTest, MistakesAreNamed) {
       {{"--max-connections-per-peer", "-1"}, "--max-connections-per-peer"},
       {{"--max-concurrent-streams", "100000000"}, "16777216"},
       {{"--max-resets-per-second", "0"}, "--max-resets-per-second"},
+      {{"--max-idle-frames-per-second", "0"}, "--max-idle-frames-per-second"},
       {{"--max-incoming-bytes", "-1"}, "--max-incoming-bytes"},
       {{"--torchft-min-replicas", "-1"}, "--torchft-min-replicas"},
       {{"--torchft-heartbeat-timeout", "0s"}, "--torchft-heartbeat-timeout"},
@@ -133,7 +134,8 @@ TEST(OptionsTest, PrintedOptionsCanBeReadBack) {
   const auto first = Parse({"--listen", "127.0.0.1:1", "--listen", "unix:/run/c.sock", "--limit",
                             "max_keys=5", "--drain-grace", "1.5s", "--metrics-listen", "",
                             "--max-connections", "100", "--max-connections-per-peer", "10",
-                            "--max-concurrent-streams", "20", "--max-resets-per-second", "30"});
+                            "--max-concurrent-streams", "20", "--max-resets-per-second", "30",
+                            "--max-idle-frames-per-second", "40"});
   ASSERT_TRUE(first.ok()) << first.status();
   const std::string path = absl::StrCat(testing::TempDir(), "/cohort-options.toml");
   std::ofstream(path) << first->text;

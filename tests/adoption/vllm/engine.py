@@ -8,6 +8,7 @@ It is started by `run.py`.
 """
 
 import json
+import os
 import sys
 import traceback
 from multiprocessing.connection import Client
@@ -20,6 +21,10 @@ class Report:
         """The last update of the worker: version, number of tensors, bytes, checksums."""
         received = self.weight_transfer_engine.received
         return None if received is None else list(received)
+
+    def process(self):
+        """Its process."""
+        return os.getpid()
 
     def communicator(self):
         """The classes of the communicator and of the device group, of the group with two ranks."""
@@ -66,6 +71,10 @@ class Engine:
     def weight_report(self):
         """By rank: see Report."""
         return self._llm.collective_rpc('weight_report')
+
+    def processes(self):
+        """By rank: its process."""
+        return self._llm.collective_rpc('process')
 
     def communicator(self):
         """By rank: see Report."""

@@ -4,6 +4,7 @@
     run.py tokens      the same tokens? and the time of a token
     run.py weights     new weights into a running engine, and into one that comes late
     run.py groups      the methods of vLLM's GroupCoordinator, each with its result
+    run.py killed      kill -9 of a rank that serves: how soon, and by what name
     run.py speed       weight updates of a larger model, by Cohort and by gloo
 
 Needs cohort-coordinator on the path, this tree's client/python with the extension module in
@@ -16,6 +17,7 @@ import contextlib
 import json
 import os
 import pathlib
+import signal
 import socket
 import statistics
 import subprocess
@@ -73,9 +75,21 @@ class Engine:
             env=environment, stdout=self._log, stderr=subprocess.STDOUT)
         self._listener._listener._socket.settimeout(120)  # pylint: disable=protected-access
         self._connection = self._listener.accept()
-        self._result('starts', 300)
+        self.result('starts', 300)
 
-    def _result(self, method, seconds=120):
+    def start(self, method, *arguments):
+        """Calls a method. `result` takes what it returns."""
+        self._connection.send((method, arguments))
+
+    def goes_on(self, seconds):
+        """Whether the call has no result in this time."""
+        return not self._connection.poll(seconds)
+
+    def log(self):
+        """What the engine and its ranks have printed."""
+        return pathlib.Path(self._log.name).read_text(errors='replace')
+
+    def result(self, method, seconds=120):
         if not self._connection.poll(seconds):
             raise TimeoutError(f'engine {self._log.name}: {method} took more than {seconds} s')
         succeeded, value = self._connection.recv()
@@ -85,8 +99,8 @@ class Engine:
 
     def __getattr__(self, method):
         def call(*arguments):
-            self._connection.send((method, arguments))
-            return self._result(method)
+            self.start(method, *arguments)
+            return self.result(method)
         return call
 
     def close(self):
@@ -180,6 +194,33 @@ def groups(_arguments, folder, _address):
     finally:
         for process in processes:
             process.kill()
+
+
+def killed(arguments, folder, _address):
+    """A rank is killed while it serves: the call ends, and the next engine has the same tokens."""
+    model = saved(folder, 'model', TINY, 1)
+    expected = None
+    for round_number in range(arguments.rounds):
+        for name, over_cohort in (('vLLM alone', False), ('over Cohort', True)):
+            with contextlib.closing(Engine(folder, f'{name}-{round_number}'.replace(' ', '-'), model,
+                                           over_cohort)) as engine:
+                found = engine.generate(PROMPTS, TOKENS)
+                expected = expected or found
+                check(f'{name}: the same tokens as before', found == expected)
+                rank = round_number % RANKS
+                victim = engine.processes()[rank]
+                engine.start('generate', PROMPTS[:1], 500)
+                check('the engine serves', engine.goes_on(1))
+                os.kill(victim, signal.SIGKILL)
+                begin = time.perf_counter()
+                try:
+                    engine.result('generate')
+                    check('the call of the engine raises', False)
+                except RuntimeError as error:
+                    print(f'      {time.perf_counter() - begin:.2f} s after kill -9 of rank {rank}: '
+                          f'{str(error).strip().splitlines()[-1]}', flush=True)
+            lines = [line for line in engine.log().splitlines() if 'ohort' in line and 'lost' in line]
+            print(*lines[-3:], sep='\n', flush=True)
 
 
 def trainer(engine, backend, address, model, **options):
@@ -293,15 +334,15 @@ def main():
     """Reads the arguments."""
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('case', choices=['tokens', 'weights', 'groups', 'speed'])
+    parser.add_argument('case', choices=['tokens', 'weights', 'groups', 'killed', 'speed'])
     parser.add_argument('--rounds', type=int, default=7)
     parser.add_argument('--settings', default='{}', help='of vllm.LLM, as JSON, for `tokens`')
     parser.add_argument('--folder', help='keeps the logs there')
     arguments = parser.parse_args()
     os.environ['VLLM_PLUGINS'] = 'cohort,gloo'
     with surroundings(arguments.folder) as (folder, address):
-        {'tokens': tokens, 'weights': weights, 'groups': groups, 'speed': speed}[arguments.case](
-            arguments, folder, address)
+        {'tokens': tokens, 'weights': weights, 'groups': groups, 'killed': killed,
+         'speed': speed}[arguments.case](arguments, folder, address)
 
 
 if __name__ == '__main__':

@@ -22,6 +22,10 @@ using testing::Repeat;
 
 class FramedRpcFloodTest : public testing::FloodTest {
  protected:
+  // A coordinator that is not optimised may not reach the default rates.
+  std::vector<std::string> Flags() const override {
+    return {"--max-resets-per-second=100", "--max-idle-frames-per-second=100"};
+  }
   void SetUp() override {
     FloodTest::SetUp();
     // The server's first frame has the names of its methods in the order of their numbers.
@@ -90,13 +94,7 @@ class FramedRpcFloodTest : public testing::FloodTest {
   std::vector<std::string> methods_;
 };
 
-// A coordinator that is not optimised may not reach the default of 16000 cancels a second.
-class FewCancelsTest : public FramedRpcFloodTest {
- protected:
-  std::vector<std::string> Flags() const override { return {"--max-resets-per-second=100"}; }
-};
-
-TEST_F(FewCancelsTest, CallsThatAreCancelledAtOnce) {
+TEST_F(FramedRpcFloodTest, CallsThatAreCancelledAtOnce) {
   const std::string parked = ParkedCall(0);
   RunFrames([&](uint32_t id) {
     std::string call = parked;
@@ -110,13 +108,13 @@ TEST_F(FewCancelsTest, CallsThatAreCancelledAtOnce) {
 TEST_F(FramedRpcFloodTest, CancelsOfCallsThatWereNeverMade) {
   RunFrames([](uint32_t id) { return Cancel(id); });
   EXPECT_EQ(closed_, 1);
-  EXPECT_EQ(Logged("max_idle_frames_per_second (80000)"), 1);
+  EXPECT_EQ(Logged("max_idle_frames_per_second (1600)"), 1);
 }
 
 TEST_F(FramedRpcFloodTest, CallsOfNoMethod) {
   RunFrames([](uint32_t id) { return Call(id, 9999, ""); });
   EXPECT_EQ(closed_, 1);
-  EXPECT_EQ(Logged("max_idle_frames_per_second (80000)"), 1);
+  EXPECT_EQ(Logged("max_idle_frames_per_second (1600)"), 1);
 }
 
 TEST_F(FramedRpcFloodTest, CallsThatWaitWithoutEnd) {
