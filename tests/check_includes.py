@@ -38,6 +38,7 @@ LIBRARIES = {
     'mpi.h': ['@system//:openmpi'],
     'nccl.h': ['@cuda//:headers', '@cuda//:runtime'],
     'nlohmann/': ['@system//:nlohmann_json'],
+    'openssl/': ['@system//:openssl'],
     'prometheus/': ['@system//:prometheus'],
     'spdlog/': ['@system//:spdlog'],
     'sqlite3.h': ['@system//:sqlite3'],

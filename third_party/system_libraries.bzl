@@ -25,6 +25,7 @@ _PKG_CONFIG = {
     "gtest": ["gtest"],
     "gtest_main": ["gtest_main"],
     "highway": ["libhwy"],
+    "openssl": ["openssl"],
     "prometheus": ["prometheus-cpp-pull", "prometheus-cpp-core"],
     "protobuf": ["protobuf"],
     "sqlite3": ["sqlite3"],

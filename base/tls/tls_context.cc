@@ -1,0 +1,180 @@
+#include "base/tls/tls_context.h"
+
+#include <errno.h>
+#include <openssl/err.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+
+namespace cohort {
+namespace {
+
+constexpr absl::Duration kBetweenLooks = absl::Seconds(1);
+// Forward secrecy and authenticated encryption. TLS 1.3 has no others.
+constexpr char kCiphers[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
+// One read of the socket may bring several records.
+constexpr size_t kReadAheadBytes = size_t{64} << 10;
+// As the protocols' names stand in the handshake, with their lengths: gRPC's and framed RPC's.
+constexpr unsigned char kProtocols[] = "\2h2\6cohort";
+constexpr unsigned char kSessionContext[] = "cohort";
+
+absl::Status FileError(const char* what, const std::string& path) {
+  return absl::InvalidArgumentError(absl::StrCat(what, " ", path, ": ", TakeTlsError()));
+}
+
+// The client names the protocols that it speaks; a client that names none of ours is not refused,
+// because the first bytes after the handshake tell the protocol, too.
+int SelectProtocol(SSL*, const unsigned char** chosen, unsigned char* size,
+                   const unsigned char* offered, unsigned offered_size, void*) {
+  unsigned char* found = nullptr;
+  if (SSL_select_next_proto(&found, size, kProtocols, sizeof(kProtocols) - 1, offered,
+                            offered_size) != OPENSSL_NPN_NEGOTIATED) {
+    return SSL_TLSEXT_ERR_NOACK;
+  }
+  *chosen = found;
+  return SSL_TLSEXT_ERR_OK;
+}
+
+// Changes when one of the files is replaced or written, also behind a symbolic link.
+absl::StatusOr<std::string> VersionOf(const TlsFiles& files) {
+  std::string version;
+  for (const std::string* path : {&files.certificate, &files.key, &files.ca}) {
+    if (path->empty()) continue;
+    struct stat found = {};
+    if (stat(path->c_str(), &found) != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(*path, ": ", std::strerror(errno)));
+    }
+    absl::StrAppend(&version, found.st_dev, ":", found.st_ino, ":", found.st_size, ":",
+                    found.st_mtim.tv_sec, ".", found.st_mtim.tv_nsec, " ");
+  }
+  return version;
+}
+
+absl::Status ReadFiles(const TlsFiles& files, TlsSide side, SSL_CTX* context) {
+  if (!files.certificate.empty()) {
+    if (SSL_CTX_use_certificate_chain_file(context, files.certificate.c_str()) != 1) {
+      return FileError("certificate", files.certificate);
+    }
+    if (SSL_CTX_use_PrivateKey_file(context, files.key.c_str(), SSL_FILETYPE_PEM) != 1) {
+      return FileError("key", files.key);
+    }
+    if (SSL_CTX_check_private_key(context) != 1) {
+      return FileError("the certificate does not belong to the key", files.key);
+    }
+  }
+  if (!files.ca.empty()) {
+    if (SSL_CTX_load_verify_locations(context, files.ca.c_str(), nullptr) != 1) {
+      return FileError("CA certificates", files.ca);
+    }
+    if (side == TlsSide::kServer) {
+      STACK_OF(X509_NAME)* const names = SSL_load_client_CA_file(files.ca.c_str());
+      if (names == nullptr) return FileError("CA certificates", files.ca);
+      SSL_CTX_set_client_CA_list(context, names);  // takes them
+    }
+  } else if (side == TlsSide::kClient && SSL_CTX_set_default_verify_paths(context) != 1) {
+    return FileError("CA certificates", "of the system");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<SSL_CTX>> Make(const TlsFiles& files, TlsSide side) {
+  ERR_clear_error();
+  const bool server = side == TlsSide::kServer;
+  const std::shared_ptr<SSL_CTX> context(
+      SSL_CTX_new(server ? TLS_server_method() : TLS_client_method()), SSL_CTX_free);
+  if (context == nullptr) return absl::ResourceExhaustedError("no memory for TLS");
+  SSL_CTX* const raw = context.get();
+  SSL_CTX_set_min_proto_version(raw, TLS1_2_VERSION);
+  SSL_CTX_set_cipher_list(raw, kCiphers);
+  SSL_CTX_set_options(raw, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET);
+  SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_num_tickets(raw, 0);
+  SSL_CTX_set_session_id_context(raw, kSessionContext, sizeof(kSessionContext) - 1);
+  SSL_CTX_set_mode(raw, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                            SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_set_read_ahead(raw, 1);
+  SSL_CTX_set_default_read_buffer_len(raw, kReadAheadBytes);
+  const bool verify = !server || !files.ca.empty();
+  SSL_CTX_set_verify(
+      raw, verify ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : SSL_VERIFY_NONE, nullptr);
+  if (server) {
+    SSL_CTX_set_alpn_select_cb(raw, SelectProtocol, nullptr);
+  } else {
+    SSL_CTX_set_alpn_protos(raw, kProtocols + 3, sizeof(kProtocols) - 1 - 3);
+  }
+  const absl::Status read = ReadFiles(files, side, raw);
+  if (!read.ok()) return read;
+  return context;
+}
+
+}  // namespace
+
+std::string TakeTlsError() {
+  std::string text;
+  while (const unsigned long error = ERR_get_error()) {
+    const char* const reason = ERR_reason_error_string(error);
+    const char* const system = ERR_SYSTEM_ERROR(error) ? std::strerror(ERR_GET_REASON(error)) : "";
+    text = reason != nullptr ? reason : system;  // the last one is the one that the caller caused
+  }
+  return text.empty() ? "TLS failed" : text;
+}
+
+absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Load(TlsFiles files, TlsSide side) {
+  if (files.certificate.empty() != files.key.empty()) {
+    return absl::InvalidArgumentError("a certificate needs a key, and a key needs a certificate");
+  }
+  if (side == TlsSide::kServer && files.certificate.empty()) {
+    return absl::InvalidArgumentError("a server needs a certificate");
+  }
+  std::unique_ptr<TlsContext> loaded(new TlsContext(std::move(files), side));
+  absl::StatusOr<std::string> version = VersionOf(loaded->files_);
+  if (!version.ok()) return version.status();
+  absl::StatusOr<std::shared_ptr<SSL_CTX>> context = Make(loaded->files_, side);
+  if (!context.ok()) return context.status();
+  MutexLock lock(&loaded->mutex_);
+  loaded->version_ = *std::move(version);
+  loaded->context_ = *std::move(context);
+  return loaded;
+}
+
+std::shared_ptr<SSL_CTX> TlsContext::Current(Instant now) {
+  MutexLock lock(&mutex_);
+  if (now < next_look_) return context_;
+  next_look_ = now + kBetweenLooks;
+  const absl::StatusOr<std::string> version = VersionOf(files_);
+  if (!version.ok()) {
+    last_error_ = version.status();
+    return context_;
+  }
+  if (*version == version_ || *version == bad_version_) {
+    if (*version == version_) last_error_ = absl::OkStatus();
+    return context_;
+  }
+  absl::StatusOr<std::shared_ptr<SSL_CTX>> made = Make(files_, side_);
+  last_error_ = made.status();
+  if (!made.ok()) {
+    bad_version_ = *version;
+    return context_;
+  }
+  version_ = *version;
+  bad_version_.clear();
+  context_ = *std::move(made);
+  ++reloads_;
+  return context_;
+}
+
+absl::Status TlsContext::last_error() const {
+  MutexLock lock(&mutex_);
+  return last_error_;
+}
+
+int64_t TlsContext::reloads() const {
+  MutexLock lock(&mutex_);
+  return reloads_;
+}
+
+}  // namespace cohort

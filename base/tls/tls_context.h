@@ -1,0 +1,69 @@
+// The certificate of a program, its key, and the certificates that it trusts.
+#ifndef COHORT_BASE_TLS_TLS_CONTEXT_H_
+#define COHORT_BASE_TLS_TLS_CONTEXT_H_
+
+#include <openssl/ssl.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/clock.h"
+#include "base/threads/mutex.h"
+
+namespace cohort {
+
+// Paths of PEM files.
+struct TlsFiles {
+  std::string certificate;  // with the intermediate certificates behind it; a client may have none
+  std::string key;
+  // The certificates that sign those of peers. A server without them asks clients for none; a
+  // client without them trusts those that the system trusts.
+  std::string ca;
+
+  bool any() const { return !certificate.empty() || !key.empty() || !ca.empty(); }
+};
+
+enum class TlsSide { kClient, kServer };
+
+// TLS 1.2 and newer, without renegotiation, compression or resumption. Thread-safe.
+class TlsContext {
+ public:
+  // Errors: INVALID_ARGUMENT with the path and the reason.
+  static absl::StatusOr<std::unique_ptr<TlsContext>> Load(TlsFiles files, TlsSide side);
+
+  // The context for a new connection. Reads the files again if one of them has changed, and looks
+  // for that once a second at most. Files that cannot be used change nothing; last_error has the
+  // reason until they can.
+  std::shared_ptr<SSL_CTX> Current(Instant now);
+  absl::Status last_error() const;
+  // How many times new files were taken.
+  int64_t reloads() const;
+
+  TlsSide side() const { return side_; }
+  // Whether peers have to show a certificate.
+  bool verifies_clients() const { return side_ == TlsSide::kServer && !files_.ca.empty(); }
+
+ private:
+  TlsContext(TlsFiles files, TlsSide side) : files_(std::move(files)), side_(side) {}
+
+  const TlsFiles files_;
+  const TlsSide side_;
+  mutable Mutex mutex_;
+  std::shared_ptr<SSL_CTX> context_ ABSL_GUARDED_BY(mutex_);
+  std::string version_ ABSL_GUARDED_BY(mutex_);  // of the files when they were read
+  std::string bad_version_ ABSL_GUARDED_BY(mutex_);
+  absl::Status last_error_ ABSL_GUARDED_BY(mutex_);
+  Instant next_look_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  int64_t reloads_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+// Takes what OpenSSL reports of this thread's last call, and forgets it.
+std::string TakeTlsError();
+
+}  // namespace cohort
+
+#endif  // COHORT_BASE_TLS_TLS_CONTEXT_H_

@@ -1,0 +1,316 @@
+#include "base/tls/tls_session.h"
+
+#include <errno.h>
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/x509v3.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/tls/tls_context.h"
+
+namespace cohort {
+namespace {
+
+// The content of a TLS record.
+constexpr size_t kRecordBytes = size_t{16} << 10;
+
+// OpenSSL's own functions for sockets raise SIGPIPE.
+int WriteSocket(BIO* bio, const char* bytes, int size) {
+  const int fd = static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio)));
+  const ssize_t sent = send(fd, bytes, static_cast<size_t>(size), MSG_DONTWAIT | MSG_NOSIGNAL);
+  BIO_clear_retry_flags(bio);
+  if (sent < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_write(bio);
+  return static_cast<int>(sent);
+}
+
+int ReadSocket(BIO* bio, char* bytes, int size) {
+  const int fd = static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio)));
+  const ssize_t count = recv(fd, bytes, static_cast<size_t>(size), MSG_DONTWAIT);
+  BIO_clear_retry_flags(bio);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_read(bio);
+  if (count == 0) BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
+  return static_cast<int>(count);
+}
+
+long ControlSocket(BIO* bio, int command, long, void*) {
+  if (command == BIO_CTRL_EOF) return BIO_test_flags(bio, BIO_FLAGS_IN_EOF) != 0 ? 1 : 0;
+  return command == BIO_CTRL_FLUSH || command == BIO_CTRL_DUP ? 1 : 0;
+}
+
+const BIO_METHOD* SocketMethod() {
+  static BIO_METHOD* const method = [] {
+    BIO_METHOD* const made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "socket");
+    BIO_meth_set_write(made, WriteSocket);
+    BIO_meth_set_read(made, ReadSocket);
+    BIO_meth_set_ctrl(made, ControlSocket);
+    return made;
+  }();
+  return method;
+}
+
+bool IsAddress(const std::string& host) {
+  ASN1_OCTET_STRING* const address = a2i_IPADDRESS(host.c_str());
+  ASN1_OCTET_STRING_free(address);
+  ERR_clear_error();
+  return address != nullptr;
+}
+
+ssize_t Fail(int error) {
+  errno = error;
+  return -1;
+}
+
+// An alert that says that the certificate of this side, or its lack, was refused.
+bool RefusesCertificate(unsigned long error) {
+  switch (ERR_GET_REASON(error)) {
+    case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
+    case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_NO_CERTIFICATE:
+    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+    case SSL_R_TLSV1_ALERT_ACCESS_DENIED:
+    case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
+    case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
+      return ERR_GET_LIB(error) == ERR_LIB_SSL;
+    default:
+      return false;
+  }
+}
+
+// Notes the certificate that is refused, for the error.
+int OnVerified(int good, X509_STORE_CTX* store) {
+  X509* const certificate = X509_STORE_CTX_get_current_cert(store);
+  if (good == 1 || certificate == nullptr) return good;
+  const auto* const session = static_cast<const SSL*>(
+      X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+  *static_cast<std::string*>(SSL_get_app_data(session)) = ReadCertificate(certificate).name();
+  return 0;
+}
+
+}  // namespace
+
+TlsSession::TlsSession(std::shared_ptr<SSL_CTX> context, int fd)
+    : context_(std::move(context)), session_(SSL_new(context_.get())) {
+  MutexLock lock(&mutex_);
+  BIO* const socket = session_ == nullptr ? nullptr : BIO_new(SocketMethod());
+  if (socket == nullptr) {
+    error_ = absl::ResourceExhaustedError("no memory for TLS");
+    return;
+  }
+  BIO_set_data(socket, reinterpret_cast<void*>(static_cast<intptr_t>(fd)));
+  BIO_set_init(socket, 1);
+  SSL_set_app_data(session_.get(), &refused_name_);
+  SSL_set_verify(session_.get(), SSL_get_verify_mode(session_.get()), OnVerified);
+  SSL_set_bio(session_.get(), socket, socket);  // takes it
+}
+
+TlsSession::~TlsSession() = default;
+
+std::shared_ptr<TlsSession> TlsSession::Accept(std::shared_ptr<SSL_CTX> context, int fd) {
+  std::shared_ptr<TlsSession> session(new TlsSession(std::move(context), fd));
+  MutexLock lock(&session->mutex_);
+  if (session->error_.ok()) SSL_set_accept_state(session->session_.get());
+  return session;
+}
+
+std::shared_ptr<TlsSession> TlsSession::Connect(std::shared_ptr<SSL_CTX> context, int fd,
+                                                const std::string& host) {
+  std::shared_ptr<TlsSession> session(new TlsSession(std::move(context), fd));
+  MutexLock lock(&session->mutex_);
+  if (!session->error_.ok()) return session;
+  SSL* const raw = session->session_.get();
+  SSL_set_connect_state(raw);
+  bool named = false;
+  if (IsAddress(host)) {
+    named = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(raw), host.c_str()) == 1;
+  } else {
+    SSL_set_hostflags(raw, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    named = !host.empty() && SSL_set1_host(raw, host.c_str()) == 1 &&
+            SSL_set_tlsext_host_name(raw, host.c_str()) == 1;
+  }
+  if (!named) {
+    session->error_ =
+        absl::InvalidArgumentError(absl::StrCat("no certificate can name the host '", host, "'"));
+  }
+  return session;
+}
+
+TlsSession::Progress TlsSession::Handshake() {
+  MutexLock lock(&mutex_);
+  if (!error_.ok()) return Progress::kFailed;
+  ERR_clear_error();
+  errno = 0;
+  const int result = SSL_do_handshake(session_.get());
+  if (result == 1) {
+    X509* const certificate = SSL_get0_peer_certificate(session_.get());
+    if (certificate != nullptr) peer_ = ReadCertificate(certificate);
+    return Progress::kDone;
+  }
+  switch (SSL_get_error(session_.get(), result)) {
+    case SSL_ERROR_WANT_READ:
+      return Progress::kWantInput;
+    case SSL_ERROR_WANT_WRITE:
+      return Progress::kWantOutput;
+    default:
+      NoteFailure(result);
+      return Progress::kFailed;
+  }
+}
+
+void TlsSession::NoteFailure(int result) {
+  const int system_error = errno;
+  const int kind = SSL_get_error(session_.get(), result);
+  const long verified = SSL_get_verify_result(session_.get());
+  const unsigned long last = ERR_peek_last_error();
+  const std::string text = TakeTlsError();
+  if (verified != X509_V_OK) {
+    error_ = absl::UnauthenticatedError(absl::StrCat(
+        "the certificate of the peer is refused: ", X509_verify_cert_error_string(verified),
+        " (of ", refused_name_, ")"));
+  } else if (RefusesCertificate(last)) {
+    error_ = absl::UnauthenticatedError(text);
+  } else if (kind == SSL_ERROR_SYSCALL ||
+             ERR_GET_REASON(last) == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
+    error_ = absl::UnavailableError(system_error == 0 ? "the peer closed the connection"
+                                                      : std::strerror(system_error));
+  } else {
+    error_ = absl::FailedPreconditionError(text);
+  }
+}
+
+absl::Status TlsSession::error() const {
+  MutexLock lock(&mutex_);
+  return error_;
+}
+
+ssize_t TlsSession::Receive(void* bytes, size_t size) {
+  MutexLock lock(&mutex_);
+  size_t total = 0;
+  while (total < size) {
+    ERR_clear_error();
+    errno = 0;
+    size_t count = 0;
+    const int result =
+        SSL_read_ex(session_.get(), static_cast<char*>(bytes) + total, size - total, &count);
+    if (result == 1) {
+      total += count;
+      continue;
+    }
+    drained_ = true;
+    if (total > 0) return static_cast<ssize_t>(total);  // the same happens at the next call
+    switch (SSL_get_error(session_.get(), result)) {
+      case SSL_ERROR_WANT_READ:
+      case SSL_ERROR_WANT_WRITE:
+        return Fail(EAGAIN);
+      case SSL_ERROR_ZERO_RETURN:
+        return 0;
+      default:
+        if (error_.ok()) NoteFailure(result);
+        // A peer that was killed has not said goodbye.
+        return absl::IsUnavailable(error_) ? 0 : Fail(ECONNRESET);
+    }
+  }
+  drained_ = false;
+  return static_cast<ssize_t>(total);
+}
+
+ssize_t TlsSession::Peek(void* bytes, size_t size) {
+  MutexLock lock(&mutex_);
+  ERR_clear_error();
+  errno = 0;
+  size_t count = 0;
+  const int result = SSL_peek_ex(session_.get(), bytes, size, &count);
+  drained_ = result != 1;
+  if (result == 1) return static_cast<ssize_t>(count);
+  switch (SSL_get_error(session_.get(), result)) {
+    case SSL_ERROR_WANT_READ:
+    case SSL_ERROR_WANT_WRITE:
+      return Fail(EAGAIN);
+    default:
+      if (error_.ok()) NoteFailure(result);
+      return 0;
+  }
+}
+
+ssize_t TlsSession::SendLocked(absl::string_view bytes) {
+  ERR_clear_error();
+  errno = 0;
+  size_t sent = 0;
+  const int result = SSL_write_ex(session_.get(), bytes.data(), bytes.size(), &sent);
+  if (result == 1) return static_cast<ssize_t>(sent);
+  switch (SSL_get_error(session_.get(), result)) {
+    case SSL_ERROR_WANT_READ:
+    case SSL_ERROR_WANT_WRITE:
+      return Fail(EAGAIN);
+    default:
+      if (error_.ok()) NoteFailure(result);
+      return Fail(EPIPE);
+  }
+}
+
+ssize_t TlsSession::Send(absl::string_view bytes) {
+  if (bytes.empty()) return 0;
+  MutexLock lock(&mutex_);
+  return SendLocked(bytes);
+}
+
+ssize_t TlsSession::Send(absl::Span<const iovec> pieces) {
+  // A record for each large piece, and one for small pieces that follow each other.
+  char record[kRecordBytes];
+  size_t filled = 0;
+  size_t total = 0;
+  size_t next = 0;
+  size_t skip = 0;  // bytes of the next piece that are done
+  MutexLock lock(&mutex_);
+  while (true) {
+    absl::string_view bytes;
+    filled = 0;
+    size_t at = next;
+    size_t from = skip;
+    while (at < pieces.size() && filled < kRecordBytes) {
+      const size_t left = pieces[at].iov_len - from;
+      const char* const start = static_cast<const char*>(pieces[at].iov_base) + from;
+      if (filled == 0 && left >= kRecordBytes) {
+        bytes = absl::string_view(start, kRecordBytes);
+        break;
+      }
+      const size_t take = std::min(left, kRecordBytes - filled);
+      std::memcpy(record + filled, start, take);
+      filled += take;
+      from += take;
+      if (from == pieces[at].iov_len) {
+        ++at;
+        from = 0;
+      }
+    }
+    if (bytes.empty()) bytes = absl::string_view(record, filled);
+    if (bytes.empty()) return static_cast<ssize_t>(total);
+    const ssize_t sent = SendLocked(bytes);
+    if (sent < 0) return total > 0 ? static_cast<ssize_t>(total) : sent;
+    total += static_cast<size_t>(sent);
+    for (size_t left = static_cast<size_t>(sent); left > 0;) {
+      const size_t take = std::min(left, pieces[next].iov_len - skip);
+      left -= take;
+      skip += take;
+      if (skip == pieces[next].iov_len) {
+        ++next;
+        skip = 0;
+      }
+    }
+  }
+}
+
+bool TlsSession::HasInput() const {
+  MutexLock lock(&mutex_);
+  return !drained_ && SSL_has_pending(session_.get()) == 1;
+}
+
+}  // namespace cohort

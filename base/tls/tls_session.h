@@ -1,0 +1,77 @@
+// One TLS connection over a socket that does not block.
+#ifndef COHORT_BASE_TLS_TLS_SESSION_H_
+#define COHORT_BASE_TLS_TLS_SESSION_H_
+
+#include <openssl/ssl.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "base/threads/mutex.h"
+#include "base/tls/peer_certificate.h"
+
+namespace cohort {
+
+// Thread-safe. Receive, Peek and Send return what recv(2) and send(2) return for a socket that does
+// not block, errno included. The owner of the descriptor keeps it open as long as it uses this.
+class TlsSession {
+ public:
+  enum class Progress {
+    kDone,
+    kWantInput,   // call again when the socket is readable
+    kWantOutput,  // call again when it is writable
+    kFailed,
+  };
+
+  // The server's end.
+  static std::shared_ptr<TlsSession> Accept(std::shared_ptr<SSL_CTX> context, int fd);
+  // The client's end. The server's certificate must be valid for `host`, a name or an address.
+  static std::shared_ptr<TlsSession> Connect(std::shared_ptr<SSL_CTX> context, int fd,
+                                             const std::string& host);
+  ~TlsSession();
+
+  Progress Handshake();
+  // The reason of a failure, which names a refused certificate.
+  // UNAUTHENTICATED: one side refused the certificate of the other, or its lack.
+  // UNAVAILABLE: the connection broke. FAILED_PRECONDITION: another error of the protocol.
+  absl::Status error() const;
+  // The names in the peer's certificate, once the handshake is done; empty: it has shown none.
+  const PeerCertificate& peer() const { return peer_; }
+
+  // Fewer bytes than `size` are all there are now.
+  ssize_t Receive(void* bytes, size_t size);
+  ssize_t Peek(void* bytes, size_t size);
+  ssize_t Send(absl::string_view bytes);
+  // Puts small pieces together.
+  ssize_t Send(absl::Span<const iovec> pieces);
+  // Whether Receive may have bytes although the socket is not readable: it has not yet returned
+  // fewer than it was asked for since the last bytes came.
+  bool HasInput() const;
+
+ private:
+  struct Free {
+    void operator()(SSL* session) const { SSL_free(session); }
+  };
+
+  TlsSession(std::shared_ptr<SSL_CTX> context, int fd);
+  void NoteFailure(int result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  ssize_t SendLocked(absl::string_view bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::shared_ptr<SSL_CTX> context_;
+  mutable Mutex mutex_;
+  const std::unique_ptr<SSL, Free> session_ ABSL_PT_GUARDED_BY(mutex_);
+  absl::Status error_ ABSL_GUARDED_BY(mutex_);
+  std::string refused_name_ ABSL_GUARDED_BY(mutex_);  // of a certificate
+  bool drained_ ABSL_GUARDED_BY(mutex_) = false;
+  PeerCertificate peer_;  // written by the handshake
+};
+
+}  // namespace cohort
+
+#endif  // COHORT_BASE_TLS_TLS_SESSION_H_

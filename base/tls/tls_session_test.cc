@@ -1,0 +1,215 @@
+#include "base/tls/tls_session.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/tls/testing/certificates.h"
+#include "base/tls/tls_context.h"
+#include "base/unique_fd.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort {
+namespace {
+
+using testing::CertificateAuthority;
+using testing::CertificateNames;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Progress = TlsSession::Progress;
+
+const CertificateNames kServer{"server", "DNS:localhost,IP:127.0.0.1"};
+const CertificateNames kClient{"rank-0", "URI:spiffe://domain/ns/jobs/rank-0,DNS:rank-0"};
+
+std::shared_ptr<SSL_CTX> ContextOf(const TlsFiles& files, TlsSide side) {
+  auto loaded = TlsContext::Load(files, side);
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  return (*loaded)->Current(absl::UnixEpoch());
+}
+
+class TlsSessionTest : public ::testing::Test {
+ protected:
+  void Connect(const TlsFiles& server, const TlsFiles& client,
+               const std::string& host = "localhost") {
+    int fds[2] = {};
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    server_fd_ = UniqueFd(fds[0]);
+    client_fd_ = UniqueFd(fds[1]);
+    server_ = TlsSession::Accept(ContextOf(server, TlsSide::kServer), fds[0]);
+    client_ = TlsSession::Connect(ContextOf(client, TlsSide::kClient), fds[1], host);
+    Progress at_server = Progress::kWantInput;
+    Progress at_client = Progress::kWantInput;
+    const auto goes_on = [](Progress progress) {
+      return progress == Progress::kWantInput || progress == Progress::kWantOutput;
+    };
+    for (int i = 0; i < 10; ++i) {
+      if (goes_on(at_client)) at_client = client_->Handshake();
+      if (goes_on(at_server)) at_server = server_->Handshake();
+    }
+    server_done_ = at_server == Progress::kDone;
+    client_done_ = at_client == Progress::kDone;
+  }
+  void Connect() {
+    Connect(ca_.Sign("server", kServer), ca_.Sign("client", kClient));
+    ASSERT_TRUE(server_done_ && client_done_) << server_->error() << client_->error();
+  }
+
+  const CertificateAuthority ca_{::testing::TempDir()};
+  UniqueFd server_fd_;
+  UniqueFd client_fd_;
+  std::shared_ptr<TlsSession> server_;
+  std::shared_ptr<TlsSession> client_;
+  bool server_done_ = false;
+  bool client_done_ = false;
+};
+
+TEST_F(TlsSessionTest, BothLearnEachOthersNames) {
+  Connect();
+  EXPECT_THAT(server_->peer().uris, ElementsAre("spiffe://domain/ns/jobs/rank-0"));
+  EXPECT_THAT(server_->peer().dns_names, ElementsAre("rank-0"));
+  EXPECT_EQ(server_->peer().common_name, "rank-0");
+  EXPECT_EQ(client_->peer().name(), "localhost");
+}
+
+TEST_F(TlsSessionTest, AServerWithoutCaAsksForNoCertificate) {
+  TlsFiles server = ca_.Sign("server", kServer);
+  server.ca.clear();
+  Connect(server, {"", "", ca_.path()}, "127.0.0.1");
+  EXPECT_TRUE(server_done_ && client_done_);
+  EXPECT_TRUE(server_->peer().empty());
+}
+
+TEST_F(TlsSessionTest, RefusedCertificatesAreNamed) {
+  const TlsFiles server = ca_.Sign("server", kServer);
+  const CertificateAuthority other(::testing::TempDir(), "other CA");
+  struct Case {
+    TlsFiles server;
+    TlsFiles client;
+    std::string host;
+    std::string at_server;
+    std::string at_client;
+  };
+  CertificateNames expired = kClient;
+  expired.ends = -absl::Minutes(1);
+  CertificateNames early = kServer;
+  early.begins = absl::Minutes(1);
+  TlsFiles foreign = other.Sign("foreign", kClient);
+  foreign.ca = ca_.path();
+  TlsFiles anonymous{"", "", ca_.path()};
+  const TlsFiles client = ca_.Sign("client", kClient);
+  const std::vector<Case> cases = {
+      {server, client, "elsewhere", "", "hostname mismatch (of localhost)"},
+      {server, client, "127.0.0.2", "", "IP address mismatch (of localhost)"},
+      {server, other.Sign("client2", kClient), "localhost", "unknown ca",
+       "self-signed certificate in certificate chain (of test-ca)"},
+      {ca_.Sign("early", early), client, "localhost", "", "not yet valid (of localhost)"},
+      {server, ca_.Sign("late", expired), "localhost",
+       "certificate has expired (of spiffe://domain/ns/jobs/rank-0)", "certificate expired"},
+      {server, foreign, "localhost", "unable to get local issuer", "unknown ca"},
+      {server, anonymous, "localhost", "did not return a certificate", "certificate required"},
+  };
+  for (const Case& each : cases) {
+    SCOPED_TRACE(absl::StrCat(each.host, " / ", each.at_server, " / ", each.at_client));
+    Connect(each.server, each.client, each.host);
+    EXPECT_FALSE(server_done_);
+    // With TLS 1.3 a client learns with its first answer that the server refuses it.
+    char byte = 0;
+    if (client_done_) {
+      EXPECT_EQ(client_->Receive(&byte, 1), -1);
+    }
+    if (!each.at_server.empty()) {
+      EXPECT_THAT(std::string(server_->error().message()), HasSubstr(each.at_server));
+      EXPECT_EQ(server_->error().code(), absl::StatusCode::kUnauthenticated);
+    }
+    EXPECT_THAT(std::string(client_->error().message()), HasSubstr(each.at_client));
+    EXPECT_EQ(client_->error().code(), absl::StatusCode::kUnauthenticated);
+  }
+}
+
+TEST_F(TlsSessionTest, HostsThatNoCertificateCanName) {
+  Connect(ca_.Sign("server", kServer), ca_.Sign("client", kClient), "");
+  EXPECT_FALSE(client_done_);
+  EXPECT_EQ(client_->error().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(TlsSessionTest, PlainTextIsNoHandshake) {
+  Connect();
+  int fds[2] = {};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+  const UniqueFd own(fds[0]);
+  const UniqueFd peer(fds[1]);
+  const auto session =
+      TlsSession::Accept(ContextOf(ca_.Sign("server", kServer), TlsSide::kServer), own.get());
+  ASSERT_EQ(send(peer.get(), "GET / HTTP/1.1\r\n", 16, 0), 16);
+  EXPECT_EQ(session->Handshake(), Progress::kFailed);
+  EXPECT_EQ(session->error().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+// Bytes in both directions, in pieces of all sizes, through a socket that is often full.
+TEST_F(TlsSessionTest, BytesArriveInOrder) {
+  Connect();
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  std::mt19937 random(seed);
+  std::string text(3 << 20, '\0');
+  for (char& byte : text) byte = static_cast<char>(random());
+  for (const auto& [from, to] : {std::pair(client_, server_), std::pair(server_, client_)}) {
+    std::string received;
+    size_t sent = 0;
+    size_t least = 0;  // what did not fit is tried again, with more behind it or not
+    while (received.size() < text.size()) {
+      std::vector<iovec> pieces;
+      size_t end = sent;
+      for (int i = 0; (i < 5 || end - sent < least) && end < text.size(); ++i) {
+        const size_t most = random() % 2 == 0 ? 300 : 40000;
+        const size_t size = std::min<size_t>(random() % most, text.size() - end);
+        pieces.push_back({&text[end], size});
+        end += size;
+      }
+      const ssize_t count = from->Send(pieces);
+      ASSERT_TRUE(count >= 0 || errno == EAGAIN) << errno;
+      if (count > 0) sent += static_cast<size_t>(count);
+      least = end - sent;
+      char buffer[50000];
+      const size_t room = 1 + random() % sizeof(buffer);
+      const ssize_t read = to->Receive(buffer, room);
+      if (read > 0) received.append(buffer, static_cast<size_t>(read));
+    }
+    ASSERT_EQ(received.size(), text.size());
+    EXPECT_EQ(received, text);
+  }
+}
+
+TEST_F(TlsSessionTest, InputThatTheSocketNoLongerHas) {
+  Connect();
+  ASSERT_EQ(client_->Send("abcdef"), 6);
+  char bytes[6] = {};
+  EXPECT_EQ(server_->Peek(bytes, 3), 3);
+  EXPECT_EQ(absl::string_view(bytes, 3), "abc");
+  EXPECT_EQ(server_->Receive(bytes, 4), 4);
+  EXPECT_EQ(absl::string_view(bytes, 4), "abcd");
+  EXPECT_TRUE(server_->HasInput());
+  EXPECT_EQ(server_->Receive(bytes, 6), 2);
+  EXPECT_FALSE(server_->HasInput());
+  EXPECT_EQ(server_->Receive(bytes, 6), -1);
+  EXPECT_EQ(errno, EAGAIN);
+}
+
+TEST_F(TlsSessionTest, APeerThatIsGone) {
+  Connect();
+  client_fd_ = UniqueFd();
+  char byte = 0;
+  EXPECT_EQ(server_->Receive(&byte, 1), 0);
+  EXPECT_EQ(server_->Send("x"), -1);
+  EXPECT_EQ(errno, EPIPE);
+}
+
+}  // namespace
+}  // namespace cohort
