@@ -20,6 +20,7 @@
 #include "base/memory/memory_limit.h"
 #include "base/status_macros.h"
 #include "base/text/logging.h"
+#include "base/tls/tls_context.h"
 #include "coordinator/group_log.h"
 #include "coordinator/journal/memory_journal.h"
 #include "coordinator/journal/sqlite_journal.h"
@@ -48,6 +49,10 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
     Log(LogLevel::kWarning, "max_bytes_held is over half of the memory that this process may use",
         {{"max_bytes_held", options.limits.max_bytes_held}, {"memory", memory}});
   }
+  std::shared_ptr<TlsContext> tls;
+  if (options.tls.any()) {
+    COHORT_ASSIGN_OR_RETURN(tls, TlsContext::Load(options.tls, TlsSide::kServer));
+  }
   Metrics metrics;
   GroupLog group_log(metrics);
   EngineOptions engine_options;
@@ -71,9 +76,11 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   server_options.listen = options.listen;
   server_options.max_message_bytes = static_cast<int>(options.max_message_bytes);
   server_options.listener = options.listener;
+  server_options.listener.tls = std::move(tls);
+  server_options.listener.plain = options.insecure || !options.tls.any();
   // Eight requests of the largest size may be on their way at once.
-  server_options.listener.http2.max_unfinished_bytes = std::max(
-      server_options.listener.http2.max_unfinished_bytes, 8 * options.max_message_bytes);
+  server_options.listener.http2.max_unfinished_bytes =
+      std::max(server_options.listener.http2.max_unfinished_bytes, 8 * options.max_message_bytes);
   server_options.ping_timeout = options.ping_timeout;
   server_options.reflection = options.reflection;
   server_options.framed_rpc_threads = options.framed_rpc_threads;

@@ -26,11 +26,11 @@ absl::Status Check(const Options& options) {
   }
   const int64_t incoming = MaxIncomingBytes(options.listener.max_incoming_bytes);
   if (options.max_message_bytes > incoming / 2) {
-    return InvalidFlag("max-message-bytes",
-                       absl::StrCat(options.max_message_bytes,
-                                    " is over half of --max-incoming-bytes (", incoming,
-                                    "): raise that, which is by default an eighth of the "
-                                    "memory that the process may use"));
+    return InvalidFlag(
+        "max-message-bytes",
+        absl::StrCat(options.max_message_bytes, " is over half of --max-incoming-bytes (", incoming,
+                     "): raise that, which is by default an eighth of the "
+                     "memory that the process may use"));
   }
   for (const auto& [name, bytes] :
        {std::pair<const char*, int64_t>{"max_inline_bytes", options.limits.max_inline_bytes},
@@ -60,14 +60,15 @@ Limits DefaultLimits(int64_t memory_bytes) {
   Limits limits;
   limits.max_bytes_held = std::max<int64_t>(memory_bytes / 2, 1);
   limits.max_group_bytes_held = std::min(limits.max_group_bytes_held, limits.max_bytes_held);
-  limits.max_closed_names = std::clamp<int64_t>(limits.max_bytes_held / 8 / kClosedNameBytes, 1,
-                                                limits.max_closed_names);
+  limits.max_closed_names =
+      std::clamp<int64_t>(limits.max_bytes_held / 8 / kClosedNameBytes, 1, limits.max_closed_names);
   return limits;
 }
 
 Flags FlagsOf(Options& options) {
   Flags flags("cohort-coordinator", "Cohort's coordinator: process groups over gRPC");
   flags.Add(options);
+  flags.AddTls(options);
   flags.Add("journal", options.journal, {"memory", "sqlite"},
             "what survives a restart: memory (nothing) or sqlite (memory)");
   flags.Add("journal-path", options.journal_path, "file of the sqlite journal");
@@ -75,9 +76,10 @@ Flags FlagsOf(Options& options) {
             "parts of the state with a lock each; a group lives in one (4)");
   flags.Add("framed-rpc-threads", options.framed_rpc_threads, 0, 64,
             "threads for calls in plain frames, on the same addresses; 0: gRPC alone (1)");
-  flags.Add("tcpstore-threads", options.tcpstore_threads, 0, 64,
-            "threads for clients of PyTorch's TCPStore, on the same addresses; each port is a store "
-            "of its own; 0: none are served (1)");
+  flags.Add(
+      "tcpstore-threads", options.tcpstore_threads, 0, 64,
+      "threads for clients of PyTorch's TCPStore, on the same addresses; each port is a store "
+      "of its own; 0: none are served (1)");
   flags.Add("torchft-min-replicas", options.torchft.min_replicas, 0, kMostCounted,
             "as torchft's lighthouse: replicas in a quorum at least; each port is a job of its "
             "own; 0: torchft is not served (1)");

@@ -131,11 +131,26 @@ TEST(OptionsTest, VersionAndHelp) {
 }
 
 TEST(OptionsTest, PrintedOptionsCanBeReadBack) {
-  const auto first = Parse({"--listen", "127.0.0.1:1", "--listen", "unix:/run/c.sock", "--limit",
-                            "max_keys=5", "--drain-grace", "1.5s", "--metrics-listen", "",
-                            "--max-connections", "100", "--max-connections-per-peer", "10",
-                            "--max-concurrent-streams", "20", "--max-resets-per-second", "30",
-                            "--max-idle-frames-per-second", "40"});
+  const auto first = Parse({"--listen",
+                            "127.0.0.1:1",
+                            "--listen",
+                            "unix:/run/c.sock",
+                            "--limit",
+                            "max_keys=5",
+                            "--drain-grace",
+                            "1.5s",
+                            "--metrics-listen",
+                            "",
+                            "--max-connections",
+                            "100",
+                            "--max-connections-per-peer",
+                            "10",
+                            "--max-concurrent-streams",
+                            "20",
+                            "--max-resets-per-second",
+                            "30",
+                            "--max-idle-frames-per-second",
+                            "40"});
   ASSERT_TRUE(first.ok()) << first.status();
   const std::string path = absl::StrCat(testing::TempDir(), "/cohort-options.toml");
   std::ofstream(path) << first->text;

@@ -25,11 +25,12 @@ absl::Status CheckAddresses(const DaemonOptions& options) {
   if (options.listen.empty()) return InvalidFlag("listen", "no address");
   for (const std::string& text : options.listen) {
     COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(text));
-    if (!address.is_loopback() && !options.insecure) {
+    if (!address.is_loopback() && !options.insecure && options.tls.certificate.empty()) {
       return InvalidFlag("listen",
                          absl::StrCat(text,
                                       " can be reached from other machines, and neither callers "
-                                      "nor traffic are protected: add --insecure to accept that"));
+                                      "nor traffic are protected: add --tls-certificate, --tls-key "
+                                      "and --tls-client-ca, or --insecure to accept that"));
     }
   }
   if (options.metrics_listen.empty()) return absl::OkStatus();
@@ -115,8 +116,8 @@ void Flags::Add(const std::string& name, absl::Duration& field, absl::Duration m
   AddFlag(name, [&field] { return std::vector<std::string>{Quoted(absl::FormatDuration(field))}; });
   AddCheck([name, text, &field, min, max] {
     if (!absl::ParseDuration(*text, &field)) {
-      return InvalidFlag(
-          name, absl::StrCat(Quoted(*text), " is no duration; write 10s, 500ms or 1h"));
+      return InvalidFlag(name,
+                         absl::StrCat(Quoted(*text), " is no duration; write 10s, 500ms or 1h"));
     }
     if (field >= min && field <= max) return absl::OkStatus();
     return InvalidFlag(name, absl::StrCat("must be from ", absl::FormatDuration(min), " to ",
@@ -145,7 +146,8 @@ void Flags::Add(const std::string& name, std::string& field, const std::vector<s
   const auto read = [&field, words] {
     return static_cast<size_t>(std::find(words.begin(), words.end(), field) - words.begin());
   };
-  AddWord(name, words, read, [&field, words](size_t index) { field = words[index]; }, help);
+  AddWord(
+      name, words, read, [&field, words](size_t index) { field = words[index]; }, help);
 }
 
 void Flags::AddPairs(const std::string& name,
@@ -179,7 +181,7 @@ void Flags::Add(DaemonOptions& options) {
                    "0.0.0.0 means IPv4, [::] IPv6 and IPv4; repeatable (",
                    options.listen[0], ")"));
   Add("insecure", options.insecure,
-      "accept that a --listen address of other than this machine is unprotected");
+      "accept that a --listen address that other machines reach serves plain connections");
   Add("metrics-listen", options.metrics_listen,
       absl::StrCat("address for Prometheus, host:port; empty: off (", options.metrics_listen, ")"));
   Add("log-level", options.log.level, {"debug", "info", "warning", "error", "off"},
@@ -193,6 +195,22 @@ void Flags::Add(DaemonOptions& options) {
   Add("until-stdin-closes", options.until_stdin_closes,
       "end as by SIGTERM when standard input closes: a parent's pipe closes when the parent ends");
   AddCheck([&options] { return CheckAddresses(options); });
+}
+
+void Flags::AddTls(DaemonOptions& options) {
+  Add("tls-certificate", options.tls.certificate,
+      "PEM file with the server's certificate and those between it and the CA; with it, plain "
+      "connections are served on this machine only, unless --insecure is set; files are read again "
+      "when they change");
+  Add("tls-key", options.tls.key, "PEM file with the key of --tls-certificate");
+  Add("tls-client-ca", options.tls.ca,
+      "PEM file with the CA certificates of clients; with it, a client needs a certificate");
+  AddCheck([&options] {
+    const TlsFiles& tls = options.tls;
+    if (tls.any() && tls.certificate.empty()) return InvalidFlag("tls-certificate", "is missing");
+    if (tls.any() && tls.key.empty()) return InvalidFlag("tls-key", "is missing");
+    return absl::OkStatus();
+  });
 }
 
 absl::StatusOr<std::string> Flags::Parse(int argc, const char* const* argv) {

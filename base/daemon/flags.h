@@ -20,6 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/text/logging.h"
+#include "base/tls/tls_context.h"
 
 namespace CLI {
 class App;
@@ -34,6 +35,7 @@ struct DaemonOptions {
 
   std::vector<std::string> listen;
   bool insecure = false;
+  TlsFiles tls;                // see AddTls
   std::string metrics_listen;  // empty: off
   LogOptions log;
   bool reflection = false;
@@ -73,6 +75,8 @@ class Flags {
                 std::function<absl::Status(const std::string& name, int64_t value)> set,
                 std::function<std::vector<std::string>()> read, const std::string& help);
   void Add(DaemonOptions& options);
+  // The flags of a daemon that serves TLS.
+  void AddTls(DaemonOptions& options);
   // Parse calls it at the end, to check what no range says.
   void AddCheck(std::function<absl::Status()> check) { checks_.push_back(std::move(check)); }
 

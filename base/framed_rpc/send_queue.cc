@@ -1,11 +1,12 @@
 #include "base/framed_rpc/send_queue.h"
 
 #include <errno.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
+
+#include "absl/types/span.h"
 
 namespace cohort::framed_rpc {
 namespace {
@@ -42,26 +43,22 @@ void SendQueue::AppendShared(const SharedBytes& piece) {
   own_size_ += chunk.own_size;
 }
 
-ssize_t SendQueue::SendChunks(int fd) const {
-  constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
+ssize_t SendQueue::SendChunks(const StreamSocket& socket) const {
   absl::string_view first = chunks_.front().bytes();
   first.remove_prefix(front_);
-  if (chunks_.size() == 1) return send(fd, first.data(), first.size(), kFlags);
+  if (chunks_.size() == 1) return socket.Send(first);
   std::array<iovec, kMaxPieces> pieces;
   const size_t count = std::min(chunks_.size(), kMaxPieces);
   for (size_t i = 0; i < count; ++i) {
     const absl::string_view bytes = i == 0 ? first : chunks_[i].bytes();
     pieces[i] = iovec{const_cast<char*>(bytes.data()), bytes.size()};
   }
-  msghdr message = {};
-  message.msg_iov = pieces.data();
-  message.msg_iovlen = count;
-  return sendmsg(fd, &message, kFlags);
+  return socket.Send(absl::MakeConstSpan(pieces.data(), count));
 }
 
-SendQueue::Flushed SendQueue::Flush(int fd) {
+SendQueue::Flushed SendQueue::Flush(const StreamSocket& socket) {
   while (size_ > 0) {
-    const ssize_t sent = SendChunks(fd);
+    const ssize_t sent = SendChunks(socket);
     if (sent < 0) {
       if (errno == EINTR) continue;
       return errno == EAGAIN || errno == EWOULDBLOCK ? Flushed::kPartly : Flushed::kBroken;

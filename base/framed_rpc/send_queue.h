@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "base/tls/stream_socket.h"
 
 namespace cohort::framed_rpc {
 
@@ -32,8 +33,8 @@ class SendQueue {
   // own_size().
   void AppendShared(const SharedBytes& piece);
 
-  // Writes as much as `fd`, which does not block, takes now.
-  Flushed Flush(int fd);
+  // Writes as much as the socket takes now.
+  Flushed Flush(const StreamSocket& socket);
   size_t size() const { return size_; }
   // Memory of this queue alone. A chunk counts as a whole until all of it is written.
   size_t own_size() const { return own_size_; }
@@ -49,7 +50,7 @@ class SendQueue {
   };
 
   // Returns what send(2) returns.
-  ssize_t SendChunks(int fd) const;
+  ssize_t SendChunks(const StreamSocket& socket) const;
   void Drop(size_t bytes);
 
   std::deque<Chunk> chunks_;

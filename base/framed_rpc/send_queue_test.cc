@@ -33,6 +33,7 @@ class SendQueueTest : public ::testing::Test {
     }
     return read;
   }
+  Flushed Flush() { return queue_.Flush({near_.get(), nullptr}); }
   static SharedBytes Share(std::string bytes, bool own) {
     const auto keep = std::make_shared<const std::string>(std::move(bytes));
     return SharedBytes{keep, *keep, own};
@@ -50,7 +51,7 @@ TEST_F(SendQueueTest, CopiesAndSharedBytesLeaveInOrder) {
   queue_.AppendShared(Share("small", true));
   queue_.Append("last");
   EXPECT_EQ(queue_.size(), 5 + large.size() + 5 + 4);
-  EXPECT_EQ(queue_.Flush(near_.get()), Flushed::kAll);
+  EXPECT_EQ(Flush(), Flushed::kAll);
   EXPECT_EQ(Read(), "first" + large + "smalllast");
   EXPECT_EQ(queue_.size(), 0u);
 }
@@ -65,7 +66,7 @@ TEST_F(SendQueueTest, OwnMemoryIsCountedUntilItIsWritten) {
   EXPECT_EQ(shared.keep.use_count(), 2) << "shared, not copied";
   EXPECT_EQ(queue_.size(), 11004u);
   EXPECT_EQ(queue_.own_size(), 6004u);
-  EXPECT_EQ(queue_.Flush(near_.get()), Flushed::kAll);
+  EXPECT_EQ(Flush(), Flushed::kAll);
   EXPECT_EQ(queue_.own_size(), 0u);
   EXPECT_EQ(shared.keep.use_count(), 1) << "written bytes are let go";
 }
@@ -79,8 +80,7 @@ TEST_F(SendQueueTest, BytesThatTheSocketDoesNotTakeStay) {
   }
   std::string read;
   int partly = 0;
-  for (Flushed flushed = queue_.Flush(near_.get()); flushed != Flushed::kAll;
-       flushed = queue_.Flush(near_.get())) {
+  for (Flushed flushed = Flush(); flushed != Flushed::kAll; flushed = Flush()) {
     ASSERT_EQ(flushed, Flushed::kPartly);
     ++partly;
     EXPECT_GE(queue_.own_size(), queue_.size()) << "a chunk counts until all of it is written";
@@ -97,7 +97,7 @@ TEST_F(SendQueueTest, BytesThatTheSocketDoesNotTakeStay) {
 TEST_F(SendQueueTest, AClosedConnectionIsBroken) {
   far_ = UniqueFd();
   queue_.Append("x");
-  EXPECT_EQ(queue_.Flush(near_.get()), Flushed::kBroken);
+  EXPECT_EQ(Flush(), Flushed::kBroken);
 }
 
 }  // namespace

@@ -1,13 +1,13 @@
 #include "base/rpc/client_channel.h"
 
 #include "grpcpp/create_channel.h"
-#include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
 
 namespace cohort {
 
-std::shared_ptr<grpc::Channel> CreateClientChannel(const std::string& target,
-                                                   const ClientChannelOptions& options) {
+std::shared_ptr<grpc::Channel> CreateClientChannel(
+    const std::string& target, const ClientChannelOptions& options,
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, options.use_http_proxy ? 1 : 0);
@@ -24,7 +24,7 @@ std::shared_ptr<grpc::Channel> CreateClientChannel(const std::string& target,
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
   arguments.SetMaxSendMessageSize(options.max_message_bytes);
-  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(target, credentials, arguments);
 }
 
 }  // namespace cohort

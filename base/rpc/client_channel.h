@@ -7,6 +7,7 @@
 
 #include "absl/time/time.h"
 #include "grpcpp/channel.h"
+#include "grpcpp/security/credentials.h"
 
 namespace cohort {
 
@@ -20,8 +21,10 @@ struct ClientChannelOptions {
 
 // An attempt to connect takes two seconds at most, a pause between two attempts one second. The
 // channel repeats no call.
-std::shared_ptr<grpc::Channel> CreateClientChannel(const std::string& target,
-                                                   const ClientChannelOptions& options = {});
+std::shared_ptr<grpc::Channel> CreateClientChannel(
+    const std::string& target, const ClientChannelOptions& options = {},
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials =
+        grpc::InsecureChannelCredentials());
 
 }  // namespace cohort
 

@@ -20,38 +20,9 @@ namespace {
 // The content of a TLS record.
 constexpr size_t kRecordBytes = size_t{16} << 10;
 
-// OpenSSL's own functions for sockets raise SIGPIPE.
-int WriteSocket(BIO* bio, const char* bytes, int size) {
-  const int fd = static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio)));
-  const ssize_t sent = send(fd, bytes, static_cast<size_t>(size), MSG_DONTWAIT | MSG_NOSIGNAL);
-  BIO_clear_retry_flags(bio);
-  if (sent < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_write(bio);
-  return static_cast<int>(sent);
-}
-
-int ReadSocket(BIO* bio, char* bytes, int size) {
-  const int fd = static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio)));
-  const ssize_t count = recv(fd, bytes, static_cast<size_t>(size), MSG_DONTWAIT);
-  BIO_clear_retry_flags(bio);
-  if (count < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_read(bio);
-  if (count == 0) BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
-  return static_cast<int>(count);
-}
-
 long ControlSocket(BIO* bio, int command, long, void*) {
   if (command == BIO_CTRL_EOF) return BIO_test_flags(bio, BIO_FLAGS_IN_EOF) != 0 ? 1 : 0;
   return command == BIO_CTRL_FLUSH || command == BIO_CTRL_DUP ? 1 : 0;
-}
-
-const BIO_METHOD* SocketMethod() {
-  static BIO_METHOD* const method = [] {
-    BIO_METHOD* const made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "socket");
-    BIO_meth_set_write(made, WriteSocket);
-    BIO_meth_set_read(made, ReadSocket);
-    BIO_meth_set_ctrl(made, ControlSocket);
-    return made;
-  }();
-  return method;
 }
 
 bool IsAddress(const std::string& host) {
@@ -77,6 +48,7 @@ bool RefusesCertificate(unsigned long error) {
     case SSL_R_SSLV3_ALERT_NO_CERTIFICATE:
     case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
     case SSL_R_TLSV1_ALERT_ACCESS_DENIED:
+    case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:
     case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
     case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
       return ERR_GET_LIB(error) == ERR_LIB_SSL;
@@ -97,15 +69,56 @@ int OnVerified(int good, X509_STORE_CTX* store) {
 
 }  // namespace
 
+// OpenSSL's own functions for sockets raise SIGPIPE.
+int TlsSession::WriteSocket(BIO* bio, const char* bytes, int size) {
+  const Socket& socket = *static_cast<const Socket*>(BIO_get_data(bio));
+  const ssize_t sent =
+      send(socket.fd, bytes, static_cast<size_t>(size), MSG_DONTWAIT | MSG_NOSIGNAL);
+  BIO_clear_retry_flags(bio);
+  if (sent < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_write(bio);
+  return static_cast<int>(sent);
+}
+
+int TlsSession::ReadSocket(BIO* bio, char* bytes, int size) {
+  Socket& socket = *static_cast<Socket*>(BIO_get_data(bio));
+  BIO_clear_retry_flags(bio);
+  if (socket.dry) {
+    BIO_set_retry_read(bio);
+    return -1;
+  }
+  const ssize_t count = recv(socket.fd, bytes, static_cast<size_t>(size), MSG_DONTWAIT);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_read(bio);
+  if (count == 0) BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
+  socket.dry = count > 0 && count < size;
+  return static_cast<int>(count);
+}
+
+const BIO_METHOD* TlsSession::SocketMethod() {
+  static BIO_METHOD* const method = [] {
+    BIO_METHOD* const made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "socket");
+    BIO_meth_set_write(made, WriteSocket);
+    BIO_meth_set_read(made, ReadSocket);
+    BIO_meth_set_ctrl(made, ControlSocket);
+    return made;
+  }();
+  return method;
+}
+
+void TlsSession::BeginCall() {
+  ERR_clear_error();
+  errno = 0;
+  socket_.dry = false;
+}
+
 TlsSession::TlsSession(std::shared_ptr<SSL_CTX> context, int fd)
-    : context_(std::move(context)), session_(SSL_new(context_.get())) {
+    : context_(std::move(context)), socket_{fd}, session_(SSL_new(context_.get())) {
   MutexLock lock(&mutex_);
   BIO* const socket = session_ == nullptr ? nullptr : BIO_new(SocketMethod());
   if (socket == nullptr) {
     error_ = absl::ResourceExhaustedError("no memory for TLS");
     return;
   }
-  BIO_set_data(socket, reinterpret_cast<void*>(static_cast<intptr_t>(fd)));
+  BIO_set_data(socket, &socket_);
   BIO_set_init(socket, 1);
   SSL_set_app_data(session_.get(), &refused_name_);
   SSL_set_verify(session_.get(), SSL_get_verify_mode(session_.get()), OnVerified);
@@ -146,8 +159,7 @@ std::shared_ptr<TlsSession> TlsSession::Connect(std::shared_ptr<SSL_CTX> context
 TlsSession::Progress TlsSession::Handshake() {
   MutexLock lock(&mutex_);
   if (!error_.ok()) return Progress::kFailed;
-  ERR_clear_error();
-  errno = 0;
+  BeginCall();
   const int result = SSL_do_handshake(session_.get());
   if (result == 1) {
     X509* const certificate = SSL_get0_peer_certificate(session_.get());
@@ -193,6 +205,7 @@ absl::Status TlsSession::error() const {
 
 ssize_t TlsSession::Receive(void* bytes, size_t size) {
   MutexLock lock(&mutex_);
+  BeginCall();
   size_t total = 0;
   while (total < size) {
     ERR_clear_error();
@@ -224,8 +237,7 @@ ssize_t TlsSession::Receive(void* bytes, size_t size) {
 
 ssize_t TlsSession::Peek(void* bytes, size_t size) {
   MutexLock lock(&mutex_);
-  ERR_clear_error();
-  errno = 0;
+  BeginCall();
   size_t count = 0;
   const int result = SSL_peek_ex(session_.get(), bytes, size, &count);
   drained_ = result != 1;
@@ -241,8 +253,7 @@ ssize_t TlsSession::Peek(void* bytes, size_t size) {
 }
 
 ssize_t TlsSession::SendLocked(absl::string_view bytes) {
-  ERR_clear_error();
-  errno = 0;
+  BeginCall();
   size_t sent = 0;
   const int result = SSL_write_ex(session_.get(), bytes.data(), bytes.size(), &sent);
   if (result == 1) return static_cast<ssize_t>(sent);

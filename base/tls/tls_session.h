@@ -2,6 +2,7 @@
 #ifndef COHORT_BASE_TLS_TLS_SESSION_H_
 #define COHORT_BASE_TLS_TLS_SESSION_H_
 
+#include <openssl/bio.h>
 #include <openssl/ssl.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -55,16 +56,27 @@ class TlsSession {
   bool HasInput() const;
 
  private:
+  // The socket, as OpenSSL's callbacks see it.
+  struct Socket {
+    int fd;
+    // It had fewer bytes than it was asked for: a second question would cost a system call.
+    bool dry = false;
+  };
   struct Free {
     void operator()(SSL* session) const { SSL_free(session); }
   };
 
   TlsSession(std::shared_ptr<SSL_CTX> context, int fd);
+  static int ReadSocket(BIO* bio, char* bytes, int size);
+  static int WriteSocket(BIO* bio, const char* bytes, int size);
+  static const BIO_METHOD* SocketMethod();
+  void BeginCall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteFailure(int result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ssize_t SendLocked(absl::string_view bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<SSL_CTX> context_;
   mutable Mutex mutex_;
+  Socket socket_ ABSL_GUARDED_BY(mutex_);
   const std::unique_ptr<SSL, Free> session_ ABSL_PT_GUARDED_BY(mutex_);
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
   std::string refused_name_ ABSL_GUARDED_BY(mutex_);  // of a certificate

@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/clock.h"
 
 namespace cohort::testing {
@@ -61,6 +62,12 @@ std::string NewFolder() {
   return name;
 }
 
+std::vector<std::string> MoreCoordinatorFlags() {
+  const char* const more = std::getenv(kCoordinatorFlagsVariable);
+  if (more == nullptr) return {};
+  return absl::StrSplit(more, ' ');
+}
+
 CoordinatorProcess::CoordinatorProcess(Options options)
     : options_(std::move(options)),
       port_file_(absl::StrCat(NewFolder(), "/port")),
@@ -80,6 +87,8 @@ absl::Status CoordinatorProcess::Start() {
                                         "--port-file",
                                         port_file_};
   arguments.insert(arguments.end(), options_.flags.begin(), options_.flags.end());
+  const std::vector<std::string> more = MoreCoordinatorFlags();
+  arguments.insert(arguments.end(), more.begin(), more.end());
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);

@@ -14,6 +14,11 @@
 
 namespace cohort::testing {
 
+// More flags for all coordinators, separated by spaces.
+inline constexpr char kCoordinatorFlagsVariable[] = "COHORT_TEST_COORDINATOR_FLAGS";
+
+std::vector<std::string> MoreCoordinatorFlags();
+
 // Thread-compatible. The destructor kills the process.
 class CoordinatorProcess {
  public:

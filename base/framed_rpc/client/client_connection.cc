@@ -20,9 +20,9 @@ namespace {
 
 constexpr size_t kReadBytes = size_t{16} << 10;
 constexpr size_t kMaxReadBytes = size_t{1} << 20;
-// To sleep and be woken takes longer than the server needs for most calls. So in a row of calls that
-// are answered quickly, a caller looks for its answer for so long before it sleeps, and offers the
-// processor to others between two looks.
+// To sleep and be woken takes longer than the server needs for most calls. So in a row of calls
+// that are answered quickly, a caller looks for its answer for so long before it sleeps, and offers
+// the processor to others between two looks.
 constexpr absl::Duration kLooking = absl::Microseconds(30);
 constexpr absl::Duration kQuickAnswer = absl::Microseconds(60);
 constexpr absl::Duration kInARow = absl::Microseconds(100);
@@ -35,7 +35,7 @@ grpc::Status Unavailable(absl::string_view why) {
 
 ClientConnection::ClientConnection(std::vector<SocketAddress> addresses,
                                    const ChannelOptions& options, std::function<void()> on_ready,
-                                   std::function<void(End)> on_end)
+                                   OnEnd on_end)
     : addresses_(std::move(addresses)),
       options_(options),
       connect_until_(Clock::Steady().Now() + options.connect_timeout),
@@ -65,6 +65,8 @@ void ClientConnection::OnEvents(uint32_t events) {
       return;
     case State::kConnecting:
       return OnConnected();
+    case State::kHandshake:
+      return OnHandshake();
     case State::kGreeting: {
       if ((events & EPOLLOUT) != 0) {
         MutexLock lock(&mutex_);
@@ -124,12 +126,12 @@ void ClientConnection::Write(absl::string_view bytes) {
   if (state_ == State::kEnded) return;
   // Most of the time no bytes wait, and the socket takes all of them.
   if (!blocked_ && output_.size() == 0 && !bytes.empty()) {
-    const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t sent = stream().Send(bytes);
     if (sent > 0) bytes.remove_prefix(static_cast<size_t>(sent));
   }
   output_.Append(bytes);
   if (!blocked_ && output_.size() > 0) {
-    const SendQueue::Flushed flushed = output_.Flush(fd_);
+    const SendQueue::Flushed flushed = output_.Flush(stream());
     blocked_ = flushed == SendQueue::Flushed::kPartly;
     // The socket tells the thread that reads.
     if (flushed == SendQueue::Flushed::kBroken) shutdown(fd_, SHUT_RDWR);
@@ -253,13 +255,16 @@ void ClientConnection::PassOn() {
 }
 
 bool ClientConnection::ReadOnce() {
-  const size_t size = std::max(kReadBytes, std::min(input_.wanted(), kMaxReadBytes));
-  char* const room = input_.Room(size);
-  const ssize_t count = recv(fd_, room, size, MSG_DONTWAIT);
-  if (count < 0) return errno == EAGAIN || errno == EINTR;
-  if (count == 0) return false;
-  input_.Filled(static_cast<size_t>(count));
-  return HandleInput();
+  do {
+    const size_t size = std::max(kReadBytes, std::min(input_.wanted(), kMaxReadBytes));
+    char* const room = input_.Room(size);
+    const ssize_t count = stream().Receive(room, size);
+    if (count < 0) return errno == EAGAIN || errno == EINTR;
+    if (count == 0) return false;
+    input_.Filled(static_cast<size_t>(count));
+    if (!HandleInput()) return false;
+  } while (stream().HasInput());
+  return true;
 }
 
 bool ClientConnection::HandleInput() {
@@ -373,7 +378,7 @@ bool ClientConnection::Expire(Instant now) {
       --started_;
       SendCancel(id);
     }
-    unready = state_ == State::kConnecting || state_ == State::kGreeting;
+    unready = state_ != State::kReady && state_ != State::kEnded;
     waiting = started_ > 0 || unready;
   }
   for (const std::shared_ptr<Waiter>& waiter : late) {
@@ -419,8 +424,8 @@ void ClientConnection::Finish(End end, const std::string& why) {
       waiter->OnReply(Unavailable(why), "");
     }
     self->on_ready_ = nullptr;
-    const std::function<void(End)> on_end = std::exchange(self->on_end_, nullptr);
-    if (on_end != nullptr) on_end(end);
+    const auto on_end = std::exchange(self->on_end_, nullptr);
+    if (on_end != nullptr) on_end(end, why);
   });
 }
 

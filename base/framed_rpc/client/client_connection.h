@@ -21,6 +21,9 @@
 #include "base/framed_rpc/send_queue.h"
 #include "base/threads/event_loop.h"
 #include "base/threads/mutex.h"
+#include "base/tls/stream_socket.h"
+#include "base/tls/tls_context.h"
+#include "base/tls/tls_session.h"
 #include "grpcpp/support/status.h"
 
 namespace cohort::framed_rpc {
@@ -34,6 +37,8 @@ struct ChannelOptions {
   absl::Duration connect_timeout = absl::Seconds(2);
   absl::Duration keepalive = absl::Seconds(30);
   size_t max_message_bytes = size_t{8} << 20;
+  std::shared_ptr<TlsContext> tls;  // null: the connection is plain
+  std::string host;                 // for which the server's certificate must be valid
 };
 
 // Thread-safe. A caller that blocks reads from the socket itself, so no thread has to wake it with
@@ -67,15 +72,16 @@ class ClientConnection final : public EventLoop::Handler,
   enum class End {
     kNotOurs,  // the process that listens there does not speak this protocol
     kBroken,   // no process listens, or the connection broke
+    kTls,      // the handshake failed
   };
+  using OnEnd = std::function<void(End, const std::string& why)>;
   using Numbers = absl::flat_hash_map<std::string, uint16_t>;
 
   // Tries the addresses in order. `on_ready` runs once greeted, `on_end` once at the end, both on
   // the loop's thread.
   static std::shared_ptr<ClientConnection> Connect(std::vector<SocketAddress> addresses,
                                                    const ChannelOptions& options,
-                                                   std::function<void()> on_ready,
-                                                   std::function<void(End)> on_end);
+                                                   std::function<void()> on_ready, OnEnd on_end);
   ~ClientConnection() override;
 
   // The method's number on this connection, once it is ready; -1: the server has no such method.
@@ -87,8 +93,9 @@ class ClientConnection final : public EventLoop::Handler,
              std::shared_ptr<Waiter> waiter, uint32_t* id);
   // Asks for an early end: the waiter gets CANCELLED, unless its answer is on its way.
   void Cancel(uint32_t id);
-  // The same for a call of Start, whose waiter gets the server's reply: CANCELLED, or an answer that
-  // was on its way and that Cancel would drop. DEADLINE_EXCEEDED: no reply came within `patience`.
+  // The same for a call of Start, whose waiter gets the server's reply: CANCELLED, or an answer
+  // that was on its way and that Cancel would drop. DEADLINE_EXCEEDED: no reply came within
+  // `patience`.
   void AskToCancel(uint32_t id, absl::Duration patience);
   // Blocks this thread: Begin sends the call, and returns false as Start does; then Await returns
   // once the waiter has been called.
@@ -105,7 +112,7 @@ class ClientConnection final : public EventLoop::Handler,
   void OnEvents(uint32_t events) override;
 
  private:
-  enum class State { kConnecting, kGreeting, kReady, kEnded };
+  enum class State { kConnecting, kHandshake, kGreeting, kReady, kEnded };
   struct Pending {
     std::shared_ptr<Waiter> waiter;   // of Start
     BlockingCall* blocked = nullptr;  // of Begin
@@ -113,10 +120,13 @@ class ClientConnection final : public EventLoop::Handler,
   };
 
   ClientConnection(std::vector<SocketAddress> addresses, const ChannelOptions& options,
-                   std::function<void()> on_ready, std::function<void(End)> on_end);
+                   std::function<void()> on_ready, OnEnd on_end);
 
   void ConnectNext();
   void OnConnected();
+  void OnHandshake();
+  void FailHandshake();
+  void SendPreface();
   bool ReadGreeting();
 
   uint32_t Add(uint16_t method, Pending pending, absl::Duration timeout, std::string& frame)
@@ -135,16 +145,18 @@ class ClientConnection final : public EventLoop::Handler,
   void PassOn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Deliver(Pending pending, const grpc::Status& status, absl::string_view body);
   void Finish(End end, const std::string& why);
+  StreamSocket stream() const { return {fd_, tls_}; }
 
   const std::vector<SocketAddress> addresses_;
   const ChannelOptions options_;
   const Instant connect_until_;
   // On the loop's thread alone.
   std::function<void()> on_ready_;
-  std::function<void(End)> on_end_;
+  OnEnd on_end_;
   size_t next_address_ = 0;
 
-  // Wakes the caller that reads, for Cancel. Without it, the server's answer to the cancellation does.
+  // Wakes the caller that reads, for Cancel. Without it, the server's answer to the cancellation
+  // does.
   const int wake_fd_;
   // Only for the thread that reads.
   FrameReader input_;
@@ -157,13 +169,14 @@ class ClientConnection final : public EventLoop::Handler,
   State state_ ABSL_GUARDED_BY(mutex_) = State::kConnecting;
   int fd_ =
       -1;  // changes on the loop's thread and before the connection is ready; then stays to the end
+  std::shared_ptr<TlsSession> tls_;  // as fd_
   SendQueue output_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<uint32_t, Pending> calls_ ABSL_GUARDED_BY(mutex_);
   uint32_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t started_ ABSL_GUARDED_BY(mutex_) = 0;  // calls of Start in flight
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<BlockingCall*> queue_ ABSL_GUARDED_BY(mutex_);  // the callers that read next
-  bool blocked_ ABSL_GUARDED_BY(mutex_) = false;        // the socket takes no more now
+  bool blocked_ ABSL_GUARDED_BY(mutex_) = false;             // the socket takes no more now
   bool want_input_ ABSL_GUARDED_BY(mutex_) = false;
   uint32_t events_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -45,7 +45,7 @@ std::shared_ptr<const ClientConnection::Numbers> ParseNumbers(absl::string_view 
 std::shared_ptr<ClientConnection> ClientConnection::Connect(std::vector<SocketAddress> addresses,
                                                             const ChannelOptions& options,
                                                             std::function<void()> on_ready,
-                                                            std::function<void(End)> on_end) {
+                                                            OnEnd on_end) {
   std::shared_ptr<ClientConnection> connection(
       new ClientConnection(std::move(addresses), options, std::move(on_ready), std::move(on_end)));
   WatchDeadlines(connection);
@@ -60,6 +60,7 @@ void ClientConnection::ConnectNext() {
   }
   if (fd_ >= 0) {
     ClientEventLoop().Remove(fd_);
+    tls_.reset();
     close(std::exchange(fd_, -1));
   }
   while (next_address_ < addresses_.size()) {
@@ -91,8 +92,40 @@ void ClientConnection::OnConnected() {
   socklen_t size = sizeof(error);
   getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size);
   if (error != 0) return ConnectNext();
+  if (options_.tls == nullptr) return SendPreface();
+  tls_ = TlsSession::Connect(options_.tls->Current(Clock::Steady().Now()), fd_, options_.host);
+  {
+    MutexLock lock(&mutex_);
+    state_ = State::kHandshake;
+  }
+  OnHandshake();
+}
+
+void ClientConnection::OnHandshake() {
+  const TlsSession::Progress progress = tls_->Handshake();
+  switch (progress) {
+    case TlsSession::Progress::kDone:
+      return SendPreface();
+    case TlsSession::Progress::kFailed:
+      return FailHandshake();
+    case TlsSession::Progress::kWantInput:
+    case TlsSession::Progress::kWantOutput:
+      break;
+  }
+  MutexLock lock(&mutex_);
+  blocked_ = progress == TlsSession::Progress::kWantOutput;
+  UpdateEvents(!blocked_);
+}
+
+void ClientConnection::FailHandshake() {
+  const absl::Status error = tls_->error();
+  Finish(absl::IsUnavailable(error) ? End::kBroken : End::kTls, std::string(error.message()));
+}
+
+void ClientConnection::SendPreface() {
   MutexLock lock(&mutex_);
   state_ = State::kGreeting;
+  blocked_ = false;
   output_.Append(kPreface);
   Write("");
   UpdateEvents(true);
@@ -101,7 +134,7 @@ void ClientConnection::OnConnected() {
 // Returns whether the whole greeting has arrived; numbers_ is then set.
 bool ClientConnection::ReadGreeting() {
   char* const room = input_.Room(kGreetingBytes);
-  const ssize_t count = recv(fd_, room, kGreetingBytes, MSG_DONTWAIT);
+  const ssize_t count = stream().Receive(room, kGreetingBytes);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (count > 0) input_.Filled(static_cast<size_t>(count));
   absl::string_view preface;
@@ -110,7 +143,11 @@ bool ClientConnection::ReadGreeting() {
     Finish(End::kNotOurs, "the server does not speak framed RPC");
     return false;
   }
-  if (count <= 0) Finish(End::kBroken, "the connection broke");
+  if (count <= 0) {
+    // A server that refuses the certificate says so after the client's handshake.
+    const bool refused = tls_ != nullptr && !tls_->error().ok();
+    refused ? FailHandshake() : Finish(End::kBroken, "the connection broke");
+  }
   if (count <= 0 || !whole) return false;
   // The bytes are parsed again with the hello; nothing is skipped until the hello is complete.
   absl::string_view start;

@@ -80,7 +80,7 @@ class ClientConnectionTest : public testing::Test {
     options.connect_timeout = timeout;
     connection_ = ClientConnection::Connect(
         std::move(addresses), options, [this] { ready_.Notify(); },
-        [this](ClientConnection::End end) {
+        [this](ClientConnection::End end, const std::string&) {
           end_ = end;
           ended_.Notify();
         });

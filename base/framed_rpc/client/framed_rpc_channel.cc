@@ -18,6 +18,13 @@ namespace {
 constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
 constexpr absl::Duration kLongestPause = absl::Seconds(10);
 
+// Without the port, and without the brackets of an IPv6 address.
+absl::string_view HostOf(absl::string_view address) {
+  absl::string_view host = address.substr(0, address.rfind(':'));
+  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
+  return host;
+}
+
 // `flags`: AI_NUMERICHOST looks up no name. Empty if the name does not resolve.
 std::vector<SocketAddress> Resolve(absl::string_view address, int flags) {
   std::vector<SocketAddress> result;
@@ -33,14 +40,13 @@ std::vector<SocketAddress> Resolve(absl::string_view address, int flags) {
   }
   const size_t colon = address.rfind(':');
   if (colon == absl::string_view::npos) return result;
-  absl::string_view host = address.substr(0, colon);
-  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
   addrinfo hints = {};
   hints.ai_flags = flags | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (getaddrinfo(std::string(host).c_str(), std::string(address.substr(colon + 1)).c_str(), &hints,
-                  &found) != 0) {
+  const std::string host(HostOf(address));
+  const std::string port(address.substr(colon + 1));
+  if (getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) {
     return result;
   }
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
@@ -53,6 +59,11 @@ std::vector<SocketAddress> Resolve(absl::string_view address, int flags) {
 }
 
 }  // namespace
+
+ChannelOptions Channel::ForAddress(ChannelOptions options, absl::string_view address) {
+  options.host = std::string(HostOf(address));
+  return options;
+}
 
 Channel::~Channel() {
   if (connection_ != nullptr) connection_->Close();
@@ -82,6 +93,11 @@ bool Channel::ready() const {
   return state_ == State::kReady;
 }
 
+std::string Channel::tls_error() const {
+  MutexLock lock(&mutex_);
+  return tls_error_;
+}
+
 void Channel::Connect() {
   const auto connect = [weak = weak_from_this(),
                         options = options_](std::vector<SocketAddress> addresses) {
@@ -92,8 +108,8 @@ void Channel::Connect() {
         [weak] {
           if (const auto self = weak.lock(); self != nullptr) self->OnReady();
         },
-        [weak](ClientConnection::End end) {
-          if (const auto self = weak.lock(); self != nullptr) self->OnEnd(end);
+        [weak](ClientConnection::End end, const std::string& why) {
+          if (const auto self = weak.lock(); self != nullptr) self->OnEnd(end, why);
         });
     // The loop's thread reports the connection's events, after this task at the earliest.
     MutexLock lock(&self->mutex_);
@@ -112,13 +128,15 @@ void Channel::Connect() {
 void Channel::OnReady() {
   MutexLock lock(&mutex_);
   state_ = State::kReady;
+  tls_error_.clear();
   pause_ = absl::ZeroDuration();
 }
 
-void Channel::OnEnd(ClientConnection::End end) {
+void Channel::OnEnd(ClientConnection::End end, const std::string& why) {
   std::shared_ptr<ClientConnection> ended;  // outlives the lock
   MutexLock lock(&mutex_);
   ended = std::move(connection_);
+  if (end == ClientConnection::End::kTls) tls_error_ = why;
   if (end == ClientConnection::End::kNotOurs) {
     state_ = State::kRefused;
     return;

@@ -28,7 +28,7 @@ class Channel final : public std::enable_shared_from_this<Channel> {
   // With `enabled` false there never is a connection.
   Channel(std::string address, const ChannelOptions& options, bool enabled)
       : address_(std::move(address)),
-        options_(options),
+        options_(ForAddress(options, address_)),
         state_(enabled ? State::kNone : State::kRefused) {}
   ~Channel();
 
@@ -36,13 +36,16 @@ class Channel final : public std::enable_shared_from_this<Channel> {
   // when there is no connection; not for the first call, which may be the only one.
   Route RouteOf(absl::string_view path);
   bool ready() const;
+  // The error of the last TLS handshake that failed; empty: a later connection was made.
+  std::string tls_error() const;
 
  private:
   enum class State { kNone, kConnecting, kReady, kRefused };
 
+  static ChannelOptions ForAddress(ChannelOptions options, absl::string_view address);
   void Connect();
   void OnReady();
-  void OnEnd(ClientConnection::End end);
+  void OnEnd(ClientConnection::End end, const std::string& why);
 
   const std::string address_;
   const ChannelOptions options_;
@@ -52,6 +55,7 @@ class Channel final : public std::enable_shared_from_this<Channel> {
   std::shared_ptr<ClientConnection> connection_ ABSL_GUARDED_BY(mutex_);
   Instant retry_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::Duration pause_ ABSL_GUARDED_BY(mutex_);
+  std::string tls_error_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cohort::framed_rpc

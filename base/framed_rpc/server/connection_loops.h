@@ -37,9 +37,10 @@ class ConnectionLoops {
   }
   ~ConnectionLoops() { Stop(absl::ZeroDuration()); }
 
-  // Adds the connection make(loop) for `fd`, or closes `fd` after Stop.
+  // Adds the connection make(loop) for `fd`, or closes `fd` after Stop. `has_input`: bytes for it
+  // may have been read from the socket, which then does not say that there are some.
   template <typename Make>
-  void Adopt(int fd, Make make) {
+  void Adopt(int fd, bool has_input, Make make) {
     SetKeepAlive(fd, kIdleS, kProbeS, kProbes);
     // Probes rest while something sent is unanswered.
     SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (kIdleS + kProbes * kProbeS) * 1000);
@@ -51,6 +52,7 @@ class ConnectionLoops {
     EventLoop& loop = *loops_[next_loop_++ % loops_.size()];
     const std::shared_ptr<Connection> connection = make(loop);
     if (!loop.Add(fd, EPOLLIN, connection)) return connection->CloseSoon();
+    if (has_input) loop.Post([connection] { connection->OnEvents(EPOLLIN); });
     if (connections_.size() >= sweep_at_) {
       connections_.erase(std::remove_if(connections_.begin(), connections_.end(),
                                         [](const auto& weak) { return weak.expired(); }),

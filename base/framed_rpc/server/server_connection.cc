@@ -35,6 +35,7 @@ std::string& SpareBuffer() {
 ServerConnection::ServerConnection(int fd, std::shared_ptr<const ConnectionContext> context,
                                    EventLoop& loop, ListenerPeer peer)
     : fd_(fd),
+      socket_{fd, peer.tls},
       context_(std::move(context)),
       loop_(loop),
       input_(context_->protocol, peer.incoming),
@@ -80,6 +81,9 @@ void ServerConnection::OnEvents(uint32_t events) {
     }
     if (!open) return Close();
   }
+  if (socket_.HasInput()) {
+    loop_.Post([self = shared_from_this()] { self->OnEvents(EPOLLIN); });
+  }
 }
 
 bool ServerConnection::ReadSome() {
@@ -95,7 +99,7 @@ bool ServerConnection::ReadSome() {
       open = false;
       break;
     }
-    const ssize_t count = recv(fd_, room, size, MSG_DONTWAIT);
+    const ssize_t count = socket_.Receive(room, size);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     if (count <= 0) {
@@ -255,7 +259,7 @@ void ServerConnection::Flush() {
 void ServerConnection::FlushLocked() {
   if (closed_ || broken_) return;
   if (!blocked_ && output_.size() > 0) {
-    switch (output_.Flush(fd_)) {
+    switch (output_.Flush(socket_)) {
       case SendQueue::Flushed::kAll:
         break;
       case SendQueue::Flushed::kPartly:

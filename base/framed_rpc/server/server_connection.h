@@ -21,6 +21,7 @@
 #include "base/rpc/listener/listener_peer.h"
 #include "base/threads/event_loop.h"
 #include "base/threads/mutex.h"
+#include "base/tls/stream_socket.h"
 
 namespace cohort::framed_rpc {
 
@@ -85,6 +86,7 @@ class ServerConnection final : public EventLoop::Handler,
   void UpdateEvents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const int fd_;
+  const StreamSocket socket_;
   const std::shared_ptr<const ConnectionContext> context_;
   EventLoop& loop_;
   // Only the loop's thread uses these.

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -13,7 +14,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/threads/mutex.h"
+#include "base/tls/stream_socket.h"
 #include "base/unique_fd.h"
 
 namespace cohort {
@@ -49,6 +52,8 @@ struct Slot {
   // How gRPC waits for it. Negative: it does not.
   int epoll ABSL_GUARDED_BY(mutex) = -1;
   epoll_event event ABSL_GUARDED_BY(mutex) = {};
+  std::atomic<bool> has_tls{false};      // nothing may pass as plain text
+  UniqueFd edge ABSL_GUARDED_BY(mutex);  // see MakeEdge
   IncomingCharge incoming ABSL_GUARDED_BY(mutex);
 };
 
@@ -97,6 +102,8 @@ void Mute(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
 void Clear(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
   slot.cookie.store(0, std::memory_order_release);
   slot.ending.store(false, std::memory_order_relaxed);
+  slot.has_tls.store(false, std::memory_order_relaxed);
+  slot.edge = UniqueFd();
   Mute(slot);
   slot.paused = false;
   slot.resets.clear();
@@ -110,15 +117,13 @@ bool Owns(const Slot& slot, int fd) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
 }
 
 // Sends the client the reason, if it still reads: a GOAWAY frame with ENHANCE_YOUR_CALM.
-void SendGoAway(int fd, absl::string_view why) {
+void SendGoAway(const StreamSocket& socket, absl::string_view why) {
   constexpr size_t kMostText = 200;
   const std::string text(why.substr(0, kMostText));
-  std::string frame = absl::StrCat(absl::string_view("\0\0", 2),
-                                   std::string(1, static_cast<char>(text.size() + 8)),
-                                   absl::string_view("\7\0\0\0\0\0\x7f\xff\xff\xff\0\0\0\x0b", 14),
-                                   text);
-  [[maybe_unused]] const ssize_t sent =
-      send(fd, frame.data(), frame.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  std::string frame =
+      absl::StrCat(absl::string_view("\0\0", 2), std::string(1, static_cast<char>(text.size() + 8)),
+                   absl::string_view("\7\0\0\0\0\0\x7f\xff\xff\xff\0\0\0\x0b", 14), text);
+  [[maybe_unused]] const ssize_t sent = socket.Send(frame);
 }
 
 // Calls `see` with the first `count` bytes of the message's buffers, until it returns false.
@@ -158,6 +163,15 @@ ssize_t Fail(int error) {
   return -1;
 }
 
+// Has epoll say that the socket is readable, whether it is or not: TLS may have taken all bytes
+// from it. A descriptor that always is readable speaks for it, once.
+void MakeEdge(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
+  slot.edge = UniqueFd(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+  epoll_event event = slot.event;
+  event.events = EPOLLIN | EPOLLONESHOT;
+  SystemEpollControl()(slot.epoll, EPOLL_CTL_ADD, slot.edge.get(), &event);
+}
+
 void PauseReading(Slot& slot, int fd, absl::Duration pause)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
   if (slot.epoll < 0 || slot.socket == nullptr || !slot.socket->resume_at) return;
@@ -175,8 +189,7 @@ bool EndSlowly(Slot& slot, int error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) 
 }
 
 // The next bytes for gRPC of a connection that ends. Its buffers may be shorter than a frame.
-ssize_t ReadResets(Slot& slot, int fd, msghdr* message)
-    ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
+ssize_t ReadResets(Slot& slot, int fd, msghdr* message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
   std::string& frames = slot.resets;
   if (frames.empty()) frames = slot.guard->ResetStreams(kResetsAtATime);
   if (frames.empty()) {
@@ -264,23 +277,41 @@ Seen SeeReceived(Slot& slot, int fd, const msghdr& message, size_t count) {
       Mute(slot);
     }
   }
-  SendGoAway(fd, status.message());
+  SendGoAway({fd, socket->tls}, status.message());
   shutdown(fd, SHUT_RDWR);
   socket->on_offence(status);
   return seen;
+}
+
+// recvmsg of a socket whose bytes go through TLS.
+ssize_t ReceiveByTls(TlsSession& tls, msghdr* message) {
+  message->msg_controllen = 0;
+  message->msg_flags = 0;
+  size_t total = 0;
+  for (size_t i = 0; i < message->msg_iovlen; ++i) {
+    const iovec& part = message->msg_iov[i];
+    const ssize_t count = tls.Receive(part.iov_base, part.iov_len);
+    if (count <= 0) return total > 0 ? static_cast<ssize_t>(total) : count;
+    total += static_cast<size_t>(count);
+    if (static_cast<size_t>(count) < part.iov_len) break;
+  }
+  return static_cast<ssize_t>(total);
 }
 
 // recvmsg of a guarded socket: in pieces, each of which is looked at before the next one is read.
 ssize_t Receive(RecvMessage next, int fd, msghdr* message, int flags) {
   Slot& slot = *FindSlot(fd);
   size_t piece = 0;
+  std::shared_ptr<TlsSession> tls;
   {
     MutexLock lock(&slot.mutex);
     if (Owns(slot, fd)) {
+      slot.edge = UniqueFd();
       if (slot.guard == nullptr) return Fail(ECONNRESET);
       if (slot.paused) return Fail(EAGAIN);
       if (slot.ending.load(std::memory_order_relaxed)) return ReadResets(slot, fd, message);
       piece = slot.guard->most_to_read();
+      tls = slot.socket->tls;
     }
   }
   if (piece == 0) return next(fd, message, flags);
@@ -293,7 +324,7 @@ ssize_t Receive(RecvMessage next, int fd, msghdr* message, int flags) {
     part.msg_iov = parts;
     part.msg_iovlen = Slice(*message, total, piece, parts);
     part.msg_controllen = control;
-    const ssize_t count = next(fd, &part, flags);
+    const ssize_t count = tls != nullptr ? ReceiveByTls(*tls, &part) : next(fd, &part, flags);
     if (count <= 0 && total > 0) return static_cast<ssize_t>(total);
     message->msg_controllen = part.msg_controllen;
     message->msg_flags = part.msg_flags;
@@ -337,8 +368,23 @@ int ControlGuarded(EpollControl next, int epoll, int operation, int fd, epoll_ev
   const int result = next(epoll, operation, fd, event);
   if (result != 0 || !Owns(slot, fd)) return result;
   slot.epoll = operation == EPOLL_CTL_DEL ? -1 : epoll;
-  if (operation != EPOLL_CTL_DEL) slot.event = *event;
+  slot.edge = UniqueFd();
+  if (operation == EPOLL_CTL_DEL) return result;
+  slot.event = *event;
+  if (slot.has_tls.load(std::memory_order_relaxed)) MakeEdge(slot);
   return result;
+}
+
+ssize_t SendBytes(Slot& slot, SendMessage next, int fd, const msghdr* message, int flags) {
+  if (!slot.has_tls.load(std::memory_order_relaxed)) return next(fd, message, flags);
+  std::shared_ptr<TlsSession> tls;
+  {
+    MutexLock lock(&slot.mutex);
+    if (!Owns(slot, fd)) return next(fd, message, flags);
+    if (slot.socket == nullptr) return Fail(EPIPE);
+    tls = slot.socket->tls;
+  }
+  return tls->Send(absl::MakeConstSpan(message->msg_iov, message->msg_iovlen));
 }
 
 // sendmsg of a guarded socket.
@@ -346,7 +392,7 @@ ssize_t Send(SendMessage next, int fd, const msghdr* message, int flags) {
   if (DropsSent(fd)) return static_cast<ssize_t>(Room(*message));
   Slot& slot = *FindSlot(fd);
   MutexLock send_lock(&slot.send_mutex);
-  const ssize_t count = next(fd, message, flags);
+  const ssize_t count = SendBytes(slot, next, fd, message, flags);
   if (count <= 0) return count;
   MutexLock lock(&slot.mutex);
   if (slot.guard == nullptr || !Owns(slot, fd)) return count;
@@ -374,6 +420,7 @@ void GuardSocket(int fd, const Http2Limits& limits, std::shared_ptr<GuardedSocke
   Clear(*slot);
   slot->guard = std::make_unique<Http2Guard>(limits);
   slot->incoming = IncomingCharge(socket->incoming);
+  slot->has_tls.store(socket->tls != nullptr, std::memory_order_relaxed);
   slot->socket = std::move(socket);
   slot->cookie.store(SocketCookie(fd), std::memory_order_release);
 }
@@ -391,9 +438,11 @@ void ResumeSocket(int fd, uint64_t cookie) {
   MutexLock lock(&slot->mutex);
   if (slot->cookie.load(std::memory_order_relaxed) != cookie || !Owns(*slot, fd)) return;
   slot->paused = false;
+  if (slot->epoll < 0) return;
+  if (slot->has_tls.load(std::memory_order_relaxed)) return MakeEdge(*slot);
   // An edge, if there is something to read. Were the number another socket's by now, gRPC could
   // register it only after this, as epoll_ctl below takes the lock.
-  if (slot->epoll >= 0) SystemEpollControl()(slot->epoll, EPOLL_CTL_MOD, fd, &slot->event);
+  SystemEpollControl()(slot->epoll, EPOLL_CTL_MOD, fd, &slot->event);
 }
 
 void ReclaimIncomingBytes() {

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/rpc/listener/http2_guard.h"
 #include "base/rpc/listener/incomplete_request_bytes.h"
+#include "base/tls/tls_session.h"
 
 namespace cohort {
 
@@ -36,6 +37,8 @@ struct GuardedSocket {
   std::shared_ptr<const std::atomic<bool>> suspect;
   // The incoming bytes of all connections of the address; null: not counted.
   std::shared_ptr<IncompleteRequestBytes> incoming;
+  // Carries the bytes; null: the connection is plain.
+  std::shared_ptr<TlsSession> tls;
   // Called once, on the thread that reads, if the guard closes the connection for the bytes that it
   // sent.
   std::function<void(const absl::Status&)> on_offence;

@@ -2,9 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <linux/tcp.h>  // the C library's has no tcpi_bytes_received
 #include <malloc.h>
-#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -17,9 +15,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
-#include "base/framed_rpc/frame.h"
 #include "base/rpc/listener/peer_address.h"
+#include "base/rpc/listener/pending_connection.h"
 #include "base/text/logging.h"
+#include "base/tls/tls_session.h"
 
 namespace cohort {
 namespace {
@@ -36,11 +35,6 @@ constexpr int kFewestConnections = 8;
 constexpr int kAcceptsPerIteration = 64;
 // More connections than this need --max-connections: each costs gRPC tens of KiB.
 constexpr rlim_t kMostDescriptors = 65536;
-
-// Empty settings, and GOAWAY with PROTOCOL_ERROR.
-constexpr absl::string_view kNotHttp2("\0\0\0\4\0\0\0\0\0"
-                                      "\0\0\10\7\0\0\0\0\0\0\0\0\0\0\0\0\1",
-                                      26);
 
 int OpenDescriptors() {
   DIR* const folder = opendir("/proc/self/fd");
@@ -64,142 +58,11 @@ int MostPerPeer(int asked, int most) {
   return asked > 0 ? std::min(asked, most) : std::max(most * 3 / 4, 1);
 }
 
-// Whether a framed RPC client has sent more than the preface.
-bool HasSpoken(int fd) {
-  tcp_info info = {};
-  socklen_t size = sizeof(info);
-  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return true;  // a Unix socket
-  return info.tcpi_bytes_received > framed_rpc::kPreface.size();
-}
-
 }  // namespace
-
-// One address, over all of its connections.
-struct Listener::Peer {
-  std::string name;
-  int connections = 0;
-  std::deque<std::weak_ptr<Connection>> candidates;  // as in Listener
-  // Connections may stay without a first byte. They are the first that make room for others.
-  bool may_be_silent = false;
-  std::shared_ptr<std::atomic<bool>> suspect = std::make_shared<std::atomic<bool>>(false);
-  Instant suspect_until = absl::InfinitePast();
-  Instant next_line = absl::InfinitePast();
-  int64_t unlogged = 0;
-  std::shared_ptr<IncompleteRequestBytes> incoming;
-};
-
-struct Listener::Connection {
-  int fd = -1;
-  uint64_t cookie = 0;
-  std::shared_ptr<Peer> peer;
-  std::weak_ptr<PendingConnection> pending;  // until its first bytes have arrived
-  std::shared_ptr<GuardedSocket> socket;     // gRPC's; null: pending, or of framed RPC
-
-  bool alive() const { return SocketCookie(fd) == cookie; }
-  bool has_request() const {
-    if (socket != nullptr) return socket->has_request.load(std::memory_order_relaxed);
-    return pending.expired() && HasSpoken(fd);
-  }
-};
 
 struct Listener::Link {
   Mutex mutex;
   Listener* listener ABSL_GUARDED_BY(mutex) = nullptr;
-};
-
-// A connection that has not sent its first bytes yet.
-class Listener::PendingConnection final : public EventLoop::Handler,
-                                          public std::enable_shared_from_this<PendingConnection> {
- public:
-  PendingConnection(Listener& listener, int fd, int listener_fd,
-                    std::shared_ptr<Connection> connection)
-      : listener_(listener),
-        fd_(fd),
-        listener_fd_(listener_fd),
-        connection_(std::move(connection)) {}
-  ~PendingConnection() override {
-    if (fd_ >= 0) close(fd_);
-  }
-
-  void OnEvents(uint32_t) override {
-    if (fd_ < 0) return;
-    char first[kHttp2Preface.size()];
-    const ssize_t count = recv(fd_, first, sizeof(first), MSG_PEEK | MSG_DONTWAIT);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    const absl::string_view seen(first, count > 0 ? static_cast<size_t>(count) : 0);
-    if (seen.empty()) return Leave();
-    const std::optional<Protocol> protocol = Recognize(seen);
-    if (!protocol.has_value()) return;  // rejected, or called again when there is more
-    const int fd = std::exchange(fd_, -1);
-    listener_.loop_.Remove(fd);
-    const auto self = shared_from_this();
-    listener_.pending_.erase(self);
-    connection_->pending.reset();
-    listener_.PassToServer(*connection_, fd, listener_fd_, *protocol);
-  }
-
-  bool silent(Instant now) const {
-    return !connection_->peer->may_be_silent &&
-           now - since_ > listener_.options_.preface_timeout;
-  }
-  void Leave() {
-    const auto self = shared_from_this();
-    listener_.loop_.Remove(fd_);
-    listener_.pending_.erase(self);
-    listener_.Remove(*connection_);
-    close(std::exchange(fd_, -1));
-  }
-
- private:
-  // Returns nothing if the first bytes do not decide yet, or if it rejected the connection.
-  std::optional<Protocol> Recognize(absl::string_view seen) {
-    const ListenerSinks& sinks = listener_.sinks_;
-    if (sinks.framed_rpc != nullptr && Begins(seen, framed_rpc::kPreface)) {
-      return Whole(seen, framed_rpc::kPreface, Protocol::kFramedRpc);
-    }
-    if (Begins(seen, kHttp2Preface)) return Whole(seen, kHttp2Preface, Protocol::kGrpc);
-    const ProtocolMatch match =
-        sinks.extra.has_value() ? sinks.extra->match(seen) : ProtocolMatch::kOther;
-    switch (match) {
-      case ProtocolMatch::kOther:
-        Reject();
-        return std::nullopt;
-      case ProtocolMatch::kUndecided:
-        return std::nullopt;
-      case ProtocolMatch::kMatchWithSilent:
-        connection_->peer->may_be_silent = true;
-        break;
-      case ProtocolMatch::kMatch:
-        break;
-    }
-    return Protocol::kExtra;
-  }
-
-  static std::optional<Protocol> Whole(absl::string_view seen, absl::string_view preface,
-                                       Protocol protocol) {
-    return seen.size() < preface.size() ? std::nullopt : std::make_optional(protocol);
-  }
-
-  // Answers in HTTP/2 that the protocol is unknown. A framed RPC client learns from it that
-  // the server has no framed RPC.
-  void Reject() {
-    // Unread bytes would make the kernel drop the answer.
-    char ignored[4096];
-    (void)recv(fd_, ignored, sizeof(ignored), MSG_DONTWAIT);
-    (void)send(fd_, kNotHttp2.data(), kNotHttp2.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    Leave();
-  }
-
-  static bool Begins(absl::string_view seen, absl::string_view preface) {
-    const size_t size = std::min(seen.size(), preface.size());
-    return seen.substr(0, size) == preface.substr(0, size);
-  }
-
-  Listener& listener_;
-  int fd_;
-  const int listener_fd_;
-  const std::shared_ptr<Connection> connection_;
-  const Instant since_ = Clock::Steady().Now();
 };
 
 class Listener::Acceptor final : public EventLoop::Handler {
@@ -305,7 +168,8 @@ void Listener::Accepted(int fd, int listener_fd, std::shared_ptr<Peer> peer) {
   connections_.emplace(connection->cookie, connection);
   loop_.SetTicking(true);
   // Edge-triggered: half a preface must not wake us again and again.
-  if (!loop_.Add(fd, EPOLLIN | EPOLLRDHUP | EPOLLET, pending)) pending->Leave();
+  const uint32_t output = options_.tls == nullptr ? 0u : static_cast<uint32_t>(EPOLLOUT);
+  if (!loop_.Add(fd, EPOLLIN | EPOLLRDHUP | EPOLLET | output, pending)) pending->Leave();
 }
 
 bool Listener::MakeRoom(Peer& peer) {
@@ -392,8 +256,8 @@ void Listener::Remove(const Connection& connection) {
   if (connections_.erase(connection.cookie) > 0) --peer.connections;
 }
 
-void Listener::PassToServer(Connection& connection, int fd, int listener_fd,
-                            Protocol protocol) {
+void Listener::PassToServer(Connection& connection, int fd, int listener_fd, Protocol protocol,
+                            std::shared_ptr<TlsSession> tls) {
   const auto on_offence = [link = link_, peer = connection.peer](const absl::Status& status) {
     peer->suspect->store(true, std::memory_order_relaxed);
     MutexLock lock(&link->mutex);
@@ -403,12 +267,14 @@ void Listener::PassToServer(Connection& connection, int fd, int listener_fd,
   };
   if (protocol != Protocol::kGrpc) {
     const auto& sink = protocol == Protocol::kFramedRpc ? sinks_.framed_rpc : sinks_.extra->sink;
-    return sink(fd, {connection.peer->suspect, on_offence, connection.peer->incoming});
+    return sink(fd,
+                {connection.peer->suspect, on_offence, connection.peer->incoming, std::move(tls)});
   }
   connection.socket = std::make_shared<GuardedSocket>();
   connection.socket->suspect = connection.peer->suspect;
   connection.socket->incoming = connection.peer->incoming;
   connection.socket->on_offence = on_offence;
+  connection.socket->tls = std::move(tls);
   connection.socket->resume_at = [link = link_](int paused_fd, uint64_t cookie, Instant at) {
     MutexLock lock(&link->mutex);
     Listener* const listener = link->listener;

@@ -26,6 +26,8 @@
 #include "base/rpc/listener/resume_timer.h"
 #include "base/threads/event_loop.h"
 #include "base/threads/mutex.h"
+#include "base/tls/tls_context.h"
+#include "base/tls/tls_session.h"
 
 namespace cohort {
 
@@ -60,8 +62,8 @@ struct ListenerOptions {
   // The most connections of one peer: one address, or one user of a Unix socket. 0: three quarters
   // of max_connections.
   int max_connections_per_peer = 0;
-  // A connection that has not sent its first bytes by then is closed, unless its peer has sent
-  // bytes of kMatchWithSilent on another one.
+  // A connection without a TLS handshake or without its first bytes by then is closed. An exception
+  // is a peer that has sent bytes of kMatchWithSilent on another connection.
   absl::Duration preface_timeout = absl::Seconds(5);
   Http2Limits http2;
   // The most bytes of incomplete requests, over all connections. The requests of one address may
@@ -69,6 +71,11 @@ struct ListenerOptions {
   int64_t max_incoming_bytes = 0;
   // Called with every change of their sum, on the thread that reads.
   std::function<void(int64_t more)> on_incoming_bytes;
+  // Connections may begin with a TLS handshake; null: none may.
+  std::shared_ptr<TlsContext> tls;
+  // Whether connections may be plain over networks, too. They always may be over Unix sockets and
+  // loopback addresses.
+  bool plain = true;
 };
 
 // At a limit of connections, the listener closes the oldest connection without a complete request
@@ -102,7 +109,8 @@ class Listener {
   void Sweep();
   void Remove(const Connection& connection);
   enum class Protocol { kGrpc, kFramedRpc, kExtra };
-  void PassToServer(Connection& connection, int fd, int listener_fd, Protocol protocol);
+  void PassToServer(Connection& connection, int fd, int listener_fd, Protocol protocol,
+                    std::shared_ptr<TlsSession> tls);
   void OnOffence(const std::shared_ptr<Peer>& peer, const absl::Status& status);
   void LogOnce(Peer& peer, const char* what, const absl::Status& status);
 
@@ -128,6 +136,7 @@ class Listener {
   Instant next_sweep_ = absl::InfinitePast();
   Instant trim_at_ = absl::InfiniteFuture();
   Instant last_rest_log_ = absl::InfinitePast();
+  Instant next_tls_log_ = absl::InfinitePast();
   // Last: its thread ends first.
   EventLoop loop_;
 };

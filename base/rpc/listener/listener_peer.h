@@ -8,10 +8,11 @@
 
 #include "absl/status/status.h"
 #include "base/rpc/listener/incomplete_request_bytes.h"
+#include "base/tls/tls_session.h"
 
 namespace cohort {
 
-// Facts about the address of a client.
+// Facts about a client and its address.
 struct ListenerPeer {
   // The address has broken a limit recently. All its connections share it.
   std::shared_ptr<const std::atomic<bool>> suspect = std::make_shared<std::atomic<bool>>(false);
@@ -20,6 +21,8 @@ struct ListenerPeer {
   std::function<void(const absl::Status&)> on_offence = [](const absl::Status&) {};
   // The incoming bytes of all connections of the address; null: not counted.
   std::shared_ptr<IncompleteRequestBytes> incoming;
+  // Carries the connection's bytes; null: the connection is plain.
+  std::shared_ptr<TlsSession> tls;
 };
 
 }  // namespace cohort

@@ -56,4 +56,22 @@ std::string PeerAddressAndPortOf(int fd) {
   return address;
 }
 
+bool IsLocal(int fd) {
+  sockaddr_storage address = {};
+  socklen_t size = sizeof(address);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return false;
+  switch (address.ss_family) {
+    case AF_UNIX:
+      return true;
+    case AF_INET:
+      return ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 24 == 127;
+    case AF_INET6: {
+      const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+      return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+    }
+    default:
+      return false;
+  }
+}
+
 }  // namespace cohort

@@ -12,6 +12,9 @@ std::string PeerAddressOf(int fd);
 // The same with the port of an IP address: "10.0.0.3:41822", "[fd00::3]:41822".
 std::string PeerAddressAndPortOf(int fd);
 
+// Whether the connection of the socket stays on this machine.
+bool IsLocal(int fd);
+
 }  // namespace cohort
 
 #endif  // COHORT_BASE_RPC_LISTENER_PEER_ADDRESS_H_

@@ -82,10 +82,8 @@ class ChangeStream final : public ChangeStreamAttempt<Changes>::Owner,
       if (self != nullptr && ended != nullptr) self->CancelWait(ended);
     };
     if (wait->cancellation != nullptr) {
-      wait->on_cancel.emplace(*wait->cancellation,
-                              [timers = &connection_->timers(), end](const absl::Status&) {
-                                timers->Post(end);
-                              });
+      wait->on_cancel.emplace(*wait->cancellation, [timers = &connection_->timers(), end](
+                                                       const absl::Status&) { timers->Post(end); });
     }
     {
       MutexLock lock(&mutex_);
@@ -188,9 +186,9 @@ class ChangeStream final : public ChangeStreamAttempt<Changes>::Owner,
       MutexLock lock(&mutex_);
       if (attempt != attempt_.get() || state_ != State::kOpening) return;
       dropped = std::move(attempt_);
-      Fail(absl::UnavailableError(
-          absl::StrCat("coordinator at ", connection_->options().address, " is away: ", what_,
-                       " got no answer in ", absl::FormatDuration(silence))));
+      Fail(absl::UnavailableError(absl::StrCat("coordinator at ", connection_->options().address,
+                                               " is away: ", what_, " got no answer in ",
+                                               absl::FormatDuration(silence))));
     }
     dropped->Cancel();
     Advance();
@@ -250,7 +248,7 @@ class ChangeStream final : public ChangeStreamAttempt<Changes>::Owner,
           retries_.emplace(connection_->options(), CallLimits{what_, deadline});
         }
         retries_->Begin();
-        pause = retries_->Judge(status, &result);
+        pause = retries_->Judge(connection_->Explain(status), &result);
         if (!pause.has_value()) Fail(std::move(result));
       }
       if (pause.has_value()) {

@@ -98,7 +98,7 @@ absl::Status CallBlocking(ConnectionImpl& connection, const MethodInfo& method, 
     if (status.ok()) return absl::OkStatus();
     COHORT_RETURN_IF_ERROR(cancellations.reason());
     absl::Status result;
-    const std::optional<absl::Duration> pause = retries.Judge(status, &result);
+    const std::optional<absl::Duration> pause = retries.Judge(connection.Explain(status), &result);
     if (!pause.has_value()) return result;
     COHORT_RETURN_IF_ERROR(interruption.Sleep(*pause, cancellations));
     response->Clear();
@@ -201,7 +201,7 @@ bool UnaryCall::Cancelled() {
 void UnaryCall::OnAnswer(const grpc::Status& status) {
   absl::Status result;
   std::optional<absl::Duration> pause;
-  if (!status.ok()) pause = retries_.Judge(status, &result);
+  if (!status.ok()) pause = retries_.Judge(connection_->Explain(status), &result);
   bool cancelled = false;
   {
     MutexLock lock(&mutex_);

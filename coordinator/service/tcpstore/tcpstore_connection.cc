@@ -41,6 +41,7 @@ void Connection::PendingAnswer::OnReply(Reply&& reply, DeliveryContext& context)
 Connection::Connection(int fd, int port, EventLoop& loop, Dispatcher& dispatcher, Jobs& jobs,
                        ListenerPeer peer)
     : fd_(fd),
+      socket_{fd, peer.tls},
       port_(port),
       loop_(loop),
       dispatcher_(dispatcher),
@@ -83,7 +84,7 @@ void Connection::OnEvents(uint32_t events) {
     FlushLocked();
     const bool resumes = paused_ && !Backlogged();  // the socket took the backlog at once
     if (resumes) paused_ = false;
-    again = open && !paused_ && (resumes || requests_left_ == 0);
+    again = open && !paused_ && (resumes || requests_left_ == 0 || socket_.HasInput());
   }
   if (!open) return Close();
   if (again) loop_.Post([self = shared_from_this()] { self->OnEvents(0); });
@@ -96,7 +97,7 @@ bool Connection::ReadSome() {
       if (paused_) return true;
     }
     char* const spare = SpareBuffer();
-    const ssize_t count = recv(fd_, spare, kReadBytes, MSG_DONTWAIT);
+    const ssize_t count = socket_.Receive(spare, kReadBytes);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
     if (count <= 0) return false;
@@ -184,9 +185,8 @@ bool Connection::HandleRequest(const Request& request) {
 bool Connection::StartBarrier(const Request& request) {
   PendingAnswer& answer = AddAnswer(Operation::kWait);  // a barrier is answered as a wait
   answer.self = shared_from_this();
-  const absl::StatusOr<bool> released =
-      jobs_.EnterBarrier(port_, request.keys[0], request.number, client_, &answer, &answer.handle,
-                         &answer.barrier);
+  const absl::StatusOr<bool> released = jobs_.EnterBarrier(
+      port_, request.keys[0], request.number, client_, &answer, &answer.handle, &answer.barrier);
   if (released.ok() && !*released) return true;  // `answer` may be gone by now
   OnAnswer(answer, released.status(), {std::string(1, kStopWaiting), {}}, nullptr);
   return released.ok();
@@ -263,9 +263,9 @@ void Connection::OnAnswer(PendingAnswer& answer, const absl::Status& status,
     SendLocked(batch);
   }
   if (status.ok() || absl::IsUnavailable(status) || absl::IsCancelled(status)) return;
-  Complain(absl::Status(status.code(),
-                        absl::StrCat(OperationName(operation), " of TCPStore client ", client_,
-                                     ": ", status.message())));
+  Complain(
+      absl::Status(status.code(), absl::StrCat(OperationName(operation), " of TCPStore client ",
+                                               client_, ": ", status.message())));
 }
 
 void Connection::SendLocked(framed_rpc::ReplyBatch* batch) {
@@ -291,7 +291,7 @@ void Connection::Flush() {
 void Connection::FlushLocked() {
   if (closed_ || broken_) return;
   if (!blocked_ && output_.size() > 0) {
-    switch (output_.Flush(fd_)) {
+    switch (output_.Flush(socket_)) {
       case framed_rpc::SendQueue::Flushed::kAll:
         break;
       case framed_rpc::SendQueue::Flushed::kPartly:

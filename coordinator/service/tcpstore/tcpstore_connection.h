@@ -19,6 +19,7 @@
 #include "base/rpc/listener/listener_peer.h"
 #include "base/threads/event_loop.h"
 #include "base/threads/mutex.h"
+#include "base/tls/stream_socket.h"
 #include "coordinator/core/interface/memory_account.h"
 #include "coordinator/service/dispatch/dispatcher.h"
 #include "coordinator/service/engine/reply_sink.h"
@@ -101,6 +102,7 @@ class Connection final : public EventLoop::Handler,
   }
 
   const int fd_;
+  const StreamSocket socket_;
   const int port_;
   EventLoop& loop_;
   Dispatcher& dispatcher_;

@@ -78,7 +78,7 @@ class Engine:
         self.result('starts', 300)
 
     def start(self, method, *arguments):
-        """Calls a method. `result` takes what it returns."""
+        """Calls a method. `result` returns its result."""
         self._connection.send((method, arguments))
 
     def goes_on(self, seconds):
@@ -86,7 +86,7 @@ class Engine:
         return not self._connection.poll(seconds)
 
     def log(self):
-        """What the engine and its ranks have printed."""
+        """The output of the engine and its ranks."""
         return pathlib.Path(self._log.name).read_text(errors='replace')
 
     def result(self, method, seconds=120):

@@ -40,7 +40,9 @@ class LimitedCoordinator {
                                         "127.0.0.1:0",
                                         "--port-file",
                                         port_file};
-    command.insert(command.end(), flags.begin(), flags.end());
+    for (const auto& each : {std::move(flags), MoreCoordinatorFlags()}) {
+      command.insert(command.end(), each.begin(), each.end());
+    }
     process_ = std::make_unique<ChildProcess>(std::move(command));
     const Instant deadline = Clock::Steady().Now() + absl::Seconds(20);
     while (port_ == 0 || metrics_port() == 0) {

@@ -7,13 +7,17 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/rpc/client_tls.h"
+#include "base/tls/tls_session.h"
 
 namespace cohort::testing {
 namespace {
 
 constexpr size_t kKept = 4096;
+constexpr int kHandshakeMs = 20000;
 
 // An HPACK literal that is not added to the table, with a name of the static table.
 std::string Literal(char index, absl::string_view value) {
@@ -57,13 +61,30 @@ RawHttp2::RawHttp2(int port, absl::string_view greeting)
   if (connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     std::abort();
   }
+  stream_.fd = fd_.get();
+  ShakeHands();
   Send(greeting);
+}
+
+void RawHttp2::ShakeHands() {
+  const std::string host = "127.0.0.1";
+  const absl::StatusOr<ClientTls> tls = ClientTlsFor(host, TlsFilesOfEnvironment());
+  if (!tls.ok()) std::abort();
+  if (tls->framed_rpc == nullptr) return;
+  stream_.tls =
+      TlsSession::Connect(tls->framed_rpc->Current(Clock::Steady().Now()), fd_.get(), host);
+  TlsSession::Progress progress;
+  while ((progress = stream_.tls->Handshake()) == TlsSession::Progress::kWantInput) {
+    pollfd waited{fd_.get(), POLLIN, 0};
+    if (poll(&waited, 1, kHandshakeMs) <= 0) std::abort();
+  }
+  closed_ = progress != TlsSession::Progress::kDone;
 }
 
 void RawHttp2::Drain() {
   char buffer[size_t{64} << 10];
   while (!closed_) {
-    const ssize_t count = recv(fd_.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
+    const ssize_t count = stream_.Receive(buffer, sizeof(buffer));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) return;
     if (count <= 0) {
@@ -81,7 +102,7 @@ bool RawHttp2::Send(absl::string_view bytes, absl::Duration timeout) {
     if (poll(&waited, 1, static_cast<int>(absl::ToInt64Milliseconds(timeout))) <= 0) return false;
     if ((waited.revents & (POLLIN | POLLHUP | POLLERR)) != 0) Drain();
     if (closed_ || (waited.revents & POLLOUT) == 0) continue;
-    const ssize_t count = send(fd_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t count = stream_.Send(bytes);
     if (count > 0) bytes.remove_prefix(static_cast<size_t>(count));
     if (count < 0 && errno != EAGAIN && errno != EINTR) closed_ = true;
   }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/tls/stream_socket.h"
 #include "base/unique_fd.h"
 
 namespace cohort::testing {
@@ -32,7 +33,8 @@ std::string RequestBlock(absl::string_view method);
 // A big-endian number, as payloads have it.
 std::string Number32(uint32_t number);
 
-// One connection. Thread-compatible.
+// One connection, by TLS if this process has certificates (base/rpc/client_tls.h).
+// Thread-compatible.
 class RawHttp2 {
  public:
   // Connects to 127.0.0.1 and sends `greeting`; aborts when there is no such port.
@@ -54,9 +56,11 @@ class RawHttp2 {
   const std::string& last_bytes() const { return last_; }
 
  private:
+  void ShakeHands();
   void Drain();
 
   UniqueFd fd_;
+  StreamSocket stream_;
   bool closed_ = false;
   std::string last_;
 };

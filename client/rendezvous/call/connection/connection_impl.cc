@@ -72,15 +72,18 @@ void KeepCallbackThreads() {
   (void)kept;
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const ConnectionOptions& options) {
+std::shared_ptr<grpc::Channel> MakeChannel(const ConnectionOptions& options, const ClientTls& tls) {
   KeepCallbackThreads();
   return CreateClientChannel(
-      options.address, {options.keepalive_ping, options.max_message_bytes, options.use_http_proxy});
+      options.address, {options.keepalive_ping, options.max_message_bytes, options.use_http_proxy},
+      tls.grpc);
 }
 
-std::shared_ptr<framed_rpc::Channel> MakeFramedChannel(const ConnectionOptions& options) {
+std::shared_ptr<framed_rpc::Channel> MakeFramedChannel(const ConnectionOptions& options,
+                                                       const ClientTls& tls) {
   framed_rpc::ChannelOptions framed;
   framed.keepalive = options.keepalive_ping;
+  framed.tls = tls.framed_rpc;
   framed.max_message_bytes = static_cast<size_t>(options.max_message_bytes);
   return std::make_shared<framed_rpc::Channel>(options.address, framed,
                                                options.framed_rpc && !options.use_http_proxy);
@@ -93,11 +96,11 @@ ConnectionOptions WithDefaults(ConnectionOptions options) {
 
 }  // namespace
 
-ConnectionImpl::ConnectionImpl(const ConnectionOptions& options)
+ConnectionImpl::ConnectionImpl(const ConnectionOptions& options, const ClientTls& tls)
     : options_(WithDefaults(options)),
       operation_prefix_(RandomBits().low),
-      channel_(MakeChannel(options_)),
-      framed_channel_(MakeFramedChannel(options_)),
+      channel_(MakeChannel(options_, tls)),
+      framed_channel_(MakeFramedChannel(options_, tls)),
       stubs_(std::make_unique<Stubs>(channel_)) {
   PrintErrorDetailsAsText();
 }
@@ -107,6 +110,13 @@ ConnectionImpl::~ConnectionImpl() = default;
 bool ConnectionImpl::reached() const {
   return framed_channel_->ready() ||
          channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
+}
+
+grpc::Status ConnectionImpl::Explain(const grpc::Status& status) const {
+  if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return status;
+  const std::string error = framed_channel_->tls_error();
+  if (error.empty()) return status;
+  return grpc::Status(status.error_code(), absl::StrCat("TLS: ", error));
 }
 
 std::string ConnectionImpl::NewOperationId() {
@@ -126,8 +136,10 @@ absl::StatusOr<std::shared_ptr<Connection>> Connection::Create(const ConnectionO
         "connection options: sizes and times are above zero, and min_backoff is not above "
         "max_backoff");
   }
+  const absl::StatusOr<ClientTls> tls = ClientTlsFor(options.address, TlsFilesOfEnvironment());
+  if (!tls.ok()) return tls.status();
   if (absl::Status started = framed_rpc::StartClientEventLoops(); !started.ok()) return started;
-  auto connection = std::make_shared<ConnectionImpl>(options);
+  auto connection = std::make_shared<ConnectionImpl>(options, *tls);
   if (absl::Status started = connection->timers().status(); !started.ok()) return started;
   return std::shared_ptr<Connection>(std::move(connection));
 }

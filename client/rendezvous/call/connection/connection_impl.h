@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/framed_rpc/client/framed_rpc_channel.h"
+#include "base/rpc/client_tls.h"
 #include "client/rendezvous/call/connection.h"
 #include "client/rendezvous/call/connection/timer_queue.h"
 
@@ -23,7 +24,7 @@ class Stubs;
 class ConnectionImpl final : public Connection,
                              public std::enable_shared_from_this<ConnectionImpl> {
  public:
-  explicit ConnectionImpl(const ConnectionOptions& options);
+  ConnectionImpl(const ConnectionOptions& options, const ClientTls& tls);
   ~ConnectionImpl() override;
 
   // All connections of this library are made by Connection::Create, so they are of this class.
@@ -37,6 +38,8 @@ class ConnectionImpl final : public Connection,
   framed_rpc::Channel& framed_channel() { return *framed_channel_; }
   // Whether there is a connection now, by framed RPC or gRPC.
   bool reached() const;
+  // `status`, with the reason if there is no connection because TLS failed: gRPC does not tell it.
+  grpc::Status Explain(const grpc::Status& status) const;
   // gRPC (stubs.h).
   Stubs& stubs() { return *stubs_; }
 

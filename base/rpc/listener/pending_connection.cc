@@ -1,0 +1,167 @@
+#include "base/rpc/listener/pending_connection.h"
+
+#include <errno.h>
+#include <linux/tcp.h>  // the C library's has no tcpi_bytes_received
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/framed_rpc/frame.h"
+#include "base/rpc/listener/http2_guard.h"
+#include "base/rpc/listener/peer_address.h"
+#include "base/text/logging.h"
+#include "base/tls/stream_socket.h"
+#include "base/tls/tls_context.h"
+
+namespace cohort {
+namespace {
+
+// Between two lines of the log about certificates.
+constexpr absl::Duration kBetweenTlsLines = absl::Minutes(1);
+// The first byte of a TLS connection.
+constexpr char kTlsHandshake = 0x16;
+
+// Empty settings, and GOAWAY with PROTOCOL_ERROR.
+constexpr absl::string_view kNotHttp2(
+    "\0\0\0\4\0\0\0\0\0"
+    "\0\0\10\7\0\0\0\0\0\0\0\0\0\0\0\0\1",
+    26);
+
+// Whether a framed RPC client has sent more than the preface.
+bool HasSpoken(int fd) {
+  tcp_info info = {};
+  socklen_t size = sizeof(info);
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return true;  // a Unix socket
+  return info.tcpi_bytes_received > framed_rpc::kPreface.size();
+}
+
+bool Begins(absl::string_view seen, absl::string_view preface) {
+  const size_t size = std::min(seen.size(), preface.size());
+  return seen.substr(0, size) == preface.substr(0, size);
+}
+
+}  // namespace
+
+bool Listener::Connection::has_request() const {
+  if (socket != nullptr) return socket->has_request.load(std::memory_order_relaxed);
+  return pending.expired() && HasSpoken(fd);
+}
+
+Listener::PendingConnection::PendingConnection(Listener& listener, int fd, int listener_fd,
+                                               std::shared_ptr<Connection> connection)
+    : listener_(listener),
+      fd_(fd),
+      listener_fd_(listener_fd),
+      connection_(std::move(connection)),
+      plain_(listener_.options_.plain || IsLocal(fd)) {}
+
+Listener::PendingConnection::~PendingConnection() {
+  if (fd_ >= 0) close(fd_);
+}
+
+void Listener::PendingConnection::OnEvents(uint32_t) {
+  if (fd_ < 0 || !PassHandshake()) return;
+  char first[kHttp2Preface.size()];
+  const ssize_t count = StreamSocket{fd_, tls_}.Peek(first, sizeof(first));
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  const absl::string_view seen(first, count > 0 ? static_cast<size_t>(count) : 0);
+  if (seen.empty()) return Leave();
+  if (tls_ == nullptr) {
+    if (seen.front() == kTlsHandshake && listener_.options_.tls != nullptr) return StartTls();
+    if (!plain_) return Refuse(absl::UnauthenticatedError("the connection is not by TLS"));
+  }
+  const std::optional<Protocol> protocol = Recognize(seen);
+  if (!protocol.has_value()) return;  // rejected, or called again when there is more
+  const int fd = std::exchange(fd_, -1);
+  listener_.loop_.Remove(fd);
+  const auto self = shared_from_this();
+  listener_.pending_.erase(self);
+  connection_->pending.reset();
+  listener_.PassToServer(*connection_, fd, listener_fd_, *protocol, std::move(tls_));
+}
+
+void Listener::PendingConnection::StartTls() {
+  const std::shared_ptr<TlsContext>& tls = listener_.options_.tls;
+  const Instant now = Clock::Steady().Now();
+  tls_ = TlsSession::Accept(tls->Current(now), fd_);
+  handshake_done_ = false;
+  if (const absl::Status error = tls->last_error(); !error.ok() && now > listener_.next_tls_log_) {
+    listener_.next_tls_log_ = now + kBetweenTlsLines;
+    Log(LogLevel::kError, "new certificates cannot be used: the old ones stay",
+        {{"why", error.message()}});
+  }
+  OnEvents(0);
+}
+
+bool Listener::PendingConnection::PassHandshake() {
+  if (handshake_done_) return true;
+  switch (tls_->Handshake()) {
+    case TlsSession::Progress::kDone:
+      handshake_done_ = true;
+      return true;
+    case TlsSession::Progress::kFailed:
+      Refuse(tls_->error());
+      return false;
+    case TlsSession::Progress::kWantInput:
+    case TlsSession::Progress::kWantOutput:
+      return false;  // edges of both kinds call again
+  }
+  return false;
+}
+
+std::optional<Listener::Protocol> Listener::PendingConnection::Recognize(absl::string_view seen) {
+  const ListenerSinks& sinks = listener_.sinks_;
+  const auto whole = [seen](absl::string_view preface, Protocol protocol) {
+    return seen.size() < preface.size() ? std::nullopt : std::make_optional(protocol);
+  };
+  if (sinks.framed_rpc != nullptr && Begins(seen, framed_rpc::kPreface)) {
+    return whole(framed_rpc::kPreface, Protocol::kFramedRpc);
+  }
+  if (Begins(seen, kHttp2Preface)) return whole(kHttp2Preface, Protocol::kGrpc);
+  const ProtocolMatch match =
+      sinks.extra.has_value() ? sinks.extra->match(seen) : ProtocolMatch::kOther;
+  switch (match) {
+    case ProtocolMatch::kOther:
+      Reject();
+      return std::nullopt;
+    case ProtocolMatch::kUndecided:
+      return std::nullopt;
+    case ProtocolMatch::kMatchWithSilent:
+      connection_->peer->may_be_silent = true;
+      break;
+    case ProtocolMatch::kMatch:
+      break;
+  }
+  return Protocol::kExtra;
+}
+
+bool Listener::PendingConnection::silent(Instant now) const {
+  return !connection_->peer->may_be_silent && now - since_ > listener_.options_.preface_timeout;
+}
+
+void Listener::PendingConnection::Leave() {
+  const auto self = shared_from_this();
+  listener_.loop_.Remove(fd_);
+  listener_.pending_.erase(self);
+  listener_.Remove(*connection_);
+  close(std::exchange(fd_, -1));
+}
+
+void Listener::PendingConnection::Refuse(const absl::Status& why) {
+  listener_.LogOnce(*connection_->peer, "refused a connection", why);
+  Leave();
+}
+
+void Listener::PendingConnection::Reject() {
+  // Unread bytes would make the kernel drop the answer.
+  const StreamSocket socket{fd_, tls_};
+  char ignored[4096];
+  (void)socket.Receive(ignored, sizeof(ignored));
+  (void)socket.Send(kNotHttp2);
+  Leave();
+}
+
+}  // namespace cohort

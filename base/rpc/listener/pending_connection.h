@@ -1,0 +1,88 @@
+// A connection that has not yet shown its protocol, and the listener's records of connections.
+#ifndef COHORT_BASE_RPC_LISTENER_PENDING_CONNECTION_H_
+#define COHORT_BASE_RPC_LISTENER_PENDING_CONNECTION_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/rpc/listener/guarded_socket.h"
+#include "base/rpc/listener/incomplete_request_bytes.h"
+#include "base/rpc/listener/listener.h"
+#include "base/threads/event_loop.h"
+#include "base/tls/tls_session.h"
+
+namespace cohort {
+
+// One address, over all of its connections.
+struct Listener::Peer {
+  std::string name;
+  int connections = 0;
+  std::deque<std::weak_ptr<Connection>> candidates;  // as in Listener
+  // Connections may stay without a first byte. They are the first that make room for others.
+  bool may_be_silent = false;
+  std::shared_ptr<std::atomic<bool>> suspect = std::make_shared<std::atomic<bool>>(false);
+  Instant suspect_until = absl::InfinitePast();
+  Instant next_line = absl::InfinitePast();
+  int64_t unlogged = 0;
+  std::shared_ptr<IncompleteRequestBytes> incoming;
+};
+
+struct Listener::Connection {
+  int fd = -1;
+  uint64_t cookie = 0;
+  std::shared_ptr<Peer> peer;
+  std::weak_ptr<PendingConnection> pending;  // until its first bytes have arrived
+  std::shared_ptr<GuardedSocket> socket;     // gRPC's; null: pending, or of framed RPC
+
+  bool alive() const { return SocketCookie(fd) == cookie; }
+  bool has_request() const;
+};
+
+// Makes the TLS handshake, if the connection begins one, and tells the protocol by the first bytes
+// after it. Only the listener's thread uses it.
+class Listener::PendingConnection final : public EventLoop::Handler,
+                                          public std::enable_shared_from_this<PendingConnection> {
+ public:
+  // Takes `fd`, which does not block.
+  PendingConnection(Listener& listener, int fd, int listener_fd,
+                    std::shared_ptr<Connection> connection);
+  ~PendingConnection() override;
+
+  void OnEvents(uint32_t events) override;
+  // Whether it has taken too long.
+  bool silent(Instant now) const;
+  // Closes it.
+  void Leave();
+
+ private:
+  void StartTls();
+  // Whether the connection has made its handshake, or needs none.
+  bool PassHandshake();
+  // Nothing: the first bytes do not decide yet, or it rejected the connection.
+  std::optional<Protocol> Recognize(absl::string_view seen);
+  void Refuse(const absl::Status& why);
+  // Answers in HTTP/2 that the protocol is unknown. A framed RPC client learns from it that
+  // the server has no framed RPC.
+  void Reject();
+
+  Listener& listener_;
+  int fd_;
+  const int listener_fd_;
+  const std::shared_ptr<Connection> connection_;
+  const bool plain_;  // it may be
+  std::shared_ptr<TlsSession> tls_;
+  bool handshake_done_ = true;
+  const Instant since_ = Clock::Steady().Now();
+};
+
+}  // namespace cohort
+
+#endif  // COHORT_BASE_RPC_LISTENER_PENDING_CONNECTION_H_
