@@ -1,4 +1,4 @@
-// A connection at work; client_connection_connect.cc connects it.
+// A connection at work, whose parts share one lock; client_connection_connect.cc connects it.
 #include "base/framed_rpc/client/client_connection.h"
 
 #include <errno.h>

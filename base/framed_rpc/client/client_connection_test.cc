@@ -1,4 +1,5 @@
-// A connection against a scripted server, frame by frame.
+// A connection against a scripted server, frame by frame. All tests share that server, so one file
+// has them.
 #include "base/framed_rpc/client/client_connection.h"
 
 #include <netinet/in.h>

@@ -1,3 +1,4 @@
+// One file, because recvmsg, sendmsg and epoll_ctl share the state of a slot.
 #include "base/rpc/listener/guarded_socket.h"
 
 #include <dlfcn.h>
@@ -165,11 +166,13 @@ ssize_t Fail(int error) {
 
 // Has epoll say that the socket is readable, whether it is or not: TLS may have taken all bytes
 // from it. A descriptor that always is readable speaks for it, once.
-void MakeEdge(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
+void MakeEdge(Slot& slot, int fd) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
   slot.edge = UniqueFd(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
   epoll_event event = slot.event;
   event.events = EPOLLIN | EPOLLONESHOT;
-  SystemEpollControl()(slot.epoll, EPOLL_CTL_ADD, slot.edge.get(), &event);
+  const bool made = SystemEpollControl()(slot.epoll, EPOLL_CTL_ADD, slot.edge.get(), &event) == 0;
+  // Its client would wait for ever.
+  if (!made) shutdown(fd, SHUT_RDWR);
 }
 
 void PauseReading(Slot& slot, int fd, absl::Duration pause)
@@ -371,7 +374,7 @@ int ControlGuarded(EpollControl next, int epoll, int operation, int fd, epoll_ev
   slot.edge = UniqueFd();
   if (operation == EPOLL_CTL_DEL) return result;
   slot.event = *event;
-  if (slot.has_tls.load(std::memory_order_relaxed)) MakeEdge(slot);
+  if (slot.has_tls.load(std::memory_order_relaxed)) MakeEdge(slot, fd);
   return result;
 }
 
@@ -439,7 +442,7 @@ void ResumeSocket(int fd, uint64_t cookie) {
   if (slot->cookie.load(std::memory_order_relaxed) != cookie || !Owns(*slot, fd)) return;
   slot->paused = false;
   if (slot->epoll < 0) return;
-  if (slot->has_tls.load(std::memory_order_relaxed)) return MakeEdge(*slot);
+  if (slot->has_tls.load(std::memory_order_relaxed)) return MakeEdge(*slot, fd);
   // An edge, if there is something to read. Were the number another socket's by now, gRPC could
   // register it only after this, as epoll_ctl below takes the lock.
   SystemEpollControl()(slot->epoll, EPOLL_CTL_MOD, fd, &slot->event);

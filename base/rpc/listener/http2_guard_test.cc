@@ -49,9 +49,7 @@ class Http2GuardTest : public ::testing::Test {
  protected:
   Http2GuardTest() { EXPECT_TRUE(Receive(kHttp2Preface).ok()); }
 
-  absl::Status Receive(absl::string_view bytes) {
-    return guard_.OnReceived(bytes, now_, suspect_);
-  }
+  absl::Status Receive(absl::string_view bytes) { return guard_.OnReceived(bytes, now_, suspect_); }
   // How many repetitions of `frame` are taken, up to `most`.
   int Taken(const std::string& frame, int most) {
     for (int i = 0; i < most; ++i) {

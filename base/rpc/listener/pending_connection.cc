@@ -139,7 +139,9 @@ std::optional<Listener::Protocol> Listener::PendingConnection::Recognize(absl::s
 }
 
 bool Listener::PendingConnection::silent(Instant now) const {
-  return !connection_->peer->may_be_silent && now - since_ > listener_.options_.preface_timeout;
+  // No client that may be silent uses TLS: a handshake always has its time.
+  const bool may_be_silent = tls_ == nullptr && connection_->peer->may_be_silent;
+  return !may_be_silent && now - since_ > listener_.options_.preface_timeout;
 }
 
 void Listener::PendingConnection::Leave() {

@@ -11,8 +11,7 @@
 
 namespace cohort {
 
-ResumeTimer::ResumeTimer()
-    : timer_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {}
+ResumeTimer::ResumeTimer() : timer_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {}
 
 ResumeTimer::~ResumeTimer() {
   std::multimap<Instant, Socket> all;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "gmock/gmock.h"
@@ -35,6 +36,21 @@ using testing::RequestBlock;
 constexpr char kParkingMethod[] = "/cohort.v1.StoreService/Get";
 
 class Http2FloodTest : public testing::FloodTest {};
+
+// With TLS, the listener has taken all bytes from the socket before gRPC reads.
+TEST_F(Http2FloodTest, ACallThatArrivesWithItsGreeting) {
+  const std::string headers = RequestBlock("/cohort.v1.AdminService/Limits");
+  RawHttp2 connection(
+      coordinator_.port(),
+      absl::StrCat(RawHttp2::Greeting(), Frame(FrameType::kHeaders, kEndHeaders, 1, headers),
+                   Frame(FrameType::kData, kEndStream, 1, std::string(5, '\0'))));
+  const std::string trailers("\x01\x05\0\0\0\x01", 6);  // headers that end the stream
+  const Instant deadline = Clock::Steady().Now() + absl::Seconds(10);
+  while (!absl::StrContains(connection.last_bytes(), trailers)) {
+    ASSERT_LT(Clock::Steady().Now(), deadline) << "no answer";
+    ASSERT_FALSE(connection.AwaitClosed(absl::Milliseconds(20)));
+  }
+}
 
 TEST_F(Http2FloodTest, AHeaderBlockWithoutEnd) {
   Run(1, [](RawHttp2& connection, int) {
@@ -120,8 +136,7 @@ TEST_F(Http2FloodTest, FramesThatCarryNothing) {
     SCOPED_TRACE(absl::StrCat("frame of type ", static_cast<int>(kind[3]), ", flags ",
                               static_cast<int>(kind[4])));
     Run(1, [&](RawHttp2& connection, int) {
-      connection.Send(
-          Frame(FrameType::kHeaders, kEndHeaders, 1, RequestBlock(kParkingMethod)));
+      connection.Send(Frame(FrameType::kHeaders, kEndHeaders, 1, RequestBlock(kParkingMethod)));
       std::string many;
       for (int i = 0; i < 1000; ++i) many += kind;
       Repeat(connection, [&] { return many; });
@@ -133,9 +148,9 @@ TEST_F(Http2FloodTest, FramesThatCarryNothing) {
 TEST_F(Http2FloodTest, AHeaderOfTheTableThatIsNamedThousandsOfTimes) {
   Run(1, [](RawHttp2& connection, int) {
     // 4000 bytes go into the table; each byte of the later blocks stands for them.
-    const std::string big = absl::StrCat(RequestBlock(kParkingMethod),
-                                         absl::string_view("\x40\x01x\x7f\xa1\x1e", 6),
-                                         std::string(4000, 'a'));
+    const std::string big =
+        absl::StrCat(RequestBlock(kParkingMethod), absl::string_view("\x40\x01x\x7f\xa1\x1e", 6),
+                     std::string(4000, 'a'));
     connection.Send(Frame(FrameType::kHeaders, kEndHeaders | kEndStream, 1, big));
     const std::string bomb = RequestBlock(kParkingMethod) + std::string(16000, '\xbe');
     uint32_t stream = 3;
