@@ -41,6 +41,7 @@ using testing::CoordinatorProcess;
 
 constexpr int kPort = 7700;
 constexpr char kName[] = "coordinator.cohort.test";
+constexpr char kServersOwnName[] = "server.cohort.test";
 // gRPC asks for a name again after 30 s unless it is told otherwise.
 constexpr absl::Duration kSoon = absl::Seconds(20);
 
@@ -98,12 +99,16 @@ class MovedCoordinatorTest : public ::testing::TestWithParam<Names> {
     if (!why_not_->empty()) GTEST_SKIP() << *why_not_;
     WriteFile(FileOfNames(), "127.0.0.1 localhost\n");
     if (GetParam() == Names::kServer) {
+      ASSERT_TRUE(WriteFile(FileOfServer(), absl::StrCat("127.0.0.1 ", kServersOwnName, "\n")));
       // Answers have a TTL of zero; those of Kubernetes have a short one.
       server_ = std::make_unique<testing::ChildProcess>(std::vector<std::string>{
           "/usr/sbin/dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv",
           "--no-hosts", absl::StrCat("--addn-hosts=", FileOfServer()), "--local-ttl=0",
           "--local=/test/", "--listen-address=127.0.0.1", "--bind-interfaces", "--user=root",
           "--pid-file="});
+      // A SIGHUP ends a server that has not started yet, so one comes only after its first answer.
+      ASSERT_TRUE(testing::Eventually([] { return AddressOf(kServersOwnName) == "127.0.0.1"; }))
+          << server_->ErrorText();
     }
     Start(2);
   }
@@ -113,8 +118,7 @@ class MovedCoordinatorTest : public ::testing::TestWithParam<Names> {
     const std::string address = absl::StrCat("127.0.0.", host);
     coordinator_ = nullptr;
     coordinator_ = std::make_unique<CoordinatorProcess>(CoordinatorProcess::Options{
-        "coordinator/cohort-coordinator", kPort,
-        {"--listen", absl::StrCat(address, ":", kPort)}});
+        "coordinator/cohort-coordinator", kPort, {"--listen", absl::StrCat(address, ":", kPort)}});
     ASSERT_TRUE(coordinator_->Start().ok());
     const std::string line = absl::StrCat(address, " ", kName, "\n");
     if (GetParam() == Names::kFile) {
@@ -124,7 +128,7 @@ class MovedCoordinatorTest : public ::testing::TestWithParam<Names> {
     }
     ASSERT_TRUE(testing::Eventually([&] {
       if (server_ != nullptr) server_->Signal(SIGHUP);  // it reads the file again
-      return AddressOfName() == address;
+      return AddressOf(kName) == address;
     })) << (server_ == nullptr ? "" : server_->ErrorText());
   }
   static std::string Target() { return absl::StrCat(kName, ":", kPort); }
@@ -135,11 +139,11 @@ class MovedCoordinatorTest : public ::testing::TestWithParam<Names> {
  private:
   static std::string FileOfNames() { return absl::StrCat(*folder_, "/hosts"); }
   static std::string FileOfServer() { return absl::StrCat(*folder_, "/names"); }
-  static std::string AddressOfName() {
+  static std::string AddressOf(const char* name) {
     addrinfo wanted = {};
     wanted.ai_family = AF_INET;
     addrinfo* found = nullptr;
-    if (getaddrinfo(kName, nullptr, &wanted, &found) != 0) return "";
+    if (getaddrinfo(name, nullptr, &wanted, &found) != 0) return "";
     char text[INET_ADDRSTRLEN] = {};
     inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr, text,
               sizeof(text));
@@ -210,7 +214,8 @@ TEST_P(MovedCoordinatorTest, TheDocumentedPythonChannelFollows) {
 TEST_P(MovedCoordinatorTest, OurOwnClientFollows) {
   client::ConnectionOptions options;
   options.address = Target();
-  const std::shared_ptr<client::Connection> connection = client::Connection::Create(options).value();
+  const std::shared_ptr<client::Connection> connection =
+      client::Connection::Create(options).value();
   const auto store = client::StoreClient::Create(connection, "");
   ASSERT_TRUE(store->Put("key", "value").ok());
   ASSERT_NO_FATAL_FAILURE(Start(3));
