@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "base/access/access_policy.h"
 #include "base/clock.h"
 #include "base/daemon/port_file.h"
 #include "base/daemon/run_daemon.h"
@@ -53,6 +54,10 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   if (options.tls.any()) {
     COHORT_ASSIGN_OR_RETURN(tls, TlsContext::Load(options.tls, TlsSide::kServer));
   }
+  std::shared_ptr<AccessPolicy> access;
+  if (!options.access_policy.empty()) {
+    COHORT_ASSIGN_OR_RETURN(access, AccessPolicy::Load(options.access_policy));
+  }
   Metrics metrics;
   GroupLog group_log(metrics);
   EngineOptions engine_options;
@@ -70,6 +75,7 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   DispatcherOptions dispatcher_options;
   dispatcher_options.max_wait = options.max_wait;
   dispatcher_options.max_message_bytes = options.max_message_bytes;
+  dispatcher_options.checks_access = access != nullptr;
   Dispatcher dispatcher(dispatcher_options, *engine, &metrics);
 
   RpcServerOptions server_options;
@@ -77,6 +83,7 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   server_options.max_message_bytes = static_cast<int>(options.max_message_bytes);
   server_options.listener = options.listener;
   server_options.listener.tls = std::move(tls);
+  server_options.listener.access = std::move(access);
   server_options.listener.plain = options.insecure || !options.tls.any();
   // Eight requests of the largest size may be on their way at once.
   server_options.listener.http2.max_unfinished_bytes =

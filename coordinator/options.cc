@@ -72,6 +72,9 @@ Flags FlagsOf(Options& options) {
   flags.Add("journal", options.journal, {"memory", "sqlite"},
             "what survives a restart: memory (nothing) or sqlite (memory)");
   flags.Add("journal-path", options.journal_path, "file of the sqlite journal");
+  flags.Add("access-policy", options.access_policy,
+            "JSON file with the roles of clients (docs/security.md), read again when it changes; "
+            "without it, each client has all rights");
   flags.Add("shards", options.shards, 1, 256,
             "parts of the state with a lock each; a group lives in one (4)");
   flags.Add("framed-rpc-threads", options.framed_rpc_threads, 0, 64,

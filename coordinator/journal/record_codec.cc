@@ -165,6 +165,7 @@ void Encode(const MemberRecord& record, wire::Row* row) {
   out->set_state(static_cast<int>(record.state));
   out->set_session(Encode(record.session));
   out->set_name(record.name);
+  out->set_identity(record.identity);
   out->set_host(record.host);
   for (const std::string& address : record.addresses) out->add_addresses(address);
   Encode(record.labels, out->mutable_labels());
@@ -174,6 +175,7 @@ bool Decode(const wire::Member& in, MemberRecord* record) {
   record->incarnation = in.incarnation();
   record->rank = in.rank();
   record->name = in.name();
+  record->identity = in.identity();
   record->host = in.host();
   record->addresses.assign(in.addresses().begin(), in.addresses().end());
   record->labels = DecodeLabels(in.labels());

@@ -56,6 +56,8 @@ class ServerConnection final : public EventLoop::Handler,
                  absl::Span<const SharedBytes> message, ReplyBatch* batch);
   void Flush() override;
 
+  const ListenerPeer& peer() const { return peer_; }
+
   // Cancels the calls in flight.
   void CloseSoon();
   // Waits until all bytes are written or the client is gone. False: neither within `timeout`.

@@ -7,13 +7,19 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/threads/mutex.h"
@@ -26,6 +32,7 @@ namespace {
 using RecvMessage = ssize_t (*)(int, msghdr*, int);
 using SendMessage = ssize_t (*)(int, const msghdr*, int);
 using EpollControl = int (*)(int, int, int, epoll_event*);
+using GetPeerName = int (*)(int, sockaddr*, socklen_t*);
 
 // A connection with more open streams than this has so many of them reset at a time when it ends.
 constexpr size_t kResetsAtATime = 32;
@@ -109,6 +116,18 @@ void Clear(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
   slot.paused = false;
   slot.resets.clear();
   slot.epoll = -1;
+}
+
+// Names the socket, so that a call of gRPC leads to it. False: it has no rights, and its own name.
+bool NamePeer(int fd, sockaddr_un* name) {
+  Slot& slot = *FindSlot(fd);
+  MutexLock lock(&slot.mutex);
+  if (slot.socket == nullptr || slot.socket->access == nullptr) return false;
+  *name = {};
+  name->sun_family = AF_UNIX;
+  absl::StrCat("/", fd, "/", slot.cookie.load(std::memory_order_relaxed))
+      .copy(name->sun_path, sizeof(name->sun_path) - 1);
+  return true;
 }
 
 // False: the number belongs to another socket by now.
@@ -428,6 +447,23 @@ void GuardSocket(int fd, const Http2Limits& limits, std::shared_ptr<GuardedSocke
   slot->cookie.store(SocketCookie(fd), std::memory_order_release);
 }
 
+std::shared_ptr<PeerAccess> AccessOfGrpcPeer(const std::string& peer) {
+  absl::string_view name = peer;
+  if (!absl::ConsumePrefix(&name, "unix:/")) return nullptr;
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, '/');
+  int fd = 0;
+  uint64_t cookie = 0;
+  if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &fd) ||
+      !absl::SimpleAtoi(parts[1], &cookie)) {
+    return nullptr;
+  }
+  Slot* const slot = FindSlot(fd);
+  if (slot == nullptr) return nullptr;
+  MutexLock lock(&slot->mutex);
+  const bool is_it = cookie != 0 && slot->cookie.load(std::memory_order_relaxed) == cookie;
+  return is_it && slot->socket != nullptr ? slot->socket->access : nullptr;
+}
+
 void ForgetSocket(int fd, uint64_t cookie) {
   Slot* const slot = FindSlot(fd);
   if (slot == nullptr) return;
@@ -491,5 +527,15 @@ int epoll_ctl(int epoll, int operation, int fd, epoll_event* event) {
   const cohort::EpollControl next = cohort::SystemEpollControl();
   if (!cohort::IsGuarded(fd)) return next(epoll, operation, fd, event);
   return cohort::ControlGuarded(next, epoll, operation, fd, event);
+}
+
+int getpeername(int fd, sockaddr* address, socklen_t* size) noexcept {
+  static const auto next = reinterpret_cast<cohort::GetPeerName>(dlsym(RTLD_NEXT, "getpeername"));
+  sockaddr_un name;
+  if (!cohort::IsGuarded(fd) || !cohort::NamePeer(fd, &name)) return next(fd, address, size);
+  const auto whole = static_cast<socklen_t>(sizeof(name));
+  std::memcpy(address, &name, std::min(*size, whole));
+  *size = whole;
+  return 0;
 }
 }

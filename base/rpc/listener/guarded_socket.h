@@ -16,8 +16,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
+#include "base/access/peer_access.h"
 #include "base/clock.h"
 #include "base/rpc/listener/http2_guard.h"
 #include "base/rpc/listener/incomplete_request_bytes.h"
@@ -39,6 +41,8 @@ struct GuardedSocket {
   std::shared_ptr<IncompleteRequestBytes> incoming;
   // Carries the bytes; null: the connection is plain.
   std::shared_ptr<TlsSession> tls;
+  // The client's rights; null: the server has no access policy.
+  std::shared_ptr<PeerAccess> access;
   // Called once, on the thread that reads, if the guard closes the connection for the bytes that it
   // sent.
   std::function<void(const absl::Status&)> on_offence;
@@ -49,6 +53,11 @@ struct GuardedSocket {
 
 // Guards the socket until it is closed. Call it before gRPC gets `fd`. Thread-safe.
 void GuardSocket(int fd, const Http2Limits& limits, std::shared_ptr<GuardedSocket> socket);
+
+// The rights of the client of a guarded socket, by the name that gRPC has for the peer of a call.
+// With rights, that is the name of the socket, and no address: this library defines getpeername for
+// it. Null: there is no such socket, or it has none. Thread-safe.
+std::shared_ptr<PeerAccess> AccessOfGrpcPeer(const std::string& peer);
 
 // Frees the memory of a guarded socket that has been closed. Thread-safe.
 void ForgetSocket(int fd, uint64_t cookie);

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/access/peer_access.h"
 #include "base/clock.h"
 #include "base/rpc/listener/peer_address.h"
 #include "base/rpc/listener/pending_connection.h"
@@ -265,16 +266,22 @@ void Listener::PassToServer(Connection& connection, int fd, int listener_fd, Pro
     if (listener == nullptr) return;
     listener->loop_.Post([listener, peer, status] { listener->OnOffence(peer, status); });
   };
+  std::shared_ptr<PeerAccess> access;
+  if (options_.access != nullptr) {
+    access = std::make_shared<PeerAccess>(
+        options_.access, NamesOfPeer(fd, tls == nullptr ? nullptr : &tls->peer()));
+  }
   if (protocol != Protocol::kGrpc) {
     const auto& sink = protocol == Protocol::kFramedRpc ? sinks_.framed_rpc : sinks_.extra->sink;
-    return sink(fd,
-                {connection.peer->suspect, on_offence, connection.peer->incoming, std::move(tls)});
+    return sink(fd, {connection.peer->suspect, on_offence, connection.peer->incoming,
+                     std::move(tls), std::move(access)});
   }
   connection.socket = std::make_shared<GuardedSocket>();
   connection.socket->suspect = connection.peer->suspect;
   connection.socket->incoming = connection.peer->incoming;
   connection.socket->on_offence = on_offence;
   connection.socket->tls = std::move(tls);
+  connection.socket->access = std::move(access);
   connection.socket->resume_at = [link = link_](int paused_fd, uint64_t cookie, Instant at) {
     MutexLock lock(&link->mutex);
     Listener* const listener = link->listener;

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/access/access_policy.h"
 #include "base/clock.h"
 #include "base/rpc/listener/guarded_socket.h"
 #include "base/rpc/listener/http2_guard.h"
@@ -76,6 +77,8 @@ struct ListenerOptions {
   // Whether connections may be plain over networks, too. They always may be over Unix sockets and
   // loopback addresses.
   bool plain = true;
+  // The rights of clients; null: each client has all.
+  std::shared_ptr<AccessPolicy> access;
 };
 
 // At a limit of connections, the listener closes the oldest connection without a complete request

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "base/access/peer_access.h"
 #include "base/rpc/listener/incomplete_request_bytes.h"
 #include "base/tls/tls_session.h"
 
@@ -23,6 +24,8 @@ struct ListenerPeer {
   std::shared_ptr<IncompleteRequestBytes> incoming;
   // Carries the connection's bytes; null: the connection is plain.
   std::shared_ptr<TlsSession> tls;
+  // The client's rights; null: the server has no access policy.
+  std::shared_ptr<PeerAccess> access;
 };
 
 }  // namespace cohort

@@ -78,6 +78,7 @@ void Group::Handle(Step& step, Call&& call) {
                            shard_.limits.max_waiters_per_group)));
     return;
   }
+  if (!OwnsSession(step, call)) return;
   // Receipts ride on any call of a member, reads included.
   if (!call.caller.acknowledged.empty()) {
     const Member* member = context_.roster.BySession(call.caller.session);
@@ -87,6 +88,18 @@ void Group::Handle(Step& step, Call&& call) {
 }
 
 // --- Who calls.
+
+bool Group::OwnsSession(Step& step, const Call& call) {
+  if (call.caller.identity == nullptr || call.caller.session.empty()) return true;
+  const Member* const member = context_.roster.BySession(call.caller.session);
+  if (member == nullptr || member->identity.empty() || member->identity == *call.caller.identity) {
+    return true;
+  }
+  step.Fail(call.id, absl::PermissionDeniedError(absl::StrCat(
+                         "the session of member ", member->name, " of group ", context_.key.group,
+                         " belongs to ", member->identity, ", not to ", *call.caller.identity)));
+  return false;
+}
 
 Member* Group::Admit(Step& step, const Call& call, const char* operation, AllowedIn allowed_in) {
   const Caller& caller = call.caller;

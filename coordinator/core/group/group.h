@@ -116,6 +116,9 @@ class Group final : public WaitOwner {
   void Answer(Step& step, Call& call, ProposeViewCall& body);
   void Answer(Step& step, Call& call, AckViewCall& body);
 
+  // Whether the session, if the call has one, is of the identity that calls. False: the call was
+  // refused and answered.
+  bool OwnsSession(Step& step, const Call& call);
   // Returns the member that made the call; null: the call was refused and answered. `allowed_in`
   // says in which generations it may act.
   enum class AllowedIn { kAnyGeneration, kActiveOrBroken, kActiveOnly };

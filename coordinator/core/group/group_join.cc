@@ -177,6 +177,13 @@ void Group::Answer(Step& step, Call& call, JoinCall& body) {
     return;
   }
 
+  if (call.caller.identity != nullptr && member->live() && !member->identity.empty() &&
+      member->identity != *call.caller.identity) {
+    step.Fail(call.id, absl::PermissionDeniedError(absl::StrCat(
+                           "member ", member->name, " of group ", context_.key.group,
+                           " belongs to ", member->identity, ", not to ", *call.caller.identity)));
+    return;
+  }
   const bool same_incarnation = member->incarnation == body.incarnation;
   if (same_incarnation && member->live() && state_ == GroupState::kActive && member->confirmed()) {
     // A repeat whose answer was lost.
@@ -196,6 +203,7 @@ void Group::Answer(Step& step, Call& call, JoinCall& body) {
     // It was lost or had left, and comes back as itself.
     context_.roster.SetSession(*member, call.entropy);
   }
+  if (call.caller.identity != nullptr) member->identity = *call.caller.identity;
   member->host = body.host;
   member->addresses = body.addresses;
   member->labels = body.labels;
@@ -246,6 +254,7 @@ void Group::AddNewcomer(Step& step, Call& call, JoinCall& body) {
   member->name = body.member;
   member->incarnation = body.incarnation;
   member->session = call.entropy;
+  if (call.caller.identity != nullptr) member->identity = *call.caller.identity;
   member->host = body.host;
   member->addresses = body.addresses;
   member->labels = body.labels;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -26,6 +27,9 @@ struct Caller {
   Id128 session;
   Id128 operation_id;
   std::vector<int64_t> acknowledged;
+  // The name of the client, by its certificate for example; null: it is not known, because there is
+  // no access policy.
+  std::shared_ptr<const std::string> identity;
 };
 
 // The value in a request: bytes, or a blob uploaded before.

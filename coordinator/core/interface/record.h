@@ -50,6 +50,8 @@ struct MemberRecord {
   MemberState state = MemberState::kJoining;
   Id128 session;
   std::string name;
+  // Caller::identity of its Join; empty: not known. Calls of other identities are refused.
+  std::string identity;
   std::string host;
   std::vector<std::string> addresses;
   std::map<std::string, std::string> labels;

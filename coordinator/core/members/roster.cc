@@ -43,7 +43,8 @@ Member& Roster::Add(std::unique_ptr<Member> member) {
 void Roster::Recharge(Member& member) {
   // Progress and the last operation change with every call, and are short.
   constexpr int64_t kChangingTexts = 2 * 144;
-  const int64_t texts = CostOf(member.host) + CostOf(member.addresses) + CostOf(member.labels);
+  const int64_t texts = CostOf(member.host) + CostOf(member.addresses) + CostOf(member.labels) +
+                        CostOf(member.identity);
   if (member.charge.bytes() == 0) member.charge = Charge(tally_, MemoryKind::kMembers);
   // Its MemberInfo is kept for calls that ask for all members.
   member.charge.Set(NodeCost<std::pair<std::string, std::unique_ptr<Member>>>() +

@@ -25,6 +25,7 @@ class CoreHarness {
     int rank = -1;
     int world_size = 0;
     int64_t generation = 0;
+    std::shared_ptr<const std::string> identity;
   };
 
   explicit CoreHarness(const Limits& limits = Limits{})
@@ -59,7 +60,9 @@ class CoreHarness {
             Id128 operation = {}, std::vector<int64_t> acknowledged = {}) {
     return Make(
         std::move(body),
-        Caller{key(), member.generation, member.session, operation, std::move(acknowledged)}, wait);
+        Caller{key(), member.generation, member.session, operation, std::move(acknowledged),
+               member.identity},
+        wait);
   }
   CallId Join(TestMember& member, const GroupSpec& spec, std::optional<int> rank,
               absl::Duration wait = absl::Seconds(300)) {
@@ -69,7 +72,7 @@ class CoreHarness {
     join.rank = rank;
     join.host = absl::StrCat("host-", member.name);
     join.spec = spec;
-    return Make(join, Caller{key(), 0, member.session, {}, {}}, wait);
+    return Make(join, Caller{key(), 0, member.session, {}, {}, member.identity}, wait);
   }
   // Takes over the answer to a join.
   bool JoinAnswered(TestMember& member, CallId id) {

@@ -52,6 +52,7 @@ RecordValue FullMember() {
   record.state = MemberState::kCandidate;
   record.session = Id128{0x0123456789abcdef, 0xfedcba9876543210};
   record.name = "trainer-17";
+  record.identity = "spiffe://prod/ns/team-a/sa/trainer";
   record.host = NotUtf8();
   record.addresses = {"unix:/run/a", "", "[::1]:7000"};
   record.labels = {{"gpu", "3"}, {NotUtf8(), ""}};
@@ -186,10 +187,10 @@ bool Same(const GroupRecord& a, const GroupRecord& b) {
   return Same(a0, b0) && a1 == b1 && a2 == b2 && Same(a3, b3) && a4 == b4 && a5 == b5;
 }
 bool Same(const MemberRecord& a, const MemberRecord& b) {
-  const auto& [a0, a1, a2, a3, a4, a5, a6, a7] = a;
-  const auto& [b0, b1, b2, b3, b4, b5, b6, b7] = b;
+  const auto& [a0, a1, a2, a3, a4, a5, a6, a7, a8] = a;
+  const auto& [b0, b1, b2, b3, b4, b5, b6, b7, b8] = b;
   return a0 == b0 && a1 == b1 && a2 == b2 && a3 == b3 && a4 == b4 && a5 == b5 && a6 == b6 &&
-         a7 == b7;
+         a7 == b7 && a8 == b8;
 }
 bool Same(const ObjectRecord& a, const ObjectRecord& b) {
   const auto& [a0, a1, a2, a3, a4, a5, a6, a7, a8] = a;

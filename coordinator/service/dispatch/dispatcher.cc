@@ -6,11 +6,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/memory/no_memory.h"
+#include "base/status_macros.h"
+#include "base/text/logging.h"
 #include "coordinator/service/codec/encode.h"
 #include "coordinator/service/dispatch/admin_methods.h"
 
 namespace cohort::coordinator {
 namespace {
+
+constexpr char kDefaultTenant[] = "default";
+// Between two lines of the log about denied calls.
+constexpr absl::Duration kBetweenDenialLines = absl::Seconds(1);
 
 int64_t SizeOf(const Payload& value) { return value.size(); }
 int64_t SizeOf(const KeyValue& value) { return value.value.size(); }
@@ -53,8 +59,56 @@ DecodeContext Dispatcher::MakeDecodeContext(absl::Duration time_left) const {
   return context;
 }
 
-absl::Status Dispatcher::Decode(Method method, google::protobuf::io::ZeroCopyInputStream* request,
-                                size_t bytes, absl::Duration time_left, Call* call, Asker* asker) {
+absl::Status Dispatcher::AdmitAnywhere(Method method, PeerAccess* access) {
+  if (!options_.checks_access || access == nullptr) return absl::OkStatus();  // Admit decides
+  const Role role = access->Current(engine_.clock().Now())->HighestRole();
+  if (role >= GetMethod(method).role) return absl::OkStatus();
+  return Deny(method, *access->identity(), "", role);
+}
+
+absl::Status Dispatcher::Admit(Method method, PeerAccess* access, Caller* caller) {
+  if (!options_.checks_access) return absl::OkStatus();
+  std::string& tenant = caller->key.tenant;
+  if (access == nullptr) return Deny(method, "a client that is gone", tenant, Role::kNone);
+  const std::shared_ptr<const Rights> rights = access->Current(engine_.clock().Now());
+  Role role = rights->RoleIn(tenant);
+  if (role == Role::kNone && tenant == kDefaultTenant && !rights->OwnTenant().empty()) {
+    tenant = std::string(rights->OwnTenant());
+    role = rights->RoleIn(tenant);
+  }
+  if (role < GetMethod(method).role) return Deny(method, *access->identity(), tenant, role);
+  caller->identity = access->identity();
+  return absl::OkStatus();
+}
+
+absl::Status Dispatcher::Deny(Method method, absl::string_view identity, absl::string_view tenant,
+                              Role role) {
+  const MethodInfo& info = GetMethod(method);
+  std::string where = absl::StrCat("tenant ", tenant);
+  if (tenant == kAllTenants) where = "all tenants";
+  if (tenant.empty()) where = "a tenant";
+  const std::string has = role == Role::kNone ? " has no role there"
+                                              : absl::StrCat(" has the role ", RoleName(role));
+  const std::string why = absl::StrCat(info.name, " needs the role ", RoleName(info.role), " in ",
+                                       where, ", and ", identity, has);
+  int64_t times = 0;
+  {
+    MutexLock lock(&mutex_);
+    ++unlogged_denials_;
+    const Instant now = engine_.clock().Now();
+    if (now >= next_denial_line_) {
+      next_denial_line_ = now + kBetweenDenialLines;
+      times = std::exchange(unlogged_denials_, 0);
+    }
+  }
+  if (times > 0) Log(LogLevel::kWarning, "denied a call", {{"why", why}, {"times", times}});
+  return absl::PermissionDeniedError(why);
+}
+
+absl::Status Dispatcher::Decode(Method method, PeerAccess* access,
+                                google::protobuf::io::ZeroCopyInputStream* request, size_t bytes,
+                                absl::Duration time_left, Call* call, Asker* asker) {
+  COHORT_RETURN_IF_ERROR(AdmitAnywhere(method, access));
   absl::Status status;
   try {
     status = GetMethod(method).decode(request, MakeDecodeContext(time_left), call);
@@ -62,6 +116,7 @@ absl::Status Dispatcher::Decode(Method method, google::protobuf::io::ZeroCopyInp
     return NoMemory(GetMethod(method).path(), "a request", static_cast<int64_t>(bytes));
   }
   if (!status.ok()) return status;
+  COHORT_RETURN_IF_ERROR(Admit(method, access, &call->caller));
   asker->key = call->caller.key;
   asker->session = call->caller.session;
   if (const auto* list = std::get_if<ListGroupsCall>(&call->body)) {
@@ -104,8 +159,12 @@ absl::Status Dispatcher::Encode(Method method, const Reply& reply, const Asker& 
   }
 }
 
-absl::Status Dispatcher::Run(Method method, google::protobuf::io::ZeroCopyInputStream* request,
+absl::Status Dispatcher::Run(Method method, PeerAccess* access,
+                             google::protobuf::io::ZeroCopyInputStream* request,
                              MessageBytes* message) {
+  Caller caller;
+  caller.key.tenant = std::string(kAllTenants);
+  COHORT_RETURN_IF_ERROR(Admit(method, access, &caller));
   switch (method) {
     case Method::kLimits:
       return RunLimits(engine_, request, message);

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/access/peer_access.h"
 #include "base/id128.h"
 #include "base/threads/mutex.h"
 #include "coordinator/core/interface/call.h"
@@ -26,6 +27,8 @@ namespace cohort::coordinator {
 struct DispatcherOptions {
   absl::Duration max_wait = absl::Hours(1);
   int64_t max_message_bytes = int64_t{4} << 20;
+  // Each call needs the rights of its caller.
+  bool checks_access = false;
 };
 
 // The parts of a call that are needed to encode its answer.
@@ -43,18 +46,25 @@ class Dispatcher {
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
+  // The one place where rights are checked; Decode and Run call it. `access` is null if there is no
+  // access policy. A request for the tenant "default", of a client that has no role there, is for
+  // the client's own tenant. Errors: PERMISSION_DENIED (names the client, its role, the method).
+  absl::Status Admit(Method method, PeerAccess* access, Caller* caller);
+  // Refuses a client before its request is parsed, if it has the role in no tenant.
+  absl::Status AdmitAnywhere(Method method, PeerAccess* access);
   // Decodes the request of a method that has a decode function. The request has `bytes` bytes.
-  // `time_left` is the time to the caller's deadline. Errors besides those of the method:
-  // RESOURCE_EXHAUSTED (no memory for it).
-  absl::Status Decode(Method method, google::protobuf::io::ZeroCopyInputStream* request,
-                      size_t bytes, absl::Duration time_left, Call* call, Asker* asker);
+  // `time_left` is the time to the caller's deadline. Errors besides those of the method and of
+  // Admit: RESOURCE_EXHAUSTED (no memory for it).
+  absl::Status Decode(Method method, PeerAccess* access,
+                      google::protobuf::io::ZeroCopyInputStream* request, size_t bytes,
+                      absl::Duration time_left, Call* call, Asker* asker);
   // Encodes the answer of an OK reply. Errors: the status with which the call fails: that of the
   // reply, or RESOURCE_EXHAUSTED (no memory for the answer).
   absl::Status Encode(Method method, const Reply& reply, const Asker& asker,
                       DeliveryContext& context, MessageBytes* message);
-  // Runs a method without a decode function: Limits, Drain, ServerStats.
-  absl::Status Run(Method method, google::protobuf::io::ZeroCopyInputStream* request,
-                   MessageBytes* message);
+  // Runs a method without a decode function: Limits, Drain, ServerStats. Errors: those of Admit.
+  absl::Status Run(Method method, PeerAccess* access,
+                   google::protobuf::io::ZeroCopyInputStream* request, MessageBytes* message);
 
   DecodeContext MakeDecodeContext(absl::Duration time_left) const;
 
@@ -76,6 +86,7 @@ class Dispatcher {
 
   Engine& engine() { return engine_; }
   OutgoingBlobs& blobs() { return blobs_; }
+  bool checks_access() const { return options_.checks_access; }
   // The measured memory of gRPC and a reactor for a call in progress.
   static constexpr int64_t kRpcCost = 14 << 10;
   int64_t max_message_bytes() const { return options_.max_message_bytes; }
@@ -86,6 +97,8 @@ class Dispatcher {
   static constexpr int64_t kOneCall = 2;
   void NotifyIdle();
   void GoneWhileAwaited();
+  // An empty tenant stands for any.
+  absl::Status Deny(Method method, absl::string_view identity, absl::string_view tenant, Role role);
 
   const DispatcherOptions options_;
   Engine& engine_;
@@ -94,6 +107,8 @@ class Dispatcher {
   std::atomic<int64_t> active_{0};
   Mutex mutex_;
   bool idle_ ABSL_GUARDED_BY(mutex_) = false;
+  Instant next_denial_line_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  int64_t unlogged_denials_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace cohort::coordinator

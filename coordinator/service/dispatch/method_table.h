@@ -1,4 +1,5 @@
-// Every method of the coordinator: its name, its decode function, and the type of its answer.
+// Every method of the coordinator: its name, the role that may call it, its decode function, and the
+// type of its answer.
 #ifndef COHORT_COORDINATOR_SERVICE_DISPATCH_METHOD_TABLE_H_
 #define COHORT_COORDINATOR_SERVICE_DISPATCH_METHOD_TABLE_H_
 
@@ -8,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "base/access/role.h"
 #include "coordinator/core/interface/call.h"
 #include "coordinator/service/codec/decode_context.h"
 #include "google/protobuf/io/zero_copy_stream.h"
@@ -68,6 +70,9 @@ struct MethodInfo {
   Method method;
   const char* service;  // such as cohort.v1.GroupService
   const char* name;     // such as Join
+  // The least role that may call it: in the tenant of the request or, for methods without a call of
+  // the state machine, in all tenants. (Upload has the tenant in its first part.)
+  Role role;
   // Null for Upload, whose request is a stream, and for methods without a call of the state machine
   // (Limits, Drain, ServerStats). Errors besides those of the fields: INVALID_ARGUMENT (not such a
   // message).

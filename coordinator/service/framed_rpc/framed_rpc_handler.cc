@@ -25,15 +25,16 @@ class FramedRpcCall final : public framed_rpc::ServerCall,
 
   void Start(const framed_rpc::Request& request) {
     const absl::string_view bytes = request.message;
+    PeerAccess* const access = request.connection.peer().access.get();
     google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
     if (GetMethod(method_).decode == nullptr) {
       MessageBytes message;
-      const absl::Status status = dispatcher_.Run(method_, &stream, &message);
+      const absl::Status status = dispatcher_.Run(method_, access, &stream, &message);
       return Finish(status, message, nullptr);
     }
     Call call;
-    const absl::Status status =
-        dispatcher_.Decode(method_, &stream, bytes.size(), request.time_left, &call, &asker_);
+    const absl::Status status = dispatcher_.Decode(method_, access, &stream, bytes.size(),
+                                                   request.time_left, &call, &asker_);
     if (!status.ok()) return Finish(status, MessageBytes(), nullptr);
     self_ = shared_from_this();
     dispatcher_.engine().Submit(std::move(call), this, &handle_);

@@ -8,6 +8,7 @@
 #include "base/rpc/status_conversion.h"
 #include "cohort/v1/messaging.pb.h"
 #include "coordinator/service/grpc/byte_buffer.h"
+#include "coordinator/service/grpc/caller_access.h"
 #include "grpcpp/support/proto_buffer_reader.h"
 
 namespace cohort::coordinator {
@@ -37,8 +38,8 @@ void BlobDownloadStream::Begin(grpc::CallbackServerContext* context,
     grpc::ByteBuffer copy(*request);
     grpc::ProtoBufferReader reader(&copy);
     if (reader.status().ok()) {
-      status = dispatcher_.Decode(Method::kDownload, &reader, copy.Length(),
-                                  TimeLeft(context->raw_deadline()), &call, &asker_);
+      status = dispatcher_.Decode(Method::kDownload, AccessOf(dispatcher_, *context).get(), &reader,
+                                  copy.Length(), TimeLeft(context->raw_deadline()), &call, &asker_);
     }
   }
   if (!status.ok()) return Complete(status);

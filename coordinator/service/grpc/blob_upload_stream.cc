@@ -11,6 +11,7 @@
 #include "base/status_macros.h"
 #include "coordinator/service/codec/decode.h"
 #include "coordinator/service/grpc/byte_buffer.h"
+#include "coordinator/service/grpc/caller_access.h"
 #include "grpcpp/support/proto_buffer_reader.h"
 
 namespace cohort::coordinator {
@@ -58,6 +59,10 @@ void BlobUploadStream::OnReadDone(bool ok) {
 }
 
 absl::Status BlobUploadStream::TakePart() {
+  if (!begun_) {
+    COHORT_RETURN_IF_ERROR(
+        dispatcher_.AdmitAnywhere(Method::kUpload, AccessOf(dispatcher_, *context_).get()));
+  }
   v1::UploadRequest part;
   {
     grpc::ProtoBufferReader reader(&part_);
@@ -90,6 +95,8 @@ absl::Status BlobUploadStream::TakePart() {
 absl::Status BlobUploadStream::TakeFirst(v1::UploadRequest& part) {
   const DecodeContext context = dispatcher_.MakeDecodeContext(absl::InfiniteDuration());
   COHORT_RETURN_IF_ERROR(Decode(part, context, &call_));
+  COHORT_RETURN_IF_ERROR(dispatcher_.Admit(
+      Method::kUpload, AccessOf(dispatcher_, *context_).get(), &call_.caller));
   asker_.key = call_.caller.key;
   asker_.session = call_.caller.session;
   begun_ = true;

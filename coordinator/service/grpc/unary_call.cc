@@ -5,6 +5,7 @@
 #include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
 #include "coordinator/service/grpc/byte_buffer.h"
+#include "coordinator/service/grpc/caller_access.h"
 #include "grpcpp/support/proto_buffer_reader.h"
 
 namespace cohort::coordinator {
@@ -30,6 +31,7 @@ void UnaryCall::Handle(grpc::CallbackServerContext* context, const grpc::ByteBuf
   // The buffer is not really const. It is emptied below, so that a parked call does not keep its
   // request.
   auto* const bytes = const_cast<grpc::ByteBuffer*>(request);
+  const std::shared_ptr<PeerAccess> access = AccessOf(dispatcher_, *context);
   Call call;
   absl::Status status;
   {
@@ -38,11 +40,11 @@ void UnaryCall::Handle(grpc::CallbackServerContext* context, const grpc::ByteBuf
       status = absl::InternalError("the request could not be read");
     } else if (GetMethod(method_).decode == nullptr) {
       MessageBytes message;
-      status = dispatcher_.Run(method_, &reader, &message);
+      status = dispatcher_.Run(method_, access.get(), &reader, &message);
       if (status.ok()) *response_ = ToByteBuffer(message);
       return Complete(status);
     } else {
-      status = dispatcher_.Decode(method_, &reader, bytes->Length(),
+      status = dispatcher_.Decode(method_, access.get(), &reader, bytes->Length(),
                                   TimeLeft(context->raw_deadline()), &call, &asker_);
     }
   }

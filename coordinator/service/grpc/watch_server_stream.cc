@@ -8,6 +8,7 @@
 #include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
 #include "coordinator/service/grpc/byte_buffer.h"
+#include "coordinator/service/grpc/caller_access.h"
 #include "grpcpp/support/proto_buffer_reader.h"
 
 namespace cohort::coordinator {
@@ -51,8 +52,10 @@ void WatchServerStream::Begin(grpc::CallbackServerContext* context,
     grpc::ByteBuffer copy(*request);
     grpc::ProtoBufferReader reader(&copy);
     if (reader.status().ok()) {
-      status = dispatcher_.Decode(method_, &reader, copy.Length(), TimeLeft(context->raw_deadline()),
-                                  &call_, &asker_);
+      access_ = AccessOf(dispatcher_, *context);
+      status = dispatcher_.Decode(method_, access_.get(), &reader,
+                                  copy.Length(), TimeLeft(context->raw_deadline()), &call_,
+                                  &asker_);
     }
   }
   if (!status.ok()) return Complete(status);
@@ -75,6 +78,9 @@ void WatchServerStream::Begin(grpc::CallbackServerContext* context,
 }
 
 void WatchServerStream::Step() {
+  // Its rights may have ended since the last one.
+  const absl::Status admitted = dispatcher_.Admit(method_, access_.get(), &call_.caller);
+  if (!admitted.ok()) return Complete(admitted);
   Call call = call_;
   call_.caller.acknowledged.clear();
   Submit(std::move(call));

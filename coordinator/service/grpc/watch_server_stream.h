@@ -47,6 +47,7 @@ class WatchServerStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer
   Dispatcher& dispatcher_;
   const Method method_;
   const Instant started_;
+  std::shared_ptr<PeerAccess> access_;
   Asker asker_;
   Call call_;           // the next step: the decoded call, with the next revision
   int64_t stream_ = 0;  // not 0: attached, or going to be

@@ -171,9 +171,15 @@ bool Connection::HandleRequest(const Request& request) {
     default:
       break;
   }
-  PendingAnswer& answer = AddAnswer(request.operation);
   Call call;
   call.caller.key.tenant = TenantOfPort(port_);
+  if (const absl::Status admitted =
+          dispatcher_.Admit(MethodOf(request.operation), peer_.access.get(), &call.caller);
+      !admitted.ok()) {
+    Complain(admitted);
+    return false;
+  }
+  PendingAnswer& answer = AddAnswer(request.operation);
   call.body = MakeCall(request, client_, &answer.asked);
   if (request.operation == Operation::kWait) call.wait = kNoEnd;
   answer.self = shared_from_this();
@@ -183,6 +189,14 @@ bool Connection::HandleRequest(const Request& request) {
 }
 
 bool Connection::StartBarrier(const Request& request) {
+  Caller caller;
+  caller.key.tenant = TenantOfPort(port_);
+  if (const absl::Status admitted =
+          dispatcher_.Admit(Method::kBarrier, peer_.access.get(), &caller);
+      !admitted.ok()) {
+    Complain(admitted);
+    return false;
+  }
   PendingAnswer& answer = AddAnswer(Operation::kWait);  // a barrier is answered as a wait
   answer.self = shared_from_this();
   const absl::StatusOr<bool> released = jobs_.EnterBarrier(

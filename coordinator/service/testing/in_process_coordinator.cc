@@ -32,7 +32,7 @@ class WaitingCall final : public InProcessCall, private ReplySink {
                                                   static_cast<int>(request_bytes.size()));
     if (method_ != Method::kUpload && GetMethod(method_).decode == nullptr) {
       MessageBytes message;
-      const absl::Status status = dispatcher_.Run(method_, &stream, &message);
+      const absl::Status status = dispatcher_.Run(method_, nullptr, &stream, &message);
       Finish(status, message);
       return;
     }
@@ -40,8 +40,8 @@ class WaitingCall final : public InProcessCall, private ReplySink {
     const absl::Status status =
         method_ == Method::kUpload
             ? DecodeUpload(&stream, &call)
-            : dispatcher_.Decode(method_, &stream, request_bytes.size(), absl::InfiniteDuration(),
-                                 &call, &asker_);
+            : dispatcher_.Decode(method_, nullptr, &stream, request_bytes.size(),
+                                 absl::InfiniteDuration(), &call, &asker_);
     if (!status.ok()) return Finish(status, MessageBytes());
     dispatcher_.engine().Submit(std::move(call), this, &handle_);
   }

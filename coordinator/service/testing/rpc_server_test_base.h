@@ -58,7 +58,7 @@ class RpcServerTestBase : public testing::Test {
     EngineOptions options;
     options.limits.max_inline_bytes = 64 << 10;
     engine_ = Engine::Start(options, std::make_unique<MemoryJournal>(), Clock::Steady()).value();
-    dispatcher_ = std::make_unique<Dispatcher>(DispatcherOptions(), *engine_, &observer_);
+    dispatcher_ = std::make_unique<Dispatcher>(dispatcher_options_, *engine_, &observer_);
     auto server = RpcServer::Start(server_options_, *dispatcher_);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -122,6 +122,7 @@ class RpcServerTestBase : public testing::Test {
   }
 
   RpcServerOptions server_options_;
+  DispatcherOptions dispatcher_options_;
   CountingObserver observer_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Dispatcher> dispatcher_;

@@ -57,6 +57,12 @@ Lighthouse::Lighthouse(int port, const QuorumOptions& options, Dispatcher& dispa
       first_id_(absl::ToUnixMillis(absl::Now())),
       replicas_charge_(engine_.account(), MemoryKind::kMembers) {}
 
+absl::Status Lighthouse::Admit(Method method, PeerAccess* access) {
+  Caller caller;
+  caller.key.tenant = TenantOfPort(port_);
+  return dispatcher_.Admit(method, access, &caller);
+}
+
 absl::Status Lighthouse::Heartbeat(const std::string& replica) {
   Work work;
   absl::Status status;

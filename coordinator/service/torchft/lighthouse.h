@@ -66,6 +66,8 @@ class Lighthouse final : private ReplySink {
   Lighthouse(int port, const QuorumOptions& options, Dispatcher& dispatcher,
              std::function<void(Instant)> move_alarm);
 
+  // As Dispatcher::Admit, for the tenant of the port.
+  absl::Status Admit(Method method, PeerAccess* access);
   // Errors: RESOURCE_EXHAUSTED (names the limit).
   absl::Status Heartbeat(const std::string& replica);
 

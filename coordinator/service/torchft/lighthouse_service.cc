@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "coordinator/core/interface/memory_account.h"
 #include "coordinator/service/codec/field_checks.h"
+#include "coordinator/service/grpc/caller_access.h"
 #include "coordinator/service/torchft/lighthouse.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
@@ -85,6 +86,7 @@ class QuorumReactor final : public grpc::ServerUnaryReactor, private QuorumCall 
         charge_(dispatcher.engine().account(), MemoryKind::kCalls, Dispatcher::kRpcCost) {}
 
   absl::Status Enter(grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes) {
+    COHORT_RETURN_IF_ERROR(lighthouse_.Admit(Method::kJoin, AccessOf(dispatcher_, *context).get()));
     const DecodeContext decode = dispatcher_.MakeDecodeContext(TimeLeft(context->raw_deadline()));
     wire::LighthouseQuorumRequest request;
     COHORT_RETURN_IF_ERROR(Parse("Quorum", bytes, &request));
@@ -147,7 +149,7 @@ class LighthouseService final : public RawService {
                                       const grpc::ByteBuffer* request,
                                       grpc::ByteBuffer* response) override {
     const Instant started = dispatcher_.OnStarted(kHeartbeatMethod);
-    const absl::Status status = HandleHeartbeat(request);
+    const absl::Status status = HandleHeartbeat(*context, request);
     const grpc::Slice empty;  // the message has no fields
     *response = grpc::ByteBuffer(&empty, 1);
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
@@ -158,7 +160,10 @@ class LighthouseService final : public RawService {
   }
 
  private:
-  absl::Status HandleHeartbeat(const grpc::ByteBuffer* bytes) {
+  absl::Status HandleHeartbeat(const grpc::CallbackServerContext& context,
+                               const grpc::ByteBuffer* bytes) {
+    COHORT_RETURN_IF_ERROR(
+        lighthouse_.Admit(Method::kKeepAlive, AccessOf(dispatcher_, context).get()));
     wire::LighthouseHeartbeatRequest request;
     COHORT_RETURN_IF_ERROR(Parse("Heartbeat", bytes, &request));
     COHORT_RETURN_IF_ERROR(CheckReplicaId("replica_id", request.replica_id()));

@@ -1,0 +1,81 @@
+// A file that says which identities have which roles in which tenants.
+//
+//   {"rules": [
+//     {"identity": "spiffe://prod/ns/team-a/*", "tenant": "team-a", "role": "member"},
+//     {"identity": "uid:0", "tenant": "*", "role": "operator"}
+//   ]}
+//
+// docs/security.md describes it for users.
+#ifndef COHORT_BASE_ACCESS_ACCESS_POLICY_H_
+#define COHORT_BASE_ACCESS_ACCESS_POLICY_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/access/role.h"
+#include "base/clock.h"
+#include "base/threads/mutex.h"
+
+namespace cohort {
+
+// Stands for all tenants in a rule, and for the server itself in a question.
+inline constexpr absl::string_view kAllTenants = "*";
+
+// The rights of one identity: those of all rules that match it.
+struct Rights {
+  struct Grant {
+    std::string tenant;
+    Role role = Role::kNone;
+  };
+  std::vector<Grant> grants;  // in the order of the rules
+
+  // The highest role. `tenant` may be kAllTenants.
+  Role RoleIn(absl::string_view tenant) const;
+  // The highest role in any tenant.
+  Role HighestRole() const;
+  // The tenant of the first grant that names one; empty: none does.
+  absl::string_view OwnTenant() const;
+};
+
+// Thread-safe.
+class AccessPolicy {
+ public:
+  // Errors: INVALID_ARGUMENT with the path and the reason.
+  static absl::StatusOr<std::unique_ptr<AccessPolicy>> Load(std::string path);
+
+  // The rights of a peer that has all of these names; a rule that matches one of them counts.
+  Rights RightsOf(const std::vector<std::string>& names) const;
+  // Grows when other rules are taken. Reads the file again if it has changed, and looks for that
+  // once a second at most. A file that cannot be used changes nothing, and the log says why.
+  int64_t Version(Instant now);
+
+ private:
+  struct Rule {
+    std::string identity;  // without the "*" at its end
+    bool is_prefix = false;
+    Rights::Grant grant;
+  };
+  using Rules = std::vector<Rule>;
+
+  explicit AccessPolicy(std::string path) : path_(std::move(path)) {}
+  static absl::StatusOr<Rules> Read(const std::string& path);
+  static std::string StampOf(const std::string& path);
+  void ReadAgain();
+
+  const std::string path_;
+  std::atomic<int64_t> version_{0};
+  std::atomic<int64_t> next_look_ms_{0};
+  mutable Mutex mutex_;
+  Rules rules_ ABSL_GUARDED_BY(mutex_);
+  std::string stamp_ ABSL_GUARDED_BY(mutex_);  // of the file when it was last read
+};
+
+}  // namespace cohort
+
+#endif  // COHORT_BASE_ACCESS_ACCESS_POLICY_H_

@@ -1,0 +1,140 @@
+#include "base/access/access_policy.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/access/peer_access.h"
+#include "base/unique_fd.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class AccessPolicyTest : public ::testing::Test {
+ protected:
+  // The new file takes the place of the old one at once.
+  void Write(const std::string& text) {
+    const std::string next = path_ + ".next";
+    std::ofstream(next) << text;
+    ASSERT_EQ(rename(next.c_str(), path_.c_str()), 0);
+  }
+  std::string Error(const std::string& text) {
+    Write(text);
+    const absl::Status status = AccessPolicy::Load(path_).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  }
+  std::shared_ptr<AccessPolicy> Load() { return AccessPolicy::Load(path_).value(); }
+
+  const std::string path_ = absl::StrCat(::testing::TempDir(), "/policy.json");
+  Instant now_ = absl::FromUnixSeconds(100);
+};
+
+constexpr char kTwoTeams[] = R"({"rules": [
+  {"identity": "spiffe://prod/ns/a/*", "tenant": "a", "role": "member"},
+  {"identity": "spiffe://prod/ns/b/*", "tenant": "b", "role": "member"},
+  {"identity": "spiffe://prod/ns/b/sa/reader", "tenant": "a", "role": "observer"},
+  {"identity": "uid:0", "tenant": "*", "role": "operator"}
+]})";
+
+TEST_F(AccessPolicyTest, RulesThatMatchAddUp) {
+  Write(kTwoTeams);
+  const auto policy = Load();
+  const Rights trainer = policy->RightsOf({"spiffe://prod/ns/a/sa/trainer"});
+  EXPECT_EQ(trainer.RoleIn("a"), Role::kMember);
+  EXPECT_EQ(trainer.RoleIn("b"), Role::kNone);
+  EXPECT_EQ(trainer.RoleIn(kAllTenants), Role::kNone);
+  EXPECT_EQ(trainer.HighestRole(), Role::kMember);
+  EXPECT_EQ(trainer.OwnTenant(), "a");
+
+  const Rights reader = policy->RightsOf({"spiffe://prod/ns/b/sa/reader"});
+  EXPECT_EQ(reader.RoleIn("a"), Role::kObserver);
+  EXPECT_EQ(reader.RoleIn("b"), Role::kMember);
+  EXPECT_EQ(reader.OwnTenant(), "b");
+
+  const Rights root = policy->RightsOf({"uid:0"});
+  EXPECT_EQ(root.RoleIn("a"), Role::kOperator);
+  EXPECT_EQ(root.RoleIn(kAllTenants), Role::kOperator);
+  EXPECT_EQ(root.OwnTenant(), "");
+
+  // Names that look alike.
+  for (const char* const name : {"spiffe://prod/ns/a", "spiffe://prod/ns/ab", "uid:00", "uid:", "",
+                                 "xspiffe://prod/ns/a/b", "SPIFFE://prod/ns/a/b"}) {
+    EXPECT_EQ(policy->RightsOf({name}).HighestRole(), Role::kNone) << name;
+  }
+  // Any of the names of a certificate counts.
+  EXPECT_EQ(policy->RightsOf({"dns:x", "spiffe://prod/ns/b/x"}).RoleIn("b"), Role::kMember);
+}
+
+TEST_F(AccessPolicyTest, WrongFilesAreNamedWithTheReason) {
+  EXPECT_THAT(std::string(AccessPolicy::Load("/none.json").status().message()),
+              HasSubstr("/none.json: No such file"));
+  EXPECT_THAT(Error("{"), HasSubstr("policy.json: is not JSON"));
+  EXPECT_THAT(Error("[]"), HasSubstr("must be an object"));
+  EXPECT_THAT(Error(R"({"rules": [], "more": 1})"), HasSubstr("must be an object"));
+  EXPECT_THAT(Error(R"({"rules": [1]})"), HasSubstr("rule 1: is not an object"));
+  const auto rule = [&](const std::string& fields) {
+    return Error(absl::StrCat(
+        R"({"rules": [{"identity": "uid:0", "tenant": "a", "role": "member"}, {)", fields, "}]}"));
+  };
+  EXPECT_THAT(rule(R"("tenant": "a", "role": "member")"), HasSubstr("rule 2: identity"));
+  EXPECT_THAT(rule(R"("identity": "a*b", "tenant": "a", "role": "member")"), HasSubstr("identity"));
+  EXPECT_THAT(rule(R"("identity": 5, "tenant": "a", "role": "member")"), HasSubstr("identity"));
+  EXPECT_THAT(rule(R"("identity": "a", "tenant": "", "role": "member")"), HasSubstr("tenant"));
+  EXPECT_THAT(rule(R"("identity": "a", "tenant": "a*", "role": "member")"), HasSubstr("tenant"));
+  EXPECT_THAT(rule(R"("identity": "a", "tenant": "a", "role": "root")"), HasSubstr("role must be"));
+  EXPECT_THAT(rule(R"("identity": "a", "tenant": "a", "role": "none")"), HasSubstr("role must be"));
+  EXPECT_THAT(rule(R"("identity": "a", "tenant": "a", "role": "member", "roles": [])"),
+              HasSubstr("has no field roles"));
+}
+
+TEST_F(AccessPolicyTest, ANewFileCountsFromTheNextLookOn) {
+  Write(kTwoTeams);
+  const auto policy = Load();
+  PeerAccess peer(policy, {"spiffe://prod/ns/a/x"});
+  EXPECT_EQ(peer.Current(now_)->RoleIn("a"), Role::kMember);
+  Write(R"({"rules": []})");
+  EXPECT_EQ(peer.Current(now_)->RoleIn("a"), Role::kMember);  // a look a second
+  now_ += absl::Seconds(1);
+  EXPECT_EQ(peer.Current(now_)->RoleIn("a"), Role::kNone);
+  Write("{ not JSON");
+  now_ += absl::Seconds(1);
+  EXPECT_EQ(peer.Current(now_)->RoleIn("a"), Role::kNone);
+  ASSERT_EQ(unlink(path_.c_str()), 0);
+  now_ += absl::Seconds(1);
+  EXPECT_EQ(peer.Current(now_)->RoleIn("a"), Role::kNone);
+  Write(kTwoTeams);
+  now_ += absl::Seconds(1);
+  EXPECT_EQ(peer.Current(now_)->RoleIn("a"), Role::kMember);
+}
+
+TEST(NamesOfPeerTest, CertificateThenSocketThenNothing) {
+  int pair[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+  const UniqueFd near(pair[0]), far(pair[1]);
+  const UniqueFd tcp(socket(AF_INET, SOCK_STREAM, 0));
+  const std::string user = absl::StrCat("uid:", geteuid());
+  EXPECT_THAT(NamesOfPeer(near.get(), nullptr), ElementsAre(user));
+  EXPECT_THAT(NamesOfPeer(tcp.get(), nullptr), ElementsAre("anonymous"));
+  PeerCertificate certificate;
+  EXPECT_THAT(NamesOfPeer(near.get(), &certificate), ElementsAre(user));
+  certificate.common_name = "uid:0";
+  EXPECT_THAT(NamesOfPeer(near.get(), &certificate), ElementsAre("cn:uid:0"));
+  certificate.dns_names = {"a.example", "b.example"};
+  EXPECT_THAT(NamesOfPeer(tcp.get(), &certificate), ElementsAre("dns:a.example", "dns:b.example"));
+  certificate.uris = {"spiffe://prod/ns/a/x"};
+  EXPECT_THAT(NamesOfPeer(tcp.get(), &certificate),
+              ElementsAre("spiffe://prod/ns/a/x", "dns:a.example", "dns:b.example"));
+}
+
+}  // namespace
+}  // namespace cohort

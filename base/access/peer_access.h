@@ -1,0 +1,46 @@
+// The identity of a connection's client, and its rights at a time.
+#ifndef COHORT_BASE_ACCESS_PEER_ACCESS_H_
+#define COHORT_BASE_ACCESS_PEER_ACCESS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/access/access_policy.h"
+#include "base/clock.h"
+#include "base/threads/mutex.h"
+#include "base/tls/peer_certificate.h"
+
+namespace cohort {
+
+// The names of the client at the other end of `fd`, the most specific one first:
+//   the URIs of its certificate; "dns:NAME" for each of its DNS names; "cn:NAME" for its common
+//     name, if it has no other;
+//   "uid:NUMBER" for a client of a Unix socket;
+//   "anonymous" for others.
+std::vector<std::string> NamesOfPeer(int fd, const PeerCertificate* certificate);
+
+// Thread-safe.
+class PeerAccess {
+ public:
+  // Precondition: `names` is not empty.
+  PeerAccess(std::shared_ptr<AccessPolicy> policy, std::vector<std::string> names);
+
+  // The first name.
+  const std::shared_ptr<const std::string>& identity() const { return identity_; }
+  // A change of the policy counts from the next call on.
+  std::shared_ptr<const Rights> Current(Instant now);
+
+ private:
+  const std::shared_ptr<AccessPolicy> policy_;
+  const std::vector<std::string> names_;
+  const std::shared_ptr<const std::string> identity_;
+  Mutex mutex_;
+  int64_t version_ ABSL_GUARDED_BY(mutex_) = -1;
+  std::shared_ptr<const Rights> rights_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cohort
+
+#endif  // COHORT_BASE_ACCESS_PEER_ACCESS_H_

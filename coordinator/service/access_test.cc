@@ -1,0 +1,234 @@
+// Every method of both protocols with every role.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/access/access_policy.h"
+#include "base/framed_rpc/frame.h"
+#include "base/framed_rpc/server/testing/framed_rpc_test_client.h"
+#include "cohort/v1/admin.grpc.pb.h"
+#include "cohort/v1/messaging.grpc.pb.h"
+#include "cohort/v1/store.grpc.pb.h"
+#include "cohort/v1/unique_id.grpc.pb.h"
+#include "coordinator/service/dispatch/method_table.h"
+#include "coordinator/service/testing/rpc_server_test_base.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/descriptor.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "gtest/gtest.h"
+
+namespace cohort::coordinator {
+namespace {
+
+using framed_rpc::TestClient;
+using ::testing::HasSubstr;
+
+// No message of any method. A caller with the role learns that; another one does not get that far.
+constexpr char kNoMessage[] = "\xff";
+
+class AccessTestBase : public RpcServerTestBase {
+ protected:
+  // This process, by its user id, has `role` in `tenant`.
+  void Start(Role role, const std::string& tenant) {
+    char folder[] = "/tmp/access-XXXXXX";  // a socket's path has to be short
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    folder_ = folder;
+    if (role == Role::kNone) {
+      std::ofstream(path()) << R"({"rules": []})";
+    } else {
+      std::ofstream(path()) << absl::StrCat(R"({"rules": [{"identity": "uid:)", geteuid(),
+                                            R"(", "tenant": ")", tenant, R"(", "role": ")",
+                                            RoleName(role), R"("}]})");
+    }
+    auto policy = AccessPolicy::Load(path());
+    ASSERT_TRUE(policy.ok()) << policy.status();
+    server_options_.listener.access = *std::move(policy);
+    dispatcher_options_.checks_access = true;
+    server_options_.listen = {absl::StrCat("unix:", folder_, "/socket"), "127.0.0.1:0"};
+    RpcServerTestBase::SetUp();
+  }
+  void SetUp() override {}
+  void TearDown() override {
+    RpcServerTestBase::TearDown();
+    server_.reset();
+    unlink(path().c_str());
+    rmdir(folder_.c_str());
+  }
+  std::string path() const { return folder_ + "/policy.json"; }
+
+  // A call of any type, with one message and at most one answer.
+  static grpc::Status CallByGrpc(const std::shared_ptr<grpc::Channel>& channel,
+                                 const std::string& method, const std::string& bytes) {
+    grpc::GenericStub stub(channel);
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kTimeout));
+    grpc::CompletionQueue queue;
+    const auto await = [&queue] {
+      void* tag = nullptr;
+      bool ok = false;
+      return queue.Next(&tag, &ok) && ok;
+    };
+    const auto call = stub.PrepareCall(&context, absl::StrCat("/", method), &queue);
+    grpc::Status status;
+    call->StartCall(nullptr);
+    await();
+    const grpc::Slice slice(bytes);
+    call->WriteLast(grpc::ByteBuffer(&slice, 1), grpc::WriteOptions(), nullptr);
+    await();
+    grpc::ByteBuffer answer;
+    call->Read(&answer, nullptr);
+    await();
+    call->Finish(&status, nullptr);
+    await();
+    return status;
+  }
+
+  std::string folder_;
+};
+
+class RolesTest : public AccessTestBase, public ::testing::WithParamInterface<Role> {
+ protected:
+  void SetUp() override { Start(GetParam(), "*"); }
+  absl::StatusCode Expected(const MethodInfo& method) const {
+    return GetParam() < method.role ? absl::StatusCode::kPermissionDenied
+                                    : absl::StatusCode::kInvalidArgument;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Roles, RolesTest,
+                         ::testing::Values(Role::kNone, Role::kObserver, Role::kMember,
+                                           Role::kOperator),
+                         [](const auto& info) { return std::string(RoleName(info.param)); });
+
+TEST_P(RolesTest, EachMethodByGrpc) {
+  int count = 0;
+  for (const google::protobuf::FileDescriptor* const file :
+       {v1::GroupSpec::descriptor()->file(), v1::SendRequest::descriptor()->file(),
+        v1::PutRequest::descriptor()->file(), v1::PublishRequest::descriptor()->file(),
+        v1::EvictRequest::descriptor()->file()}) {
+    for (int i = 0; i < file->service_count(); ++i) {
+      for (int j = 0; j < file->service(i)->method_count(); ++j, ++count) {
+        const std::string path = absl::StrCat(file->service(i)->full_name(), "/",
+                                              file->service(i)->method(j)->name());
+        const std::optional<Method> method = FindMethod(path);
+        ASSERT_TRUE(method.has_value()) << path << " has no row in the table of methods";
+        const grpc::Status status = CallByGrpc(channel_, path, kNoMessage);
+        EXPECT_EQ(status.error_code(), static_cast<int>(Expected(GetMethod(*method))))
+            << path << ": " << status.error_message();
+        if (GetParam() >= GetMethod(*method).role) continue;
+        EXPECT_THAT(status.error_message(),
+                    HasSubstr(absl::StrCat(GetMethod(*method).name, " needs the role ",
+                                           RoleName(GetMethod(*method).role), " in ")));
+        EXPECT_THAT(status.error_message(),
+                    HasSubstr(absl::StrCat(
+                        "and uid:", geteuid(),
+                        GetParam() == Role::kNone
+                            ? std::string(" has no role there")
+                            : absl::StrCat(" has the role ", RoleName(GetParam())))));
+      }
+    }
+  }
+  EXPECT_EQ(count, static_cast<int>(kMethodCount));
+}
+
+TEST_P(RolesTest, EachMethodByFrames) {
+  TestClient client(server_->addresses()[0]);
+  client.Greet();
+  EXPECT_GT(client.methods().size(), 30u);
+  uint32_t number = 0;
+  for (const std::string& path : client.methods()) {
+    client.Send(client.Frame(framed_rpc::Kind::kCall, ++number, path, kNoMessage));
+    const auto reply = client.Next();
+    ASSERT_TRUE(reply.has_value()) << path;
+    EXPECT_EQ(reply->code(), Expected(GetMethod(*FindMethod(path)))) << path << reply->text();
+  }
+}
+
+class TenantsTest : public AccessTestBase {
+ protected:
+  // The code with which a call of a tenant ends.
+  template <typename Request>
+  absl::StatusCode Code(const std::string& tenant, const std::string& method, Request request) {
+    request.mutable_scope()->set_tenant(tenant);
+    const grpc::Status by_grpc = CallByGrpc(channel_, method, request.SerializeAsString());
+    TestClient client(server_->addresses()[0]);
+    client.Greet();
+    if (std::find(client.methods().begin(), client.methods().end(), method) !=
+        client.methods().end()) {
+      client.Call(1, method, request);
+      EXPECT_EQ(client.Next()->code(), static_cast<absl::StatusCode>(by_grpc.error_code()))
+          << method;
+    }
+    message_ = by_grpc.error_message();
+    return static_cast<absl::StatusCode>(by_grpc.error_code());
+  }
+
+  std::string message_;
+};
+
+TEST_F(TenantsTest, AMemberOfOneSeesNoOther) {
+  Start(Role::kMember, "a");
+  v1::PutRequest put;
+  put.set_key("key");
+  EXPECT_EQ(Code("a", "cohort.v1.StoreService/Put", put), absl::StatusCode::kOk);
+  EXPECT_EQ(Code("b", "cohort.v1.StoreService/Put", put), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(message_, absl::StrCat("Put needs the role member in tenant b, and uid:", geteuid(),
+                                   " has no role there"));
+  v1::ListGroupsRequest list;
+  EXPECT_EQ(Code("a", "cohort.v1.GroupService/ListGroups", list), absl::StatusCode::kOk);
+  EXPECT_EQ(Code("b", "cohort.v1.GroupService/ListGroups", list),
+            absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(Code("b", "cohort.v1.AdminService/DumpWaits", v1::DumpWaitsRequest()),
+            absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(Code("b", "cohort.v1.StoreService/Watch", v1::WatchRequest()),
+            absl::StatusCode::kPermissionDenied);
+  v1::UploadRequest upload;
+  upload.mutable_scope()->set_group("g");
+  upload.set_size_bytes(1);
+  EXPECT_EQ(Code("b", "cohort.v1.MessagingService/Upload", upload),
+            absl::StatusCode::kPermissionDenied);
+  // Without a tenant, a request is for the caller's own.
+  v1::GetRequest get;
+  get.add_keys("key");
+  v1::GetResponse response;
+  grpc::ClientContext context;
+  const grpc::Status status = v1::StoreService::NewStub(channel_)->Get(&context, get, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.values_size(), 1);
+}
+
+TEST_F(TenantsTest, TheWholeCoordinatorNeedsARoleInAllTenants) {
+  Start(Role::kOperator, "a");
+  for (const char* const name : {"Limits", "Drain", "ServerStats"}) {
+    const grpc::Status status =
+        CallByGrpc(channel_, absl::StrCat("cohort.v1.AdminService/", name), "");
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED) << name;
+    EXPECT_THAT(status.error_message(), HasSubstr("in all tenants")) << name;
+  }
+  v1::EvictRequest evict;
+  evict.mutable_scope()->set_group("g");
+  evict.set_member("m");
+  EXPECT_EQ(Code("a", "cohort.v1.AdminService/Evict", evict), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Code("b", "cohort.v1.AdminService/Evict", evict), absl::StatusCode::kPermissionDenied);
+}
+
+TEST_F(TenantsTest, AnUnknownClientHasNoRights) {
+  Start(Role::kOperator, "*");
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const auto channel = grpc::CreateCustomChannel(
+      server_->addresses()[1], grpc::InsecureChannelCredentials(), arguments);
+  const grpc::Status status =
+      CallByGrpc(channel, "cohort.v1.StoreService/Put", v1::PutRequest().SerializeAsString());
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_THAT(status.error_message(), HasSubstr("and anonymous has no role there"));
+}
+
+}  // namespace
+}  // namespace cohort::coordinator
