@@ -86,7 +86,8 @@ absl::StatusOr<AccessPolicy::Rules> AccessPolicy::Read(const std::string& path) 
     identity = text_of_identity;
     rule.is_prefix = absl::ConsumeSuffix(&identity, "*");
     if (text_of_identity.empty() || absl::StrContains(identity, '*')) {
-      return Wrong(path, absl::StrCat(place, "identity must be a text with \"*\" at its end alone"));
+      return Wrong(path,
+                   absl::StrCat(place, "identity must be a text with \"*\" at its end alone"));
     }
     rule.identity = std::string(identity);
     rule.grant.tenant = Field(entry, "tenant");
@@ -137,8 +138,7 @@ Rights AccessPolicy::RightsOf(const std::vector<std::string>& names) const {
 int64_t AccessPolicy::Version(Instant now) {
   const int64_t now_ms = absl::ToInt64Milliseconds(now - Instant());
   int64_t next = next_look_ms_.load(std::memory_order_relaxed);
-  if (now_ms >= next &&
-      next_look_ms_.compare_exchange_strong(next, now_ms + kBetweenLooksMs)) {
+  if (now_ms >= next && next_look_ms_.compare_exchange_strong(next, now_ms + kBetweenLooksMs)) {
     ReadAgain();
   }
   return version_.load(std::memory_order_acquire);

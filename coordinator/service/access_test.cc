@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "cohort/v1/store.grpc.pb.h"
 #include "cohort/v1/unique_id.grpc.pb.h"
 #include "coordinator/service/dispatch/method_table.h"
+#include "coordinator/service/tcpstore/testing/tcpstore_test_client.h"
 #include "coordinator/service/testing/rpc_server_test_base.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/descriptor.h"
@@ -29,6 +31,9 @@ namespace {
 using framed_rpc::TestClient;
 using ::testing::HasSubstr;
 
+// Operations of TCPStore.
+constexpr int kSet = 1;
+constexpr int kGet = 3;
 // No message of any method. A caller with the role learns that; another one does not get that far.
 constexpr char kNoMessage[] = "\xff";
 
@@ -39,13 +44,10 @@ class AccessTestBase : public RpcServerTestBase {
     char folder[] = "/tmp/access-XXXXXX";  // a socket's path has to be short
     ASSERT_NE(mkdtemp(folder), nullptr);
     folder_ = folder;
-    if (role == Role::kNone) {
-      std::ofstream(path()) << R"({"rules": []})";
-    } else {
-      std::ofstream(path()) << absl::StrCat(R"({"rules": [{"identity": "uid:)", geteuid(),
-                                            R"(", "tenant": ")", tenant, R"(", "role": ")",
-                                            RoleName(role), R"("}]})");
-    }
+    WritePolicy(role == Role::kNone
+                    ? ""
+                    : absl::StrCat(R"({"identity": "uid:)", geteuid(), R"(", "tenant": ")", tenant,
+                                   R"(", "role": ")", RoleName(role), R"("})"));
     auto policy = AccessPolicy::Load(path());
     ASSERT_TRUE(policy.ok()) << policy.status();
     server_options_.listener.access = *std::move(policy);
@@ -61,6 +63,11 @@ class AccessTestBase : public RpcServerTestBase {
     rmdir(folder_.c_str());
   }
   std::string path() const { return folder_ + "/policy.json"; }
+  void WritePolicy(const std::string& rule) {
+    const std::string next = path() + ".next";
+    std::ofstream(next) << absl::StrCat(R"({"rules": [)", rule, "]}");
+    ASSERT_EQ(rename(next.c_str(), path().c_str()), 0);
+  }
 
   // A call of any type, with one message and at most one answer.
   static grpc::Status CallByGrpc(const std::shared_ptr<grpc::Channel>& channel,
@@ -114,8 +121,8 @@ TEST_P(RolesTest, EachMethodByGrpc) {
         v1::EvictRequest::descriptor()->file()}) {
     for (int i = 0; i < file->service_count(); ++i) {
       for (int j = 0; j < file->service(i)->method_count(); ++j, ++count) {
-        const std::string path = absl::StrCat(file->service(i)->full_name(), "/",
-                                              file->service(i)->method(j)->name());
+        const std::string path =
+            absl::StrCat(file->service(i)->full_name(), "/", file->service(i)->method(j)->name());
         const std::optional<Method> method = FindMethod(path);
         ASSERT_TRUE(method.has_value()) << path << " has no row in the table of methods";
         const grpc::Status status = CallByGrpc(channel_, path, kNoMessage);
@@ -125,16 +132,26 @@ TEST_P(RolesTest, EachMethodByGrpc) {
         EXPECT_THAT(status.error_message(),
                     HasSubstr(absl::StrCat(GetMethod(*method).name, " needs the role ",
                                            RoleName(GetMethod(*method).role), " in ")));
-        EXPECT_THAT(status.error_message(),
-                    HasSubstr(absl::StrCat(
-                        "and uid:", geteuid(),
-                        GetParam() == Role::kNone
-                            ? std::string(" has no role there")
-                            : absl::StrCat(" has the role ", RoleName(GetParam())))));
+        EXPECT_THAT(
+            status.error_message(),
+            HasSubstr(absl::StrCat("and uid:", geteuid(),
+                                   GetParam() == Role::kNone
+                                       ? std::string(" has no role there")
+                                       : absl::StrCat(" has the role ", RoleName(GetParam())))));
       }
     }
   }
   EXPECT_EQ(count, static_cast<int>(kMethodCount));
+}
+
+TEST_P(RolesTest, TheLighthouseOfTorchft) {
+  for (const char* const name : {"Quorum", "Heartbeat"}) {
+    const grpc::Status status =
+        CallByGrpc(channel_, absl::StrCat("torchft.LighthouseService/", name), kNoMessage);
+    EXPECT_EQ(status.error_code(), GetParam() < Role::kMember ? grpc::StatusCode::PERMISSION_DENIED
+                                                              : grpc::StatusCode::INVALID_ARGUMENT)
+        << name << ": " << status.error_message();
+  }
 }
 
 TEST_P(RolesTest, EachMethodByFrames) {
@@ -203,6 +220,48 @@ TEST_F(TenantsTest, AMemberOfOneSeesNoOther) {
   EXPECT_EQ(response.values_size(), 1);
 }
 
+TEST_F(TenantsTest, AMemberClosesItsOwnGroupAlone) {
+  Start(Role::kMember, "*");
+  const std::vector<Joined> members = Form("g", 1);
+  const auto close = [&](const v1::Scope& scope) {
+    v1::CloseGroupRequest request;
+    *request.mutable_scope() = scope;
+    return Code("", "cohort.v1.GroupService/CloseGroup", request);
+  };
+  v1::Scope scope;
+  scope.set_group("g");
+  EXPECT_EQ(close(scope), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(message_, HasSubstr("CloseGroup needs the role operator in tenant default"));
+  scope.set_session(std::string(16, 'x'));
+  EXPECT_EQ(close(scope), absl::StatusCode::kNotFound);
+  grpc::ClientContext context;
+  v1::CloseGroupRequest request;
+  *request.mutable_scope() = members[0].scope;
+  v1::CloseGroupResponse response;
+  const grpc::Status status =
+      v1::GroupService::NewStub(channel_)->CloseGroup(&context, request, &response);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+}
+
+TEST_F(TenantsTest, ClientsOfTcpStoreNeedARoleInTheTenantOfTheirPort) {
+  Start(Role::kOperator, "*");  // of this user's Unix sockets
+  const std::string& address = server_->addresses()[1];
+  const int port = std::stoi(address.substr(address.rfind(':') + 1));
+  const std::string set =
+      tcpstore::RequestBytes(kSet, {tcpstore::TextBytes("key"), tcpstore::TextBytes("value")});
+  const std::string get = tcpstore::RequestBytes(kGet, {tcpstore::TextBytes("key")});
+  EXPECT_TRUE(tcpstore::TestClient(port, tcpstore::Hello() + set).Closed());
+  WritePolicy(absl::StrCat(R"({"identity": "anonymous", "tenant": "tcpstore-)", port,
+                           R"(", "role": "member"})"));
+  // The coordinator looks at the file once a second.
+  std::string value;
+  for (const absl::Time end = absl::Now() + kTimeout; value.empty() && absl::Now() < end;) {
+    value = tcpstore::TestClient(port, tcpstore::Hello() + set)
+                .Ask(get, tcpstore::TextBytes("value").size());
+  }
+  EXPECT_EQ(value, tcpstore::TextBytes("value"));
+}
+
 TEST_F(TenantsTest, TheWholeCoordinatorNeedsARoleInAllTenants) {
   Start(Role::kOperator, "a");
   for (const char* const name : {"Limits", "Drain", "ServerStats"}) {
@@ -222,8 +281,8 @@ TEST_F(TenantsTest, AnUnknownClientHasNoRights) {
   Start(Role::kOperator, "*");
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  const auto channel = grpc::CreateCustomChannel(
-      server_->addresses()[1], grpc::InsecureChannelCredentials(), arguments);
+  const auto channel = grpc::CreateCustomChannel(server_->addresses()[1],
+                                                 grpc::InsecureChannelCredentials(), arguments);
   const grpc::Status status =
       CallByGrpc(channel, "cohort.v1.StoreService/Put", v1::PutRequest().SerializeAsString());
   EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED);

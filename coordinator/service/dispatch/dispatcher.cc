@@ -63,33 +63,35 @@ absl::Status Dispatcher::AdmitAnywhere(Method method, PeerAccess* access) {
   if (!options_.checks_access || access == nullptr) return absl::OkStatus();  // Admit decides
   const Role role = access->Current(engine_.clock().Now())->HighestRole();
   if (role >= GetMethod(method).role) return absl::OkStatus();
-  return Deny(method, *access->identity(), "", role);
+  return Deny(method, GetMethod(method).role, *access->identity(), "", role);
 }
 
 absl::Status Dispatcher::Admit(Method method, PeerAccess* access, Caller* caller) {
   if (!options_.checks_access) return absl::OkStatus();
   std::string& tenant = caller->key.tenant;
-  if (access == nullptr) return Deny(method, "a client that is gone", tenant, Role::kNone);
+  Role needed = GetMethod(method).role;
+  // The state machine checks that a session is of the group.
+  if (method == Method::kCloseGroup && caller->session.empty()) needed = Role::kOperator;
+  if (access == nullptr) return Deny(method, needed, "a client that is gone", tenant, Role::kNone);
   const std::shared_ptr<const Rights> rights = access->Current(engine_.clock().Now());
   Role role = rights->RoleIn(tenant);
   if (role == Role::kNone && tenant == kDefaultTenant && !rights->OwnTenant().empty()) {
     tenant = std::string(rights->OwnTenant());
     role = rights->RoleIn(tenant);
   }
-  if (role < GetMethod(method).role) return Deny(method, *access->identity(), tenant, role);
+  if (role < needed) return Deny(method, needed, *access->identity(), tenant, role);
   caller->identity = access->identity();
   return absl::OkStatus();
 }
 
-absl::Status Dispatcher::Deny(Method method, absl::string_view identity, absl::string_view tenant,
-                              Role role) {
-  const MethodInfo& info = GetMethod(method);
+absl::Status Dispatcher::Deny(Method method, Role needed, absl::string_view identity,
+                              absl::string_view tenant, Role role) {
   std::string where = absl::StrCat("tenant ", tenant);
   if (tenant == kAllTenants) where = "all tenants";
   if (tenant.empty()) where = "a tenant";
   const std::string has = role == Role::kNone ? " has no role there"
                                               : absl::StrCat(" has the role ", RoleName(role));
-  const std::string why = absl::StrCat(info.name, " needs the role ", RoleName(info.role), " in ",
+  const std::string why = absl::StrCat(GetMethod(method).name, " needs the role ", RoleName(needed), " in ",
                                        where, ", and ", identity, has);
   int64_t times = 0;
   {

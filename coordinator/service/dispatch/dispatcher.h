@@ -48,7 +48,8 @@ class Dispatcher {
 
   // The one place where rights are checked; Decode and Run call it. `access` is null if there is no
   // access policy. A request for the tenant "default", of a client that has no role there, is for
-  // the client's own tenant. Errors: PERMISSION_DENIED (names the client, its role, the method).
+  // the client's own tenant. A member may close its group, and only an operator another one.
+  // Errors: PERMISSION_DENIED (names the client, its role, the method).
   absl::Status Admit(Method method, PeerAccess* access, Caller* caller);
   // Refuses a client before its request is parsed, if it has the role in no tenant.
   absl::Status AdmitAnywhere(Method method, PeerAccess* access);
@@ -98,7 +99,8 @@ class Dispatcher {
   void NotifyIdle();
   void GoneWhileAwaited();
   // An empty tenant stands for any.
-  absl::Status Deny(Method method, absl::string_view identity, absl::string_view tenant, Role role);
+  absl::Status Deny(Method method, Role needed, absl::string_view identity,
+                    absl::string_view tenant, Role role);
 
   const DispatcherOptions options_;
   Engine& engine_;
