@@ -1,4 +1,4 @@
-// What a peer may do in a tenant.
+// The roles that a peer may have in a tenant.
 #ifndef COHORT_BASE_ACCESS_ROLE_H_
 #define COHORT_BASE_ACCESS_ROLE_H_
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "base/access/peer_access.h"
 #include "base/clock.h"
 #include "base/threads/mutex.h"
 #include "coordinator/service/dispatch/dispatcher.h"

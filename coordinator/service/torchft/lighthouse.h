@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/access/peer_access.h"
 #include "base/clock.h"
 #include "base/threads/mutex.h"
 #include "coordinator/core/interface/call.h"
