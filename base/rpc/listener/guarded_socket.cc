@@ -118,22 +118,22 @@ void Clear(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
   slot.epoll = -1;
 }
 
+// False: the number belongs to another socket by now.
+bool Owns(const Slot& slot, int fd) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
+  const uint64_t cookie = slot.cookie.load(std::memory_order_relaxed);
+  return cookie != 0 && cookie == SocketCookie(fd);
+}
+
 // Names the socket, so that a call of gRPC leads to it. False: it has no rights, and its own name.
 bool NamePeer(int fd, sockaddr_un* name) {
   Slot& slot = *FindSlot(fd);
   MutexLock lock(&slot.mutex);
-  if (slot.socket == nullptr || slot.socket->access == nullptr) return false;
+  if (!Owns(slot, fd) || slot.socket == nullptr || slot.socket->access == nullptr) return false;
   *name = {};
   name->sun_family = AF_UNIX;
   absl::StrCat("/", fd, "/", slot.cookie.load(std::memory_order_relaxed))
       .copy(name->sun_path, sizeof(name->sun_path) - 1);
   return true;
-}
-
-// False: the number belongs to another socket by now.
-bool Owns(const Slot& slot, int fd) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
-  const uint64_t cookie = slot.cookie.load(std::memory_order_relaxed);
-  return cookie != 0 && cookie == SocketCookie(fd);
 }
 
 // Sends the client the reason, if it still reads: a GOAWAY frame with ENHANCE_YOUR_CALM.
