@@ -81,11 +81,10 @@ absl::StatusOr<AccessPolicy::Rules> AccessPolicy::Read(const std::string& path) 
       }
     }
     Rule& rule = rules.emplace_back();
-    absl::string_view identity;
-    const std::string text_of_identity = Field(entry, "identity");
-    identity = text_of_identity;
+    const std::string pattern = Field(entry, "identity");
+    absl::string_view identity = pattern;
     rule.is_prefix = absl::ConsumeSuffix(&identity, "*");
-    if (text_of_identity.empty() || absl::StrContains(identity, '*')) {
+    if (pattern.empty() || absl::StrContains(identity, '*')) {
       return Wrong(path,
                    absl::StrCat(place, "identity must be a text with \"*\" at its end alone"));
     }

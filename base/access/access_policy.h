@@ -1,4 +1,4 @@
-// A file that says which identities have which roles in which tenants.
+// A file with the roles of identities in tenants.
 //
 //   {"rules": [
 //     {"identity": "spiffe://prod/ns/team-a/*", "tenant": "team-a", "role": "member"},
@@ -24,7 +24,7 @@
 
 namespace cohort {
 
-// Stands for all tenants in a rule, and for the server itself in a question.
+// All tenants, in a rule. A method that concerns the whole server needs its role in them.
 inline constexpr absl::string_view kAllTenants = "*";
 
 // The rights of one identity: those of all rules that match it.

@@ -1,4 +1,4 @@
-// One file, because recvmsg, sendmsg and epoll_ctl share the state of a slot.
+// One file, because recvmsg, sendmsg, epoll_ctl and getpeername share the state of a slot.
 #include "base/rpc/listener/guarded_socket.h"
 
 #include <dlfcn.h>

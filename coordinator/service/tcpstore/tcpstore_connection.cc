@@ -172,13 +172,7 @@ bool Connection::HandleRequest(const Request& request) {
       break;
   }
   Call call;
-  call.caller.key.tenant = TenantOfPort(port_);
-  if (const absl::Status admitted =
-          dispatcher_.Admit(MethodOf(request.operation), peer_.access.get(), &call.caller);
-      !admitted.ok()) {
-    Complain(admitted);
-    return false;
-  }
+  if (!Admit(MethodOf(request.operation), &call.caller)) return false;
   PendingAnswer& answer = AddAnswer(request.operation);
   call.body = MakeCall(request, client_, &answer.asked);
   if (request.operation == Operation::kWait) call.wait = kNoEnd;
@@ -188,15 +182,16 @@ bool Connection::HandleRequest(const Request& request) {
   return !broken_;
 }
 
+bool Connection::Admit(Method method, Caller* caller) {
+  caller->key.tenant = TenantOfPort(port_);
+  const absl::Status admitted = dispatcher_.Admit(method, peer_.access.get(), caller);
+  if (!admitted.ok()) Complain(admitted);
+  return admitted.ok();
+}
+
 bool Connection::StartBarrier(const Request& request) {
   Caller caller;
-  caller.key.tenant = TenantOfPort(port_);
-  if (const absl::Status admitted =
-          dispatcher_.Admit(Method::kBarrier, peer_.access.get(), &caller);
-      !admitted.ok()) {
-    Complain(admitted);
-    return false;
-  }
+  if (!Admit(Method::kBarrier, &caller)) return false;
   PendingAnswer& answer = AddAnswer(Operation::kWait);  // a barrier is answered as a wait
   answer.self = shared_from_this();
   const absl::StatusOr<bool> released = jobs_.EnterBarrier(

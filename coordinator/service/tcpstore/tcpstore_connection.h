@@ -74,6 +74,8 @@ class Connection final : public EventLoop::Handler,
   bool ReadSome();
   bool HandleInput(absl::string_view* input);
   bool HandleRequest(const Request& request);
+  // Sets the tenant, and checks the client's rights in it.
+  bool Admit(Method method, Caller* caller);
 
   bool StartBarrier(const Request& request);
   void CancelWait();
