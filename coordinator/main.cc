@@ -80,6 +80,7 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
 
   RpcServerOptions server_options;
   server_options.listen = options.listen;
+  server_options.unix_socket_mode = options.unix_socket_mode;
   server_options.max_message_bytes = static_cast<int>(options.max_message_bytes);
   server_options.listener = options.listener;
   server_options.listener.tls = std::move(tls);

@@ -51,6 +51,8 @@ TEST(OptionsTest, AllTogether) {
                              "127.0.0.1:0",
                              "--listen",
                              "[::1]:0",
+                             "--unix-socket-mode",
+                             "0660",
                              "--metrics-listen",
                              "",
                              "--journal",
@@ -78,6 +80,7 @@ TEST(OptionsTest, AllTogether) {
                              "/tmp/p"});
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_THAT(parsed->options.listen, ElementsAre("127.0.0.1:0", "[::1]:0"));
+  EXPECT_EQ(parsed->options.unix_socket_mode, 0660);
   EXPECT_EQ(parsed->options.metrics_listen, "");
   EXPECT_EQ(parsed->options.journal, JournalKind::kSqlite);
   EXPECT_EQ(parsed->options.log.format, LogFormat::kJson);
@@ -93,6 +96,9 @@ TEST(OptionsTest, MistakesAreNamed) {
       {{"--listen", "0.0.0.0:7700"}, "--insecure"},
       {{"--listen", "no-port"}, "no-port"},
       {{"--metrics-listen", "unix:/m"}, "--metrics-listen"},
+      {{"--unix-socket-mode", "0888"}, "--unix-socket-mode: \"0888\""},
+      {{"--unix-socket-mode", "1777"}, "from 0000 to 0777"},
+      {{"--unix-socket-mode", ""}, "--unix-socket-mode"},
       {{"--journal", "tape"}, "--journal"},
       {{"--journal", "sqlite"}, "--journal-path"},
       {{"--journal-path", "/tmp/j"}, "--journal-path"},

@@ -7,6 +7,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
@@ -150,6 +151,23 @@ void Flags::Add(const std::string& name, std::string& field, const std::vector<s
       name, words, read, [&field, words](size_t index) { field = words[index]; }, help);
 }
 
+void Flags::AddMode(const std::string& name, mode_t& field, const std::string& help) {
+  const auto read = [&field] { return absl::StrFormat("%04o", field); };
+  const auto text = std::make_shared<std::string>(read());
+  app_->add_option(Dashed(name), *text, help);
+  AddFlag(name, [read] { return std::vector<std::string>{Quoted(read())}; });
+  AddCheck([name, text, &field] {
+    const bool is_mode = !text->empty() && text->size() <= 4 &&
+                         text->find_first_not_of("01234567") == std::string::npos;
+    const mode_t mode = is_mode ? static_cast<mode_t>(std::stoul(*text, nullptr, 8)) : 0;
+    if (!is_mode || mode > 0777) {
+      return InvalidFlag(name, absl::StrCat(Quoted(*text), " is not a mode from 0000 to 0777"));
+    }
+    field = mode;
+    return absl::OkStatus();
+  });
+}
+
 void Flags::AddPairs(const std::string& name,
                      std::function<absl::Status(const std::string& name, int64_t value)> set,
                      std::function<std::vector<std::string>()> read, const std::string& help) {
@@ -180,6 +198,8 @@ void Flags::Add(DaemonOptions& options) {
       absl::StrCat("address to serve on: host:port, [ipv6]:port or unix:/path; port 0 picks one; "
                    "0.0.0.0 means IPv4, [::] IPv6 and IPv4; repeatable (",
                    options.listen[0], ")"));
+  AddMode("unix-socket-mode", options.unix_socket_mode,
+          "mode of the files of Unix sockets: 0600 admits this user alone, 0660 its group (0600)");
   Add("insecure", options.insecure,
       "accept that a --listen address that other machines reach serves plain connections");
   Add("metrics-listen", options.metrics_listen,

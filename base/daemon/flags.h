@@ -8,6 +8,8 @@
 #ifndef COHORT_BASE_DAEMON_FLAGS_H_
 #define COHORT_BASE_DAEMON_FLAGS_H_
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -34,6 +36,7 @@ struct DaemonOptions {
   explicit DaemonOptions(int port);
 
   std::vector<std::string> listen;
+  mode_t unix_socket_mode = 0600;
   bool insecure = false;
   TlsFiles tls;                // see AddTls
   std::string metrics_listen;  // empty: off
@@ -70,6 +73,8 @@ class Flags {
         name, words, [&field] { return static_cast<size_t>(field); },
         [&field](size_t index) { field = static_cast<Enum>(index); }, help);
   }
+  // The mode of a file in octal digits, as of chmod.
+  void AddMode(const std::string& name, mode_t& field, const std::string& help);
   // Several NAME=VALUE: `set` is called with each; `read` returns all that there are.
   void AddPairs(const std::string& name,
                 std::function<absl::Status(const std::string& name, int64_t value)> set,

@@ -32,11 +32,8 @@ namespace cohort::coordinator {
 namespace {
 
 constexpr const char* kServiceNames[] = {
-    "cohort.v1.GroupService",
-    "cohort.v1.MessagingService",
-    "cohort.v1.StoreService",
-    "cohort.v1.UniqueIdService",
-    "cohort.v1.AdminService",
+    "cohort.v1.GroupService",    "cohort.v1.MessagingService", "cohort.v1.StoreService",
+    "cohort.v1.UniqueIdService", "cohort.v1.AdminService",
 };
 // A client that pings more often than this, without data, is sent away.
 constexpr int kMinPingIntervalMs = 10000;
@@ -125,8 +122,7 @@ struct RpcServer::Impl {
 absl::Status RpcServer::Impl::StartGrpc(const RpcServerOptions& options,
                                         const std::vector<int>& ports) {
   if (options.torchft.min_replicas > 0) {
-    lighthouses =
-        std::make_unique<torchft::LighthouseServices>(options.torchft, ports, dispatcher);
+    lighthouses = std::make_unique<torchft::LighthouseServices>(options.torchft, ports, dispatcher);
     COHORT_RETURN_IF_ERROR(lighthouses->Start());
   }
   for (const int port : ports) {
@@ -163,7 +159,8 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
   std::vector<std::string> addresses;
   std::vector<int> ports;  // 0: a Unix socket
   for (const ListenAddress& address : listen) {
-    COHORT_ASSIGN_OR_RETURN(std::vector<ListenSocket> opened, ListenSocket::Open(address));
+    COHORT_ASSIGN_OR_RETURN(std::vector<ListenSocket> opened,
+                            ListenSocket::Open(address, options.unix_socket_mode));
     ports.push_back(address.is_unix() ? 0 : opened.front().port());
     addresses.push_back(address.WithPort(opened.front().port()));
     std::move(opened.begin(), opened.end(), std::back_inserter(sockets));

@@ -18,6 +18,7 @@ namespace cohort::coordinator {
 struct RpcServerOptions {
   // host:port with an IPv4 or bracketed IPv6 address or a name, port 0 for any; or unix:/path.
   std::vector<std::string> listen = {"127.0.0.1:0"};
+  mode_t unix_socket_mode = kPrivateMode;
   int max_message_bytes = 4 << 20;
   // Limits of connections and of the bytes that each may send. A connection of framed RPC may have
   // 16 * listener.http2.max_concurrent_streams calls in flight.

@@ -95,6 +95,7 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   WorkerService service(service_options, sessions, gate, metrics);
   WorkerServerOptions server_options;
   server_options.listen = options.listen;
+  server_options.unix_socket_mode = options.unix_socket_mode;
   server_options.max_message_bytes = options.max_message_bytes;
   server_options.reflection = options.reflection;
   server_options.max_framed_connections = std::min(options.max_calls, shares.framed_connections);

@@ -64,7 +64,7 @@ ListenSocket::~ListenSocket() {
   if (fd_ >= 0) close(fd_);
 }
 
-absl::StatusOr<ListenSocket> ListenSocket::OpenUnix(const ListenAddress& address) {
+absl::StatusOr<ListenSocket> ListenSocket::OpenUnix(const ListenAddress& address, mode_t mode) {
   sockaddr_un name = {};
   name.sun_family = AF_UNIX;
   address.path.copy(name.sun_path, sizeof(name.sun_path) - 1);
@@ -75,19 +75,23 @@ absl::StatusOr<ListenSocket> ListenSocket::OpenUnix(const ListenAddress& address
     unlink(address.path.c_str());
   }
   ListenSocket result(socket(AF_UNIX, kSocketFlags, 0));
-  if (result.fd_ < 0 ||
+  // The file is never more open than `mode`: it gets the mode of the socket at first.
+  if (result.fd_ < 0 || fchmod(result.fd_, mode) != 0 ||
       bind(result.fd_, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) != 0) {
     return CannotListen(address);
   }
   result.path_ = address.path;
+  // The umask took bits away.
+  if (chmod(address.path.c_str(), mode) != 0) return CannotListen(address);
   if (listen(result.fd_, SOMAXCONN) != 0) return CannotListen(address);
   return result;
 }
 
-absl::StatusOr<std::vector<ListenSocket>> ListenSocket::Open(const ListenAddress& address) {
+absl::StatusOr<std::vector<ListenSocket>> ListenSocket::Open(const ListenAddress& address,
+                                                             mode_t unix_mode) {
   std::vector<ListenSocket> sockets;
   if (address.is_unix()) {
-    COHORT_ASSIGN_OR_RETURN(ListenSocket socket, OpenUnix(address));
+    COHORT_ASSIGN_OR_RETURN(ListenSocket socket, OpenUnix(address, unix_mode));
     sockets.push_back(std::move(socket));
     return sockets;
   }

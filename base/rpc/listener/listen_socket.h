@@ -2,6 +2,8 @@
 #ifndef COHORT_BASE_RPC_LISTENER_LISTEN_SOCKET_H_
 #define COHORT_BASE_RPC_LISTENER_LISTEN_SOCKET_H_
 
+#include <sys/types.h>
+
 #include <string>
 #include <vector>
 
@@ -10,13 +12,18 @@
 
 namespace cohort {
 
+// Only the server's own user may connect to a Unix socket with this mode.
+inline constexpr mode_t kPrivateMode = 0600;
+
 // A socket that does not block. The object closes it, and removes the file of a Unix socket.
 class ListenSocket {
  public:
   // Opens one socket for each address of the host's name. Replaces the file that a dead server
-  // left. Errors: UNAVAILABLE (in use, not an address of this machine, or not allowed; names the
-  // address).
-  static absl::StatusOr<std::vector<ListenSocket>> Open(const ListenAddress& address);
+  // left. `unix_mode`: the mode of a Unix socket's file, whatever the umask is; a client needs the
+  // right to write. Errors: UNAVAILABLE (in use, not an address of this machine, or not allowed;
+  // names the address).
+  static absl::StatusOr<std::vector<ListenSocket>> Open(const ListenAddress& address,
+                                                        mode_t unix_mode = kPrivateMode);
 
   ListenSocket(ListenSocket&& other) noexcept;
   ListenSocket& operator=(ListenSocket&&) = delete;
@@ -28,7 +35,7 @@ class ListenSocket {
  private:
   explicit ListenSocket(int fd) : fd_(fd) {}
 
-  static absl::StatusOr<ListenSocket> OpenUnix(const ListenAddress& address);
+  static absl::StatusOr<ListenSocket> OpenUnix(const ListenAddress& address, mode_t mode);
 
   int fd_;
   int port_ = 0;

@@ -55,7 +55,8 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
   std::vector<ListenSocket> sockets;
   for (const std::string& text : options.listen) {
     COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(text));
-    COHORT_ASSIGN_OR_RETURN(std::vector<ListenSocket> opened, ListenSocket::Open(address));
+    COHORT_ASSIGN_OR_RETURN(std::vector<ListenSocket> opened,
+                            ListenSocket::Open(address, options.unix_socket_mode));
     result->addresses_.push_back(address.WithPort(opened.front().port()));
     std::move(opened.begin(), opened.end(), std::back_inserter(sockets));
   }

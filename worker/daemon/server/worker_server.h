@@ -21,6 +21,7 @@ namespace cohort::worker {
 struct WorkerServerOptions {
   // host:port with port 0 for any, or unix:/path.
   std::vector<std::string> listen;
+  mode_t unix_socket_mode = kPrivateMode;
   int64_t max_message_bytes = 0;
   bool reflection = false;
   // Connections for calls in plain frames, beside gRPC; 0: none.
