@@ -75,6 +75,13 @@ Flags FlagsOf(Options& options) {
   flags.Add("access-policy", options.access_policy,
             "JSON file with the roles of clients (docs/security.md), read again when it changes; "
             "without it, each client has all rights");
+  flags.AddCheck([&options] {
+    if (!options.tls.client_certificate_optional || !options.access_policy.empty()) {
+      return absl::OkStatus();
+    }
+    return InvalidFlag("tls-client-certificate-optional",
+                       "needs --access-policy: without it, each client has all rights");
+  });
   flags.Add("shards", options.shards, 1, 256,
             "parts of the state with a lock each; a group lives in one (4)");
   flags.Add("framed-rpc-threads", options.framed_rpc_threads, 0, 64,

@@ -1,18 +1,23 @@
 #include "base/access/access_policy.h"
 
 #include <errno.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "base/access/token_hash.h"
+#include "base/file_stamp.h"
+#include "base/status_macros.h"
 #include "base/text/logging.h"
 #include "nlohmann/json.hpp"
 
@@ -28,10 +33,43 @@ absl::Status Wrong(absl::string_view path, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("access policy ", path, ": ", why));
 }
 
-// A field of a rule; empty: it is missing or no text.
-std::string Field(const json& rule, const char* name) {
-  const auto found = rule.find(name);
-  return found == rule.end() || !found->is_string() ? "" : found->get<std::string>();
+// A field of an entry; empty: it is missing or no text.
+std::string Field(const json& entry, const char* name) {
+  const auto found = entry.find(name);
+  return found == entry.end() || !found->is_string() ? "" : found->get<std::string>();
+}
+
+// The error if `entry` is no object or has other fields than these.
+absl::Status CheckFields(const json& entry, const std::vector<absl::string_view>& names) {
+  if (!entry.is_object()) return absl::InvalidArgumentError("is not an object");
+  for (const auto& [name, value] : entry.items()) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("has no field ", name));
+    }
+  }
+  return absl::OkStatus();
+}
+
+struct Token {
+  std::string hash;
+  std::string name;
+};
+
+absl::StatusOr<Token> ReadToken(const json& entry) {
+  COHORT_RETURN_IF_ERROR(CheckFields(entry, {"name", "sha256"}));
+  Token token;
+  token.name = Field(entry, "name");
+  if (token.name.empty() || absl::StrContains(token.name, '*')) {
+    return absl::InvalidArgumentError("name must be a text without \"*\"");
+  }
+  const std::string hash = Field(entry, "sha256");
+  const bool is_hash = hash.size() == 2 * kTokenHashBytes &&
+                       std::all_of(hash.begin(), hash.end(), absl::ascii_isxdigit);
+  if (!is_hash) {
+    return absl::InvalidArgumentError("sha256 must be the token's SHA-256 in 64 hex digits");
+  }
+  token.hash = absl::HexStringToBytes(hash);
+  return token;
 }
 
 }  // namespace
@@ -59,7 +97,30 @@ absl::string_view Rights::OwnTenant() const {
   return "";
 }
 
-absl::StatusOr<AccessPolicy::Rules> AccessPolicy::Read(const std::string& path) {
+absl::StatusOr<AccessPolicy::Rule> AccessPolicy::ReadRule(const json& entry) {
+  COHORT_RETURN_IF_ERROR(CheckFields(entry, {"identity", "tenant", "role"}));
+  Rule rule;
+  const std::string pattern = Field(entry, "identity");
+  absl::string_view identity = pattern;
+  rule.is_prefix = absl::ConsumeSuffix(&identity, "*");
+  if (pattern.empty() || absl::StrContains(identity, '*')) {
+    return absl::InvalidArgumentError("identity must be a text with \"*\" at its end alone");
+  }
+  rule.identity = std::string(identity);
+  rule.grant.tenant = Field(entry, "tenant");
+  if (rule.grant.tenant.empty() ||
+      (rule.grant.tenant != kAllTenants && absl::StrContains(rule.grant.tenant, '*'))) {
+    return absl::InvalidArgumentError("tenant must be a name, or \"*\" for all");
+  }
+  const std::optional<Role> role = ParseRole(Field(entry, "role"));
+  if (!role.has_value() || *role == Role::kNone) {
+    return absl::InvalidArgumentError("role must be observer, member or operator");
+  }
+  rule.grant.role = *role;
+  return rule;
+}
+
+absl::StatusOr<AccessPolicy::Content> AccessPolicy::Read(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return Wrong(path, std::strerror(errno));
   std::ostringstream text;
@@ -67,71 +128,68 @@ absl::StatusOr<AccessPolicy::Rules> AccessPolicy::Read(const std::string& path) 
   if (text.str().size() > kMaxFileBytes) return Wrong(path, "is larger than 16 MiB");
   const json whole = json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
   if (whole.is_discarded()) return Wrong(path, "is not JSON");
-  if (!whole.is_object() || whole.size() != 1 || !whole.contains("rules") ||
-      !whole["rules"].is_array()) {
-    return Wrong(path, "must be an object with the list \"rules\" alone");
+  if (absl::Status status = CheckFields(whole, {"rules", "tokens"}); !status.ok()) {
+    return Wrong(path, status.message());
   }
-  Rules rules;
-  for (const json& entry : whole["rules"]) {
-    const std::string place = absl::StrCat("rule ", rules.size() + 1, ": ");
-    if (!entry.is_object()) return Wrong(path, absl::StrCat(place, "is not an object"));
-    for (const auto& [name, value] : entry.items()) {
-      if (name != "identity" && name != "tenant" && name != "role") {
-        return Wrong(path, absl::StrCat(place, "has no field ", name));
-      }
-    }
-    Rule& rule = rules.emplace_back();
-    const std::string pattern = Field(entry, "identity");
-    absl::string_view identity = pattern;
-    rule.is_prefix = absl::ConsumeSuffix(&identity, "*");
-    if (pattern.empty() || absl::StrContains(identity, '*')) {
+  const json rules = whole.value("rules", json());
+  const json tokens = whole.value("tokens", json::array());
+  if (!rules.is_array() || !tokens.is_array()) {
+    return Wrong(path, "must have the list \"rules\", and may have the list \"tokens\"");
+  }
+  Content content;
+  for (const json& entry : rules) {
+    absl::StatusOr<Rule> rule = ReadRule(entry);
+    if (!rule.ok()) {
       return Wrong(path,
-                   absl::StrCat(place, "identity must be a text with \"*\" at its end alone"));
+                   absl::StrCat("rule ", content.rules.size() + 1, ": ", rule.status().message()));
     }
-    rule.identity = std::string(identity);
-    rule.grant.tenant = Field(entry, "tenant");
-    if (rule.grant.tenant.empty() ||
-        (rule.grant.tenant != kAllTenants && absl::StrContains(rule.grant.tenant, '*'))) {
-      return Wrong(path, absl::StrCat(place, "tenant must be a name, or \"*\" for all"));
-    }
-    const std::optional<Role> role = ParseRole(Field(entry, "role"));
-    if (!role.has_value() || *role == Role::kNone) {
-      return Wrong(path, absl::StrCat(place, "role must be observer, member or operator"));
-    }
-    rule.grant.role = *role;
+    content.rules.push_back(*std::move(rule));
   }
-  return rules;
-}
-
-// Changes when the file is replaced or written.
-std::string AccessPolicy::StampOf(const std::string& path) {
-  struct stat found = {};
-  if (stat(path.c_str(), &found) != 0) return std::strerror(errno);
-  return absl::StrCat(found.st_dev, ":", found.st_ino, ":", found.st_size, ":",
-                      found.st_mtim.tv_sec, ".", found.st_mtim.tv_nsec);
+  for (const json& entry : tokens) {
+    absl::StatusOr<Token> token = ReadToken(entry);
+    const bool added = token.ok() && content.token_names.emplace(token->hash, token->name).second;
+    if (added) continue;
+    return Wrong(path, absl::StrCat("token ", content.token_names.size() + 1, ": ",
+                                    token.ok() ? "is there twice" : token.status().message()));
+  }
+  return content;
 }
 
 absl::StatusOr<std::unique_ptr<AccessPolicy>> AccessPolicy::Load(std::string path) {
-  std::string stamp = StampOf(path);
-  absl::StatusOr<Rules> rules = Read(path);
-  if (!rules.ok()) return rules.status();
+  std::string stamp = FileStamp(path).value_or("");
+  absl::StatusOr<Content> content = Read(path);
+  if (!content.ok()) return content.status();
   std::unique_ptr<AccessPolicy> policy(new AccessPolicy(std::move(path)));
   MutexLock lock(&policy->mutex_);
   policy->stamp_ = std::move(stamp);
-  policy->rules_ = *std::move(rules);
+  policy->content_ = *std::move(content);
   return policy;
 }
 
 Rights AccessPolicy::RightsOf(const std::vector<std::string>& names) const {
   Rights rights;
+  rights.identity = std::make_shared<const std::string>(names.front());
   MutexLock lock(&mutex_);
-  for (const Rule& rule : rules_) {
+  for (const Rule& rule : content_.rules) {
     const bool matches = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
       return rule.is_prefix ? absl::StartsWith(name, rule.identity) : name == rule.identity;
     });
     if (matches) rights.grants.push_back(rule.grant);
   }
   return rights;
+}
+
+Rights AccessPolicy::RightsOfToken(const std::string& hash) const {
+  std::string name;
+  {
+    MutexLock lock(&mutex_);
+    const auto found = content_.token_names.find(hash);
+    if (found != content_.token_names.end()) name = absl::StrCat("token:", found->second);
+  }
+  if (!name.empty()) return RightsOf({name});
+  Rights none;
+  none.identity = std::make_shared<const std::string>("a client with an unknown token");
+  return none;
 }
 
 int64_t AccessPolicy::Version(Instant now) {
@@ -144,21 +202,21 @@ int64_t AccessPolicy::Version(Instant now) {
 }
 
 void AccessPolicy::ReadAgain() {
-  std::string stamp = StampOf(path_);
+  std::string stamp = FileStamp(path_).value_or("");
   {
     MutexLock lock(&mutex_);
     if (stamp == stamp_) return;
     stamp_ = std::move(stamp);
   }
-  absl::StatusOr<Rules> rules = Read(path_);
-  if (!rules.ok()) {
+  absl::StatusOr<Content> content = Read(path_);
+  if (!content.ok()) {
     Log(LogLevel::kError, "the new access policy cannot be used: the old one stays",
-        {{"why", rules.status().message()}});
+        {{"why", content.status().message()}});
     return;
   }
   {
     MutexLock lock(&mutex_);
-    rules_ = *std::move(rules);
+    content_ = *std::move(content);
   }
   version_.fetch_add(1, std::memory_order_release);
   Log(LogLevel::kInfo, "the access policy was read again", {{"path", path_}});

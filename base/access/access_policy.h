@@ -3,6 +3,8 @@
 //   {"rules": [
 //     {"identity": "spiffe://prod/ns/team-a/*", "tenant": "team-a", "role": "member"},
 //     {"identity": "uid:0", "tenant": "*", "role": "operator"}
+//   ], "tokens": [
+//     {"name": "ci", "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}
 //   ]}
 //
 // docs/security.md describes it for users.
@@ -15,12 +17,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/access/role.h"
 #include "base/clock.h"
 #include "base/threads/mutex.h"
+#include "nlohmann/json_fwd.hpp"
 
 namespace cohort {
 
@@ -34,6 +38,8 @@ struct Rights {
     Role role = Role::kNone;
   };
   std::vector<Grant> grants;  // in the order of the rules
+  // The name of the client in errors and in the log, and the owner of its sessions.
+  std::shared_ptr<const std::string> identity;
 
   // The highest role. `tenant` may be kAllTenants.
   Role RoleIn(absl::string_view tenant) const;
@@ -49,8 +55,12 @@ class AccessPolicy {
   // Errors: INVALID_ARGUMENT with the path and the reason.
   static absl::StatusOr<std::unique_ptr<AccessPolicy>> Load(std::string path);
 
-  // The rights of a peer that has all of these names; a rule that matches one of them counts.
+  // The rights of a peer that has all of these names; a rule that matches one of them counts. The
+  // first name is its identity. Precondition: there is one.
   Rights RightsOf(const std::vector<std::string>& names) const;
+  // The rights of a peer that shows a bearer token with this hash (HashToken). Its one name is
+  // "token:NAME". A peer with an unknown token has no rights.
+  Rights RightsOfToken(const std::string& hash) const;
   // Grows when other rules are taken. Reads the file again if it has changed, and looks for that
   // once a second at most. A file that cannot be used changes nothing, and the log says why.
   int64_t Version(Instant now);
@@ -61,18 +71,21 @@ class AccessPolicy {
     bool is_prefix = false;
     Rights::Grant grant;
   };
-  using Rules = std::vector<Rule>;
+  struct Content {
+    std::vector<Rule> rules;
+    absl::flat_hash_map<std::string, std::string> token_names;  // by hash
+  };
 
   explicit AccessPolicy(std::string path) : path_(std::move(path)) {}
-  static absl::StatusOr<Rules> Read(const std::string& path);
-  static std::string StampOf(const std::string& path);
+  static absl::StatusOr<Content> Read(const std::string& path);
+  static absl::StatusOr<Rule> ReadRule(const nlohmann::json& entry);
   void ReadAgain();
 
   const std::string path_;
   std::atomic<int64_t> version_{0};
   std::atomic<int64_t> next_look_ms_{0};
   mutable Mutex mutex_;
-  Rules rules_ ABSL_GUARDED_BY(mutex_);
+  Content content_ ABSL_GUARDED_BY(mutex_);
   std::string stamp_ ABSL_GUARDED_BY(mutex_);  // of the file when it was last read
 };
 

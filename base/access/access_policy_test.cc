@@ -7,8 +7,10 @@
 #include <fstream>
 #include <string>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/access/peer_access.h"
+#include "base/access/token_hash.h"
 #include "base/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -79,8 +81,10 @@ TEST_F(AccessPolicyTest, WrongFilesAreNamedWithTheReason) {
   EXPECT_THAT(std::string(AccessPolicy::Load("/none.json").status().message()),
               HasSubstr("/none.json: No such file"));
   EXPECT_THAT(Error("{"), HasSubstr("policy.json: is not JSON"));
-  EXPECT_THAT(Error("[]"), HasSubstr("must be an object"));
-  EXPECT_THAT(Error(R"({"rules": [], "more": 1})"), HasSubstr("must be an object"));
+  EXPECT_THAT(Error("[]"), HasSubstr("is not an object"));
+  EXPECT_THAT(Error(R"({"rules": [], "more": 1})"), HasSubstr("has no field more"));
+  EXPECT_THAT(Error("{}"), HasSubstr("must have the list \"rules\""));
+  EXPECT_THAT(Error(R"({"rules": [], "tokens": {}})"), HasSubstr("the list \"tokens\""));
   EXPECT_THAT(Error(R"({"rules": [1]})"), HasSubstr("rule 1: is not an object"));
   const auto rule = [&](const std::string& fields) {
     return Error(absl::StrCat(
@@ -95,6 +99,54 @@ TEST_F(AccessPolicyTest, WrongFilesAreNamedWithTheReason) {
   EXPECT_THAT(rule(R"("identity": "a", "tenant": "a", "role": "none")"), HasSubstr("role must be"));
   EXPECT_THAT(rule(R"("identity": "a", "tenant": "a", "role": "member", "roles": [])"),
               HasSubstr("has no field roles"));
+}
+
+TEST_F(AccessPolicyTest, WrongTokensAreNamedWithTheReason) {
+  const std::string hash = absl::BytesToHexString(HashToken("a"));
+  const auto token = [&](const std::string& fields) {
+    return Error(absl::StrCat(R"({"rules": [], "tokens": [{"name": "a", "sha256": ")", hash,
+                              R"("}, {)", fields, "}]}"));
+  };
+  const std::string other = absl::BytesToHexString(HashToken("b"));
+  EXPECT_THAT(token(absl::StrCat(R"("sha256": ")", other, "\"")), HasSubstr("token 2: name"));
+  EXPECT_THAT(token(absl::StrCat(R"("name": "*", "sha256": ")", other, "\"")),
+              HasSubstr("token 2: name"));
+  EXPECT_THAT(token(R"("name": "b", "sha256": "ab")"), HasSubstr("token 2: sha256"));
+  EXPECT_THAT(token(absl::StrCat(R"("name": "b", "sha256": ")", std::string(64, 'g'), "\"")),
+              HasSubstr("token 2: sha256"));
+  EXPECT_THAT(token(absl::StrCat(R"("name": "b", "sha256": ")", hash, "\"")),
+              HasSubstr("token 2: is there twice"));
+  EXPECT_THAT(token(R"("name": "b", "token": "b")"), HasSubstr("token 2: has no field token"));
+}
+
+TEST_F(AccessPolicyTest, ATokenCountsInPlaceOfNames) {
+  const auto policy_with = [](const std::string& token) {
+    return absl::StrCat(R"({"rules": [
+      {"identity": "uid:0", "tenant": "*", "role": "operator"},
+      {"identity": "*", "tenant": "all", "role": "observer"},
+      {"identity": "token:ci", "tenant": "a", "role": "member"}],
+      "tokens": [{"name": "ci", "sha256": ")",
+                        absl::BytesToHexString(HashToken(token)), R"("}]})");
+  };
+  Write(policy_with("old"));
+  const PeerAccess peer(Load(), {"uid:0"});
+  const auto known = peer.WithToken("old");
+  EXPECT_EQ(*known->Current(now_)->identity, "token:ci");
+  EXPECT_EQ(known->Current(now_)->RoleIn("a"), Role::kMember);
+  EXPECT_EQ(known->Current(now_)->RoleIn("all"), Role::kObserver);
+  EXPECT_EQ(known->Current(now_)->RoleIn("b"), Role::kNone);
+  // An unknown token gives no rights, those of "*" neither.
+  for (const char* const token : {"", "new", "old ", "ci"}) {
+    const auto unknown = peer.WithToken(token);
+    EXPECT_EQ(unknown->Current(now_)->HighestRole(), Role::kNone) << token;
+    EXPECT_EQ(*unknown->Current(now_)->identity, "a client with an unknown token");
+  }
+  // A token that the policy loses or gets counts for open connections, too.
+  const auto later = peer.WithToken("new");
+  Write(policy_with("new"));
+  now_ += absl::Seconds(1);
+  EXPECT_EQ(known->Current(now_)->HighestRole(), Role::kNone);
+  EXPECT_EQ(later->Current(now_)->RoleIn("a"), Role::kMember);
 }
 
 TEST_F(AccessPolicyTest, ANewFileCountsFromTheNextLookOn) {
@@ -131,7 +183,9 @@ TEST(NamesOfPeerTest, CertificateThenSocketThenNothing) {
   EXPECT_THAT(NamesOfPeer(near.get(), &certificate), ElementsAre("cn:uid:0"));
   certificate.dns_names = {"a.example", "b.example"};
   EXPECT_THAT(NamesOfPeer(tcp.get(), &certificate), ElementsAre("dns:a.example", "dns:b.example"));
-  certificate.uris = {"spiffe://prod/ns/a/x"};
+  // A URI that could be taken for another name is left out.
+  certificate.uris = {"uid:0",   "token:ci",  "dns:c.example",
+                      "cn:root", "anonymous", "spiffe://prod/ns/a/x"};
   EXPECT_THAT(NamesOfPeer(tcp.get(), &certificate),
               ElementsAre("spiffe://prod/ns/a/x", "dns:a.example", "dns:b.example"));
 }

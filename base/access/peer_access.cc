@@ -2,16 +2,34 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/access/token_hash.h"
 
 namespace cohort {
+
+namespace {
+
+// Whether a certificate's URI could be taken for a name that no certificate gives.
+bool LooksLikeOtherName(absl::string_view uri) {
+  constexpr std::array<absl::string_view, 5> kOthers = {
+      "dns:", "cn:", "uid:", "token:", "anonymous"};
+  return std::any_of(kOthers.begin(), kOthers.end(),
+                     [uri](absl::string_view other) { return absl::StartsWith(uri, other); });
+}
+
+}  // namespace
 
 std::vector<std::string> NamesOfPeer(int fd, const PeerCertificate* certificate) {
   std::vector<std::string> names;
   if (certificate != nullptr) {
-    names = certificate->uris;
+    for (const std::string& uri : certificate->uris) {
+      if (!LooksLikeOtherName(uri)) names.push_back(uri);
+    }
     for (const std::string& name : certificate->dns_names) {
       names.push_back(absl::StrCat("dns:", name));
     }
@@ -32,15 +50,22 @@ std::vector<std::string> NamesOfPeer(int fd, const PeerCertificate* certificate)
 }
 
 PeerAccess::PeerAccess(std::shared_ptr<AccessPolicy> policy, std::vector<std::string> names)
-    : policy_(std::move(policy)),
-      names_(std::move(names)),
-      identity_(std::make_shared<const std::string>(names_.front())) {}
+    : PeerAccess(std::move(policy), std::move(names), "") {}
+
+PeerAccess::PeerAccess(std::shared_ptr<AccessPolicy> policy, std::vector<std::string> names,
+                       std::string token_hash)
+    : policy_(std::move(policy)), names_(std::move(names)), token_hash_(std::move(token_hash)) {}
+
+std::shared_ptr<PeerAccess> PeerAccess::WithToken(absl::string_view token) const {
+  return std::shared_ptr<PeerAccess>(new PeerAccess(policy_, names_, HashToken(token)));
+}
 
 std::shared_ptr<const Rights> PeerAccess::Current(Instant now) {
   const int64_t version = policy_->Version(now);
   MutexLock lock(&mutex_);
   if (version != version_) {
-    rights_ = std::make_shared<const Rights>(policy_->RightsOf(names_));
+    rights_ = std::make_shared<const Rights>(
+        token_hash_.empty() ? policy_->RightsOf(names_) : policy_->RightsOfToken(token_hash_));
     version_ = version;
   }
   return rights_;

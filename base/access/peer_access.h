@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "base/access/access_policy.h"
 #include "base/clock.h"
 #include "base/threads/mutex.h"
@@ -15,7 +16,8 @@
 namespace cohort {
 
 // The names of the client at the other end of `fd`, the most specific one first:
-//   the URIs of its certificate; "dns:NAME" for each of its DNS names; "cn:NAME" for its common
+//   the URIs of its certificate, but for those that look like one of the names below; "dns:NAME"
+//   for each of its DNS names; "cn:NAME" for its common
 //     name, if it has no other;
 //   "uid:NUMBER" for a client of a Unix socket;
 //   "anonymous" for others.
@@ -27,15 +29,18 @@ class PeerAccess {
   // Precondition: `names` is not empty.
   PeerAccess(std::shared_ptr<AccessPolicy> policy, std::vector<std::string> names);
 
-  // The first name.
-  const std::shared_ptr<const std::string>& identity() const { return identity_; }
+  // The access of the same client by a bearer token, which counts in place of its names.
+  std::shared_ptr<PeerAccess> WithToken(absl::string_view token) const;
   // A change of the policy counts from the next call on.
   std::shared_ptr<const Rights> Current(Instant now);
 
  private:
+  PeerAccess(std::shared_ptr<AccessPolicy> policy, std::vector<std::string> names,
+             std::string token_hash);
+
   const std::shared_ptr<AccessPolicy> policy_;
   const std::vector<std::string> names_;
-  const std::shared_ptr<const std::string> identity_;
+  const std::string token_hash_;  // empty: the client has shown no token
   Mutex mutex_;
   int64_t version_ ABSL_GUARDED_BY(mutex_) = -1;
   std::shared_ptr<const Rights> rights_ ABSL_GUARDED_BY(mutex_);

@@ -2,8 +2,9 @@
 // of their own, beside gRPC on the same port.
 //
 // A client opens with kPreface; the server answers kPreface and a frame kHello whose body has the
-// full names of its methods, one per line: calls name a method by its number in that list. After
-// that either side sends frames: a header of 16 bytes, little endian, and a body.
+// full names of its methods, one per line: calls name a method by its number in that list. A client
+// with a bearer token sends it once behind its preface, as the body of a frame kToken. After that
+// either side sends frames: a header of 16 bytes, little endian, and a body.
 //
 //   offset  size
 //        0     4  size of the body
@@ -32,7 +33,7 @@ inline constexpr absl::string_view kPreface = "COHORT/1";
 inline constexpr size_t kHeaderBytes = 16;
 inline constexpr uint32_t kNoTimeout = 0xffffffff;
 
-enum class Kind : uint8_t { kHello = 1, kCall = 2, kCancel = 3, kReply = 4 };
+enum class Kind : uint8_t { kHello = 1, kCall = 2, kCancel = 3, kReply = 4, kToken = 5 };
 
 struct Header {
   uint32_t body_bytes = 0;

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "base/threads/mutex.h"
 #include "grpcpp/security/tls_certificate_provider.h"
@@ -22,7 +24,26 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-std::shared_ptr<grpc::ChannelCredentials> GrpcCredentials(const TlsFiles& files) {
+// Adds the token to each call.
+class TokenMetadata final : public grpc::MetadataCredentialsPlugin {
+ public:
+  explicit TokenMetadata(std::shared_ptr<TokenFile> token) : token_(std::move(token)) {}
+  bool IsBlocking() const override { return false; }
+  const char* GetType() const override { return "cohort-token"; }
+  grpc::string DebugString() override { return GetType(); }
+  grpc::Status GetMetadata(grpc::string_ref, grpc::string_ref, const grpc::AuthContext&,
+                           std::multimap<grpc::string, grpc::string>* metadata) override {
+    metadata->emplace("authorization",
+                      absl::StrCat("Bearer ", token_->Current(Clock::Steady().Now())));
+    return grpc::Status::OK;
+  }
+
+ private:
+  const std::shared_ptr<TokenFile> token_;
+};
+
+std::shared_ptr<grpc::ChannelCredentials> GrpcCredentials(const TlsFiles& files,
+                                                          std::shared_ptr<TokenFile> token) {
   grpc::experimental::TlsChannelCredentialsOptions options;
   // Its thread looks at the files.
   options.set_certificate_provider(
@@ -30,7 +51,10 @@ std::shared_ptr<grpc::ChannelCredentials> GrpcCredentials(const TlsFiles& files)
           files.key, files.certificate, files.ca, kBetweenLooksS));
   if (!files.ca.empty()) options.watch_root_certs();
   if (!files.certificate.empty()) options.watch_identity_key_cert_pairs();
-  return grpc::experimental::TlsCredentials(options);
+  std::shared_ptr<grpc::ChannelCredentials> tls = grpc::experimental::TlsCredentials(options);
+  if (token == nullptr) return tls;
+  return grpc::CompositeChannelCredentials(
+      tls, grpc::MetadataCredentialsFromPlugin(std::make_unique<TokenMetadata>(std::move(token))));
 }
 
 }  // namespace
@@ -40,18 +64,32 @@ TlsFiles TlsFilesOfEnvironment() {
           Variable("COHORT_TLS_CA")};
 }
 
-absl::StatusOr<ClientTls> ClientTlsFor(absl::string_view address, const TlsFiles& files) {
-  if (!files.any() || absl::StartsWith(address, "unix:")) {
-    return ClientTls{nullptr, grpc::InsecureChannelCredentials()};
+std::string TokenFileOfEnvironment() { return Variable("COHORT_TOKEN_FILE"); }
+
+absl::StatusOr<ClientTls> ClientTlsFor(absl::string_view address, const TlsFiles& files,
+                                       const std::string& token_file) {
+  const bool is_unix = absl::StartsWith(address, "unix:");
+  if (!files.any() && !is_unix && !token_file.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("token file ", token_file,
+                     ": a token is sent over TLS alone: expected COHORT_TLS_CA, the "
+                     "CA of the server's certificate, for ",
+                     address));
   }
-  using Key = std::tuple<std::string, std::string, std::string>;
+  if (!files.any() || is_unix) {
+    return ClientTls{nullptr, nullptr, grpc::InsecureChannelCredentials()};
+  }
+  using Key = std::tuple<std::string, std::string, std::string, std::string>;
   static Mutex mutex;
   static auto* const loaded = new std::map<Key, ClientTls>;
   MutexLock lock(&mutex);
-  ClientTls& found = (*loaded)[Key(files.certificate, files.key, files.ca)];
+  ClientTls& found = (*loaded)[Key(files.certificate, files.key, files.ca, token_file)];
   if (found.grpc == nullptr) {
     COHORT_ASSIGN_OR_RETURN(found.framed_rpc, TlsContext::Load(files, TlsSide::kClient));
-    found.grpc = GrpcCredentials(files);
+    if (!token_file.empty()) {
+      COHORT_ASSIGN_OR_RETURN(found.token, TokenFile::Load(token_file));
+    }
+    found.grpc = GrpcCredentials(files, found.token);
   }
   return found;
 }

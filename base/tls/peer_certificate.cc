@@ -9,13 +9,17 @@
 namespace cohort {
 namespace {
 
+// As long as a SPIFFE id may be. Longer names are not read: errors and the journal hold names.
+constexpr int kMaxNameBytes = 2048;
+
 std::string TextOf(const ASN1_STRING* text) {
   unsigned char* bytes = nullptr;
   const int size = ASN1_STRING_to_UTF8(&bytes, text);
   if (size < 0) return {};
   std::string copy(reinterpret_cast<const char*>(bytes), static_cast<size_t>(size));
   OPENSSL_free(bytes);
-  return copy.find('\0') == std::string::npos ? copy : std::string();
+  const bool usable = size <= kMaxNameBytes && copy.find('\0') == std::string::npos;
+  return usable ? copy : std::string();
 }
 
 }  // namespace

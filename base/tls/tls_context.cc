@@ -1,14 +1,14 @@
 #include "base/tls/tls_context.h"
 
-#include <errno.h>
 #include <openssl/err.h>
-#include <sys/stat.h>
 
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/file_stamp.h"
+#include "base/status_macros.h"
 
 namespace cohort {
 namespace {
@@ -39,17 +39,12 @@ int SelectProtocol(SSL*, const unsigned char** chosen, unsigned char* size,
   return SSL_TLSEXT_ERR_OK;
 }
 
-// Changes when one of the files is replaced or written, also behind a symbolic link.
 absl::StatusOr<std::string> VersionOf(const TlsFiles& files) {
   std::string version;
   for (const std::string* path : {&files.certificate, &files.key, &files.ca}) {
     if (path->empty()) continue;
-    struct stat found = {};
-    if (stat(path->c_str(), &found) != 0) {
-      return absl::InvalidArgumentError(absl::StrCat(*path, ": ", std::strerror(errno)));
-    }
-    absl::StrAppend(&version, found.st_dev, ":", found.st_ino, ":", found.st_size, ":",
-                    found.st_mtim.tv_sec, ".", found.st_mtim.tv_nsec, " ");
+    COHORT_ASSIGN_OR_RETURN(const std::string stamp, FileStamp(*path));
+    absl::StrAppend(&version, stamp, " ");
   }
   return version;
 }
@@ -98,9 +93,12 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> Make(const TlsFiles& files, TlsSide sid
                             SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_read_ahead(raw, 1);
   SSL_CTX_set_default_read_buffer_len(raw, kReadAheadBytes);
-  const bool verify = !server || !files.ca.empty();
-  SSL_CTX_set_verify(
-      raw, verify ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : SSL_VERIFY_NONE, nullptr);
+  int verify = SSL_VERIFY_NONE;
+  if (!server || !files.ca.empty()) verify = SSL_VERIFY_PEER;
+  if (server && verify != 0 && !files.client_certificate_optional) {
+    verify |= SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
+  }
+  SSL_CTX_set_verify(raw, verify, nullptr);
   if (server) {
     SSL_CTX_set_alpn_select_cb(raw, SelectProtocol, nullptr);
   } else {

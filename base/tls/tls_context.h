@@ -23,6 +23,8 @@ struct TlsFiles {
   // The certificates that sign those of peers. A server without them asks clients for none; a
   // client without them trusts those that the system trusts.
   std::string ca;
+  // A server with `ca` also takes a client that has no certificate.
+  bool client_certificate_optional = false;
 
   bool any() const { return !certificate.empty() || !key.empty() || !ca.empty(); }
 };
@@ -44,8 +46,6 @@ class TlsContext {
   int64_t reloads() const;
 
   TlsSide side() const { return side_; }
-  // Whether peers have to show a certificate.
-  bool verifies_clients() const { return side_ == TlsSide::kServer && !files_.ca.empty(); }
 
  private:
   TlsContext(TlsFiles files, TlsSide side) : files_(std::move(files)), side_(side) {}

@@ -78,12 +78,39 @@ TEST_F(TlsSessionTest, BothLearnEachOthersNames) {
   EXPECT_EQ(client_->peer().name(), "localhost");
 }
 
+TEST_F(TlsSessionTest, LongNamesAreLeftOut) {
+  const std::string longest = "spiffe://domain/" + std::string(2032, 'x');
+  CertificateNames names;
+  names.common_name = "rank-0";
+  names.alternative_names = absl::StrCat("URI:", longest, ",URI:", longest, "y");
+  Connect(ca_.Sign("server", kServer), ca_.Sign("client", names));
+  ASSERT_TRUE(server_done_) << server_->error();
+  EXPECT_THAT(server_->peer().uris, ElementsAre(longest));
+}
+
 TEST_F(TlsSessionTest, AServerWithoutCaAsksForNoCertificate) {
   TlsFiles server = ca_.Sign("server", kServer);
   server.ca.clear();
   Connect(server, {"", "", ca_.path()}, "127.0.0.1");
   EXPECT_TRUE(server_done_ && client_done_);
   EXPECT_TRUE(server_->peer().empty());
+}
+
+TEST_F(TlsSessionTest, AServerMayTakeClientsWithoutCertificate) {
+  TlsFiles server = ca_.Sign("server", kServer);
+  server.client_certificate_optional = true;
+  Connect(server, {"", "", ca_.path()});
+  EXPECT_TRUE(server_done_ && client_done_);
+  EXPECT_TRUE(server_->peer().empty());
+  Connect(server, ca_.Sign("client", kClient));
+  ASSERT_TRUE(server_done_ && client_done_);
+  EXPECT_EQ(server_->peer().common_name, "rank-0");
+  // A certificate that is there must be right.
+  const CertificateAuthority other(::testing::TempDir(), "other-ca");
+  TlsFiles foreign = other.Sign("foreign", kClient);
+  foreign.ca = ca_.path();
+  Connect(server, foreign);
+  EXPECT_FALSE(server_done_);
 }
 
 TEST_F(TlsSessionTest, RefusedCertificatesAreNamed) {

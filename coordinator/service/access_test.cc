@@ -7,10 +7,13 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/access/access_policy.h"
+#include "base/access/token_hash.h"
 #include "base/framed_rpc/frame.h"
 #include "base/framed_rpc/server/testing/framed_rpc_test_client.h"
 #include "cohort/v1/admin.grpc.pb.h"
@@ -63,9 +66,9 @@ class AccessTestBase : public RpcServerTestBase {
     rmdir(folder_.c_str());
   }
   std::string path() const { return folder_ + "/policy.json"; }
-  void WritePolicy(const std::string& rule) {
+  void WritePolicy(const std::string& rule, const std::string& token = "") {
     const std::string next = path() + ".next";
-    std::ofstream(next) << absl::StrCat(R"({"rules": [)", rule, "]}");
+    std::ofstream(next) << absl::StrCat(R"({"rules": [)", rule, R"(], "tokens": [)", token, "]}");
     ASSERT_EQ(rename(next.c_str(), path().c_str()), 0);
   }
 
@@ -287,6 +290,74 @@ TEST_F(TenantsTest, AnUnknownClientHasNoRights) {
       CallByGrpc(channel, "cohort.v1.StoreService/Put", v1::PutRequest().SerializeAsString());
   EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_THAT(status.error_message(), HasSubstr("and anonymous has no role there"));
+}
+
+// The user of this process has no rights; the token "secret" has.
+class TokensTest : public AccessTestBase {
+ protected:
+  void SetUp() override {
+    Start(Role::kNone, "");
+    WritePolicy(R"({"identity": "token:ci", "tenant": "a", "role": "member"})",
+                absl::StrCat(R"({"name": "ci", "sha256": ")",
+                             absl::BytesToHexString(HashToken("secret")), R"("})"));
+    // The coordinator looks at the file once a second.
+    for (const absl::Time end = absl::Now() + kTimeout; absl::Now() < end;) {
+      if (PutByGrpc({{"authorization", "Bearer secret"}}).ok()) break;
+    }
+  }
+
+  static v1::PutRequest Put() {
+    v1::PutRequest put;
+    put.mutable_scope()->set_tenant("a");
+    put.set_key("key");
+    return put;
+  }
+  grpc::Status PutByGrpc(const std::vector<std::pair<std::string, std::string>>& metadata) {
+    grpc::ClientContext context;
+    for (const auto& [name, value] : metadata) context.AddMetadata(name, value);
+    v1::PutResponse response;
+    return v1::StoreService::NewStub(channel_)->Put(&context, Put(), &response);
+  }
+  // The error of a Put behind a frame with `token`; "" if it is OK, "closed" without an answer.
+  std::string PutByFrames(const std::vector<std::string>& tokens) {
+    TestClient client(server_->addresses()[0]);
+    client.Greet();
+    std::string bytes;
+    for (const std::string& token : tokens) {
+      bytes += client.Frame(framed_rpc::Kind::kToken, 0, "", token);
+    }
+    client.Send(bytes + client.Frame(framed_rpc::Kind::kCall, 1, "cohort.v1.StoreService/Put",
+                                     Put().SerializeAsString()));
+    const auto reply = client.Next();
+    return reply.has_value() ? reply->text() : "closed";
+  }
+};
+
+constexpr char kUnknownToken[] = "and a client with an unknown token has no role there";
+
+TEST_F(TokensTest, ByGrpc) {
+  EXPECT_TRUE(PutByGrpc({{"authorization", "Bearer secret"}}).ok());
+  EXPECT_TRUE(PutByGrpc({{"authorization", "bearer secret"}}).ok());
+  for (const char* const value : {"Bearer ", "Bearer secre", "Bearer secret2", "Bearer  secret"}) {
+    const grpc::Status status = PutByGrpc({{"authorization", value}});
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED) << value;
+    EXPECT_THAT(status.error_message(), HasSubstr(kUnknownToken)) << value;
+  }
+  // The token counts for its own call alone.
+  EXPECT_THAT(PutByGrpc({}).error_message(), HasSubstr(absl::StrCat("and uid:", geteuid())));
+  EXPECT_THAT(PutByGrpc({{"authorization", "Basic secret"}}).error_message(),
+              HasSubstr(absl::StrCat("and uid:", geteuid())));
+}
+
+TEST_F(TokensTest, ByFrames) {
+  EXPECT_EQ(PutByFrames({"secret"}), "");
+  EXPECT_THAT(PutByFrames({}), HasSubstr(absl::StrCat("and uid:", geteuid())));
+  EXPECT_THAT(PutByFrames({"wrong"}), HasSubstr(kUnknownToken));
+  EXPECT_THAT(PutByFrames({""}), HasSubstr(kUnknownToken));
+  EXPECT_THAT(PutByFrames({std::string(4096, 'x')}), HasSubstr(kUnknownToken));
+  // One connection cannot try several tokens, or send a long one.
+  EXPECT_EQ(PutByFrames({"wrong", "secret"}), "closed");
+  EXPECT_EQ(PutByFrames({std::string(4097, 'x')}), "closed");
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/framed_rpc/frame.h"
 #include "base/framed_rpc/send_queue.h"
+#include "base/rpc/token_file.h"
 #include "base/threads/event_loop.h"
 #include "base/threads/mutex.h"
 #include "base/tls/stream_socket.h"
@@ -37,8 +38,9 @@ struct ChannelOptions {
   absl::Duration connect_timeout = absl::Seconds(2);
   absl::Duration keepalive = absl::Seconds(30);
   size_t max_message_bytes = size_t{8} << 20;
-  std::shared_ptr<TlsContext> tls;  // null: the connection is plain
-  std::string host;                 // for which the server's certificate must be valid
+  std::shared_ptr<TlsContext> tls;   // null: the connection is plain
+  std::shared_ptr<TokenFile> token;  // sent over TLS alone; null: none is sent
+  std::string host;                  // for which the server's certificate must be valid
 };
 
 // Thread-safe. A caller that blocks reads from the socket itself, so no thread has to wake it with

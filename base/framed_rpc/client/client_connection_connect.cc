@@ -127,6 +127,15 @@ void ClientConnection::SendPreface() {
   state_ = State::kGreeting;
   blocked_ = false;
   output_.Append(kPreface);
+  if (options_.tls != nullptr && options_.token != nullptr) {
+    std::string frame;
+    const std::string token = options_.token->Current(Clock::Steady().Now());
+    Header header;
+    header.kind = Kind::kToken;
+    header.body_bytes = static_cast<uint32_t>(token.size());
+    AppendHeader(header, &frame);
+    output_.Append(frame + token);
+  }
   Write("");
   UpdateEvents(true);
 }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
+#include "base/rpc/token_file.h"
 #include "base/text/logging.h"
 
 namespace cohort::framed_rpc {
@@ -150,6 +151,8 @@ bool ServerConnection::HandleFrame(const Frame& frame, const absl::Status& error
       return error.ok() ? StartCall(frame) : Reject(id, error);
     case Kind::kCancel:
       return CancelCall(id);
+    case Kind::kToken:
+      return error.ok() && TakeToken(frame.body);
     default:
       return false;  // not a client's to send
   }
@@ -170,6 +173,12 @@ bool ServerConnection::CancelCall(uint32_t id) {
   if (call->Cancel()) SendReply(nullptr, id, absl::CancelledError("cancelled"), {}, nullptr);
   return Check(id, guard_.OnCancelled(call->started(), Clock::Steady().Now(),
                                       peer_.suspect->load(std::memory_order_relaxed)));
+}
+
+bool ServerConnection::TakeToken(absl::string_view token) {
+  if (std::exchange(has_token_, true) || token.size() > kMaxTokenBytes) return false;
+  if (peer_.access != nullptr) peer_.access = peer_.access->WithToken(token);
+  return true;
 }
 
 bool ServerConnection::StartCall(const Frame& frame) {

@@ -56,6 +56,7 @@ class ServerConnection final : public EventLoop::Handler,
                  absl::Span<const SharedBytes> message, ReplyBatch* batch);
   void Flush() override;
 
+  // On the loop's thread: the client's token changes its rights.
   const ListenerPeer& peer() const { return peer_; }
 
   // Cancels the calls in flight.
@@ -74,6 +75,7 @@ class ServerConnection final : public EventLoop::Handler,
   bool HandleFrame(const Frame& frame, const absl::Status& error);
   bool StartCall(const Frame& frame);
   bool CancelCall(uint32_t id);
+  bool TakeToken(absl::string_view token);
   // These three return false if the client has gone over a limit.
   bool Reject(uint32_t id, const absl::Status& status);
   bool CheckIdleFrame(uint32_t id);
@@ -96,7 +98,8 @@ class ServerConnection final : public EventLoop::Handler,
   bool paused_ = false;  // with requests left in `input_`, for the backlog or for other connections
   int frames_left_ = 0;  // of this iteration
   CallRateGuard guard_;
-  const ListenerPeer peer_;
+  ListenerPeer peer_;
+  bool has_token_ = false;
 
   Mutex mutex_;
   SendQueue output_ ABSL_GUARDED_BY(mutex_);

@@ -61,9 +61,10 @@ DecodeContext Dispatcher::MakeDecodeContext(absl::Duration time_left) const {
 
 absl::Status Dispatcher::AdmitAnywhere(Method method, PeerAccess* access) {
   if (!options_.checks_access || access == nullptr) return absl::OkStatus();  // Admit decides
-  const Role role = access->Current(engine_.clock().Now())->HighestRole();
+  const std::shared_ptr<const Rights> rights = access->Current(engine_.clock().Now());
+  const Role role = rights->HighestRole();
   if (role >= GetMethod(method).role) return absl::OkStatus();
-  return Deny(method, GetMethod(method).role, *access->identity(), "", role);
+  return Deny(method, GetMethod(method).role, *rights->identity, "", role);
 }
 
 absl::Status Dispatcher::Admit(Method method, PeerAccess* access, Caller* caller) {
@@ -79,8 +80,8 @@ absl::Status Dispatcher::Admit(Method method, PeerAccess* access, Caller* caller
     tenant = std::string(rights->OwnTenant());
     role = rights->RoleIn(tenant);
   }
-  if (role < needed) return Deny(method, needed, *access->identity(), tenant, role);
-  caller->identity = access->identity();
+  if (role < needed) return Deny(method, needed, *rights->identity, tenant, role);
+  caller->identity = rights->identity;
   return absl::OkStatus();
 }
 
@@ -89,10 +90,10 @@ absl::Status Dispatcher::Deny(Method method, Role needed, absl::string_view iden
   std::string where = absl::StrCat("tenant ", tenant);
   if (tenant == kAllTenants) where = "all tenants";
   if (tenant.empty()) where = "a tenant";
-  const std::string has = role == Role::kNone ? " has no role there"
-                                              : absl::StrCat(" has the role ", RoleName(role));
-  const std::string why = absl::StrCat(GetMethod(method).name, " needs the role ", RoleName(needed), " in ",
-                                       where, ", and ", identity, has);
+  const std::string has =
+      role == Role::kNone ? " has no role there" : absl::StrCat(" has the role ", RoleName(role));
+  const std::string why = absl::StrCat(GetMethod(method).name, " needs the role ", RoleName(needed),
+                                       " in ", where, ", and ", identity, has);
   int64_t times = 0;
   {
     MutexLock lock(&mutex_);

@@ -4,6 +4,8 @@
 
 #include <memory>
 
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "base/access/peer_access.h"
 #include "base/rpc/listener/guarded_socket.h"
 #include "coordinator/service/dispatch/dispatcher.h"
@@ -11,10 +13,20 @@
 
 namespace cohort::coordinator {
 
-// Null: there is no access policy, or the client's connection has ended.
+// A bearer token in the call's metadata counts in place of the names of its connection. Null: there
+// is no access policy, or the client's connection has ended.
 inline std::shared_ptr<PeerAccess> AccessOf(const Dispatcher& dispatcher,
                                             const grpc::CallbackServerContext& context) {
-  return dispatcher.checks_access() ? AccessOfGrpcPeer(context.peer()) : nullptr;
+  if (!dispatcher.checks_access()) return nullptr;
+  std::shared_ptr<PeerAccess> access = AccessOfGrpcPeer(context.peer());
+  if (access == nullptr) return nullptr;
+  const auto found = context.client_metadata().find("authorization");
+  if (found == context.client_metadata().end()) return access;
+  absl::string_view token(found->second.data(), found->second.size());
+  constexpr absl::string_view kScheme = "Bearer ";
+  if (!absl::StartsWithIgnoreCase(token, kScheme)) return access;
+  token.remove_prefix(kScheme.size());
+  return access->WithToken(token);
 }
 
 }  // namespace cohort::coordinator

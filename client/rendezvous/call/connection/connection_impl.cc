@@ -84,6 +84,7 @@ std::shared_ptr<framed_rpc::Channel> MakeFramedChannel(const ConnectionOptions& 
   framed_rpc::ChannelOptions framed;
   framed.keepalive = options.keepalive_ping;
   framed.tls = tls.framed_rpc;
+  framed.token = tls.token;
   framed.max_message_bytes = static_cast<size_t>(options.max_message_bytes);
   return std::make_shared<framed_rpc::Channel>(options.address, framed,
                                                options.framed_rpc && !options.use_http_proxy);
@@ -136,7 +137,8 @@ absl::StatusOr<std::shared_ptr<Connection>> Connection::Create(const ConnectionO
         "connection options: sizes and times are above zero, and min_backoff is not above "
         "max_backoff");
   }
-  const absl::StatusOr<ClientTls> tls = ClientTlsFor(options.address, TlsFilesOfEnvironment());
+  const absl::StatusOr<ClientTls> tls =
+      ClientTlsFor(options.address, TlsFilesOfEnvironment(), TokenFileOfEnvironment());
   if (!tls.ok()) return tls.status();
   if (absl::Status started = framed_rpc::StartClientEventLoops(); !started.ok()) return started;
   auto connection = std::make_shared<ConnectionImpl>(options, *tls);

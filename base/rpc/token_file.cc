@@ -1,0 +1,79 @@
+#include "base/rpc/token_file.h"
+
+#include <errno.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/file_stamp.h"
+#include "base/text/logging.h"
+
+namespace cohort {
+namespace {
+
+constexpr absl::Duration kBetweenLooks = absl::Seconds(1);
+
+absl::Status Wrong(absl::string_view path, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat("token file ", path, ": ", why));
+}
+
+absl::StatusOr<std::string> Read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Wrong(path, std::strerror(errno));
+  std::ostringstream text;
+  text << file.rdbuf();
+  std::string token = text.str();
+  absl::StripTrailingAsciiWhitespace(&token);
+  if (token.empty()) return Wrong(path, "is empty");
+  if (token.size() > kMaxTokenBytes) {
+    return Wrong(path,
+                 absl::StrCat("has a token of ", token.size(), " bytes, at most ", kMaxTokenBytes));
+  }
+  const auto wrong = std::find_if(token.begin(), token.end(), [](char byte) {
+    return !absl::ascii_isalnum(static_cast<unsigned char>(byte)) &&
+           !absl::StrContains("-._~+/=", byte);
+  });
+  if (wrong != token.end()) {
+    return Wrong(path, absl::StrCat("byte ", wrong - token.begin(),
+                                    " of the token is no letter, no digit and none of -._~+/="));
+  }
+  return token;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<TokenFile>> TokenFile::Load(std::string path) {
+  std::string stamp = FileStamp(path).value_or("");
+  absl::StatusOr<std::string> token = Read(path);
+  if (!token.ok()) return token.status();
+  std::shared_ptr<TokenFile> file(new TokenFile(std::move(path)));
+  MutexLock lock(&file->mutex_);
+  file->stamp_ = std::move(stamp);
+  file->token_ = *std::move(token);
+  return file;
+}
+
+std::string TokenFile::Current(Instant now) {
+  MutexLock lock(&mutex_);
+  if (now < next_look_) return token_;
+  next_look_ = now + kBetweenLooks;
+  std::string stamp = FileStamp(path_).value_or("");
+  if (stamp == stamp_) return token_;
+  stamp_ = std::move(stamp);
+  if (absl::StatusOr<std::string> token = Read(path_); token.ok()) {
+    token_ = *std::move(token);
+  } else {
+    Log(LogLevel::kError, "the new token cannot be used: the old one stays",
+        {{"why", token.status().message()}});
+  }
+  return token_;
+}
+
+}  // namespace cohort
