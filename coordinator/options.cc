@@ -75,10 +75,15 @@ Flags FlagsOf(Options& options) {
   flags.Add("access-policy", options.access_policy,
             "JSON file with the roles of clients (docs/security.md), read again when it changes; "
             "without it, each client has all rights");
+  flags.Add("tls-client-certificate-optional", options.tls.client_certificate_optional,
+            "with --tls-client-ca, also take clients without a certificate, such as those with a "
+            "bearer token");
   flags.AddCheck([&options] {
-    if (!options.tls.client_certificate_optional || !options.access_policy.empty()) {
-      return absl::OkStatus();
+    if (!options.tls.client_certificate_optional) return absl::OkStatus();
+    if (options.tls.ca.empty()) {
+      return InvalidFlag("tls-client-certificate-optional", "needs --tls-client-ca");
     }
+    if (!options.access_policy.empty()) return absl::OkStatus();
     return InvalidFlag("tls-client-certificate-optional",
                        "needs --access-policy: without it, each client has all rights");
   });

@@ -225,16 +225,10 @@ void Flags::AddTls(DaemonOptions& options) {
   Add("tls-key", options.tls.key, "PEM file with the key of --tls-certificate");
   Add("tls-client-ca", options.tls.ca,
       "PEM file with the CA certificates of clients; with it, a client needs a certificate");
-  Add("tls-client-certificate-optional", options.tls.client_certificate_optional,
-      "with --tls-client-ca, also take clients without a certificate, such as those with a bearer "
-      "token");
   AddCheck([&options] {
     const TlsFiles& tls = options.tls;
     if (tls.any() && tls.certificate.empty()) return InvalidFlag("tls-certificate", "is missing");
     if (tls.any() && tls.key.empty()) return InvalidFlag("tls-key", "is missing");
-    if (tls.client_certificate_optional && tls.ca.empty()) {
-      return InvalidFlag("tls-client-certificate-optional", "needs --tls-client-ca");
-    }
     return absl::OkStatus();
   });
 }

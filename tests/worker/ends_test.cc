@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/rpc/client_tls.h"
 #include "client/collective/remote/worker_client.h"
 #include "client/rendezvous/admin_client.h"
 #include "gmock/gmock.h"
@@ -46,8 +47,10 @@ class EndsTest : public WorkerTest {
   }
   // Returns the encoded answer of the standard health service.
   std::string Health(int index) const {
-    const std::shared_ptr<grpc::Channel> channel =
-        grpc::CreateChannel(AddressOf(index, Transport::kTcp), grpc::InsecureChannelCredentials());
+    const std::string address = AddressOf(index, Transport::kTcp);
+    const auto tls = ClientTlsFor(address, TlsFilesOfEnvironment());
+    EXPECT_TRUE(tls.ok()) << tls.status();
+    const std::shared_ptr<grpc::Channel> channel = grpc::CreateChannel(address, tls->grpc);
     const grpc::internal::RpcMethod method("/grpc.health.v1.Health/Check",
                                            grpc::internal::RpcMethod::NORMAL_RPC);
     grpc::ClientContext context;

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/rpc/client_tls.h"
 #include "grpcpp/create_channel.h"
-#include "grpcpp/security/credentials.h"
 #include "tests/failure/testing/members.h"
 #include "worker/group/attached_group.h"
 
@@ -50,8 +50,10 @@ std::string WorkerTest::AddressOf(int index, Transport transport) const {
 }
 
 std::unique_ptr<v1::WorkerService::Stub> WorkerTest::StubOf(int index) const {
-  return v1::WorkerService::NewStub(
-      grpc::CreateChannel(AddressOf(index, Transport::kTcp), grpc::InsecureChannelCredentials()));
+  const std::string address = AddressOf(index, Transport::kTcp);
+  const absl::StatusOr<ClientTls> tls = ClientTlsFor(address, TlsFilesOfEnvironment());
+  EXPECT_TRUE(tls.ok()) << tls.status();
+  return v1::WorkerService::NewStub(grpc::CreateChannel(address, tls->grpc));
 }
 
 v1::GetWorkerResponse WorkerTest::Describe(int index) const {

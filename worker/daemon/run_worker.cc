@@ -17,6 +17,7 @@
 #include "base/daemon/run_daemon.h"
 #include "base/status_macros.h"
 #include "base/text/logging.h"
+#include "base/tls/tls_context.h"
 #include "worker/daemon/limits/call_gate.h"
 #include "worker/daemon/limits/descriptor_quota.h"
 #include "worker/daemon/methods/metrics.h"
@@ -101,6 +102,10 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   server_options.max_framed_connections = std::min(options.max_calls, shares.framed_connections);
   server_options.max_calls = options.max_calls;
   server_options.max_connections = shares.connections;
+  if (options.tls.any()) {
+    COHORT_ASSIGN_OR_RETURN(server_options.tls, TlsContext::Load(options.tls, TlsSide::kServer));
+  }
+  server_options.plain = options.insecure || !options.tls.any();
   COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerServer> server,
                           WorkerServer::Start(server_options, service));
   if (!options.metrics_listen.empty()) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -34,10 +35,36 @@ void Prepare(int fd) {
   SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 }
 
-bool SendAll(int fd, absl::string_view bytes) {
+// Waits until the socket is ready for `event`, which is also so when it was shut down. Returns
+// false after `timeout_ms`; -1: never.
+bool AwaitReady(int fd, short event, int timeout_ms) {
+  pollfd waited = {fd, event, 0};
+  int ready = 0;
+  do {
+    ready = poll(&waited, 1, timeout_ms);
+  } while (ready < 0 && errno == EINTR);
+  return ready > 0;
+}
+
+// Blocks until there are bytes. Results are those of recv(2).
+ssize_t Receive(const StreamSocket& socket, char* room, size_t size) {
+  if (socket.tls == nullptr) return recv(socket.fd, room, size, 0);
+  while (true) {
+    const ssize_t count = socket.Receive(room, size);
+    if (count >= 0 || errno != EAGAIN || !AwaitReady(socket.fd, POLLIN, -1)) return count;
+  }
+}
+
+bool SendAll(const StreamSocket& socket, absl::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t sent = socket.tls == nullptr
+                             ? send(socket.fd, bytes.data(), bytes.size(), MSG_NOSIGNAL)
+                             : socket.Send(bytes);
     if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN && socket.tls != nullptr &&
+        AwaitReady(socket.fd, POLLOUT, kSendSeconds * 1000)) {
+      continue;
+    }
     if (sent <= 0) return false;
     bytes.remove_prefix(static_cast<size_t>(sent));
   }
@@ -54,7 +81,7 @@ BlockingServer::BlockingServer(const BlockingServerOptions& options,
 
 BlockingServer::~BlockingServer() { Stop(absl::ZeroDuration()); }
 
-void BlockingServer::Adopt(int fd, std::shared_ptr<IncompleteRequestBytes> incoming) {
+void BlockingServer::Adopt(int fd, ListenerPeer peer) {
   UniqueFd taken(fd);
   Prepare(fd);
   MutexLock lock(&mutex_);
@@ -62,7 +89,7 @@ void BlockingServer::Adopt(int fd, std::shared_ptr<IncompleteRequestBytes> incom
   if (stopped_ || connections_.size() >= max_connections_) return;
   Connection& connection = connections_.emplace_back();
   connection.fd = std::move(taken);
-  connection.incoming = std::move(incoming);
+  connection.peer = std::move(peer);
   absl::StatusOr<std::thread> thread =
       StartThread("cohort-framed", [this, &connection] { Serve(connection); });
   if (!thread.ok()) {
@@ -79,7 +106,7 @@ void BlockingServer::Adopt(int fd, std::shared_ptr<IncompleteRequestBytes> incom
 }
 
 void BlockingServer::Serve(Connection& connection) {
-  ServeCalls(connection.fd.get(), connection.incoming);
+  ServeCalls({connection.fd.get(), connection.peer.tls}, connection.peer.incoming);
   MutexLock lock(&mutex_);
   // At most one ended thread is left; the next connection, or Stop, joins it.
   JoinDone();
@@ -87,10 +114,11 @@ void BlockingServer::Serve(Connection& connection) {
   connection.done = true;
 }
 
-void BlockingServer::ServeCalls(int fd, std::shared_ptr<IncompleteRequestBytes> incoming) {
+void BlockingServer::ServeCalls(const StreamSocket& socket,
+                                std::shared_ptr<IncompleteRequestBytes> incoming) {
   RequestReader input(protocol_, std::move(incoming));
   const auto answer = [&](const Frame& frame, const absl::Status& error) {
-    return Answer(fd, frame, error);
+    return Answer(socket, frame, error);
   };
   Frame frame;
   absl::Status error;
@@ -98,17 +126,17 @@ void BlockingServer::ServeCalls(int fd, std::shared_ptr<IncompleteRequestBytes> 
     size_t size = 0;
     char* const room = input.Room(&size, answer);
     if (room == nullptr) return;
-    const ssize_t count = recv(fd, room, size, 0);
+    const ssize_t count = Receive(socket, room, size);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return;
     input.Filled(static_cast<size_t>(count));
     for (bool more = true; more;) {
       switch (input.Read(&frame, &error)) {
         case RequestReader::Next::kPreface:
-          if (!SendAll(fd, protocol_.greeting())) return;
+          if (!SendAll(socket, protocol_.greeting())) return;
           break;
         case RequestReader::Next::kFrame:
-          if (!Answer(fd, frame, error)) return;
+          if (!Answer(socket, frame, error)) return;
           break;
         case RequestReader::Next::kMore:
           more = false;
@@ -121,7 +149,7 @@ void BlockingServer::ServeCalls(int fd, std::shared_ptr<IncompleteRequestBytes> 
   }
 }
 
-bool BlockingServer::Answer(int fd, const Frame& frame, absl::Status status) {
+bool BlockingServer::Answer(const StreamSocket& socket, const Frame& frame, absl::Status status) {
   // A call ends at its timeout or with its session; it cannot be cancelled.
   if (frame.header.kind == Kind::kCancel) return true;
   if (frame.header.kind != Kind::kCall) return false;
@@ -141,7 +169,7 @@ bool BlockingServer::Answer(int fd, const Frame& frame, absl::Status status) {
     answer += error;
   }
   WriteHeader(header, &answer[0]);
-  return SendAll(fd, answer);
+  return SendAll(socket, answer);
 }
 
 void BlockingServer::JoinDone() {

@@ -2,7 +2,7 @@
 // answers it, so that no other thread is woken.
 //
 //   framed_rpc::BlockingServer server(options, {"cohort.v1.WorkerService/RunCollective"}, handler);
-//   server.Adopt(fd);   // for each connection
+//   server.Adopt(fd, peer);   // for each connection
 #ifndef COHORT_BASE_FRAMED_RPC_SERVER_BLOCKING_SERVER_H_
 #define COHORT_BASE_FRAMED_RPC_SERVER_BLOCKING_SERVER_H_
 
@@ -22,7 +22,9 @@
 #include "base/framed_rpc/frame.h"
 #include "base/framed_rpc/server/server_protocol.h"
 #include "base/rpc/listener/incomplete_request_bytes.h"
+#include "base/rpc/listener/listener_peer.h"
 #include "base/threads/mutex.h"
+#include "base/tls/stream_socket.h"
 #include "base/unique_fd.h"
 
 namespace cohort::framed_rpc {
@@ -54,7 +56,7 @@ class BlockingServer {
   ~BlockingServer();
 
   // Takes a connection that begins with the framed RPC preface.
-  void Adopt(int fd, std::shared_ptr<IncompleteRequestBytes> incoming = nullptr);
+  void Adopt(int fd, ListenerPeer peer = {});
   // Reads no more calls. Running calls are answered, if they end and their clients take the answers
   // within `grace`. Waits for all threads: callers first end the operations that block calls.
   void Stop(absl::Duration grace);
@@ -62,17 +64,17 @@ class BlockingServer {
  private:
   struct Connection {
     UniqueFd fd;
-    std::shared_ptr<IncompleteRequestBytes> incoming;  // shared by all connections of its address
+    ListenerPeer peer;
     bool done = false;
     std::thread thread;
   };
 
   void Serve(Connection& connection);
   // Serves calls until the connection fails or closes.
-  void ServeCalls(int fd, std::shared_ptr<IncompleteRequestBytes> incoming);
+  void ServeCalls(const StreamSocket& socket, std::shared_ptr<IncompleteRequestBytes> incoming);
   // Answers one frame of a call. `error` is the reason why its body was not read; OK if it was
   // read. Returns false if the connection cannot be used any more.
-  bool Answer(int fd, const Frame& frame, absl::Status error);
+  bool Answer(const StreamSocket& socket, const Frame& frame, absl::Status error);
   void JoinDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ServerProtocol protocol_;

@@ -65,7 +65,9 @@ class BlockingServerTest : public ::testing::Test {
   UniqueFd Connect(std::shared_ptr<IncompleteRequestBytes> incoming = nullptr) {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-    server_.Adopt(ends[0], std::move(incoming));
+    ListenerPeer peer;
+    peer.incoming = std::move(incoming);
+    server_.Adopt(ends[0], std::move(peer));
     fcntl(ends[1], F_SETFL, 0);
     return UniqueFd(ends[1]);
   }

@@ -1,5 +1,7 @@
 #include "client/collective/remote/framed_collective_client.h"
 
+#include <utility>
+
 #include "base/framed_rpc/frame.h"
 
 namespace cohort::client {
@@ -9,8 +11,9 @@ constexpr char kRunCollective[] = "cohort.v1.WorkerService/RunCollective";
 // The bytes of an answer besides its elements.
 constexpr int64_t kMoreBytes = int64_t{64} << 10;
 
-framed_rpc::ChannelOptions OptionsFor(int64_t max_message_bytes) {
+framed_rpc::ChannelOptions OptionsFor(int64_t max_message_bytes, std::shared_ptr<TlsContext> tls) {
   framed_rpc::ChannelOptions options;
+  options.tls = std::move(tls);
   options.max_message_bytes = static_cast<size_t>(max_message_bytes + kMoreBytes);
   return options;
 }
@@ -38,9 +41,10 @@ class Reader final : public framed_rpc::ClientConnection::Waiter {
 }  // namespace
 
 FramedCollectiveClient::FramedCollectiveClient(const std::string& address,
-                                               int64_t max_message_bytes)
-    : channel_(
-          std::make_shared<framed_rpc::Channel>(address, OptionsFor(max_message_bytes), true)) {}
+                                               int64_t max_message_bytes,
+                                               std::shared_ptr<TlsContext> tls)
+    : channel_(std::make_shared<framed_rpc::Channel>(
+          address, OptionsFor(max_message_bytes, std::move(tls)), true)) {}
 
 bool FramedCollectiveClient::Run(const v1::RunCollectiveRequest& request, absl::Duration timeout,
                                  v1::RunCollectiveResponse* response, Answer* answer) {

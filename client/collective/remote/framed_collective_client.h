@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "base/framed_rpc/client/framed_rpc_channel.h"
+#include "base/tls/tls_context.h"
 #include "cohort/v1/worker.pb.h"
 #include "grpcpp/support/status.h"
 
@@ -18,7 +19,9 @@ namespace cohort::client {
 // too many connections, does not serve framed RPC. Thread-safe.
 class FramedCollectiveClient {
  public:
-  FramedCollectiveClient(const std::string& address, int64_t max_message_bytes);
+  // `tls`: null for a plain connection.
+  FramedCollectiveClient(const std::string& address, int64_t max_message_bytes,
+                         std::shared_ptr<TlsContext> tls = nullptr);
 
   struct Answer {
     grpc::Status status;

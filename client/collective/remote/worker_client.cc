@@ -3,12 +3,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/rpc/client_tls.h"
 #include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
 #include "base/status_macros.h"
 #include "cohort/v1/worker.grpc.pb.h"
 #include "grpcpp/create_channel.h"
-#include "grpcpp/security/credentials.h"
 
 namespace cohort::client {
 namespace {
@@ -58,10 +58,10 @@ FlightCall Read(const v1::FlightEntry& from) {
 class WorkerClientImpl final : public WorkerClient {
  public:
   WorkerClientImpl(const std::string& address, absl::Duration timeout)
-      : address_(address),
-        timeout_(timeout),
-        stub_(v1::WorkerService::NewStub(
-            grpc::CreateChannel(address, grpc::InsecureChannelCredentials()))) {}
+      : address_(address), timeout_(timeout), tls_(ClientTlsFor(address, TlsFilesOfEnvironment())) {
+    if (!tls_.ok()) return;  // each call returns the error
+    stub_ = v1::WorkerService::NewStub(grpc::CreateChannel(address, tls_->grpc));
+  }
 
   absl::StatusOr<WorkerInfo> Describe() override {
     v1::GetWorkerRequest request;
@@ -108,6 +108,7 @@ class WorkerClientImpl final : public WorkerClient {
  private:
   template <typename Method, typename Request, typename Response>
   absl::Status Call(Method method, const Request& request, Response* response) {
+    if (!tls_.ok()) return tls_.status();
     grpc::ClientContext context;
     context.set_deadline(GrpcDeadline(timeout_));
     const absl::Status status = FromGrpcStatus(((*stub_).*method)(&context, request, response));
@@ -118,7 +119,8 @@ class WorkerClientImpl final : public WorkerClient {
 
   const std::string address_;
   const absl::Duration timeout_;
-  const std::unique_ptr<Stub> stub_;
+  const absl::StatusOr<ClientTls> tls_;
+  std::unique_ptr<Stub> stub_;  // null: without `tls_`
 };
 
 }  // namespace

@@ -73,14 +73,16 @@ absl::Status CheckAddress(absl::string_view address) {
 absl::StatusOr<std::shared_ptr<WorkerSession>> WorkerSession::Connect(
     const WorkerSessionOptions& options) {
   COHORT_RETURN_IF_ERROR(CheckAddress(options.address));
-  auto session = std::make_shared<WorkerSessionImpl>(options);
+  COHORT_ASSIGN_OR_RETURN(ClientTls tls, ClientTlsFor(options.address, TlsFilesOfEnvironment()));
+  auto session = std::make_shared<WorkerSessionImpl>(options, std::move(tls));
   COHORT_RETURN_IF_ERROR(session->Open());
   return session;
 }
 
-WorkerSessionImpl::WorkerSessionImpl(const WorkerSessionOptions& options)
+WorkerSessionImpl::WorkerSessionImpl(const WorkerSessionOptions& options, ClientTls tls)
     : options_(options),
-      stub_(v1::WorkerService::NewStub(CreateClientChannel(options.address))),
+      tls_(std::move(tls)),
+      stub_(v1::WorkerService::NewStub(CreateClientChannel(options.address, {}, tls_.grpc))),
       worker_(absl::StrCat("the worker at ", options.address)) {}
 
 WorkerSessionImpl::~WorkerSessionImpl() {
@@ -103,7 +105,8 @@ absl::Status WorkerSessionImpl::Open() {
     };
     if (!mutex_.AwaitWithTimeout(absl::Condition(&decided), deadline - Clock::Steady().Now())) {
       return absl::UnavailableError(absl::StrCat(worker_, " does not answer within ",
-                                                 absl::FormatDuration(options_.connect_timeout)));
+                                                 absl::FormatDuration(options_.connect_timeout),
+                                                 WhyNotConnected()));
     }
     if (ended_.has_value()) {
       const absl::Status cancelled = cancellations.reason();
@@ -123,6 +126,16 @@ absl::Status WorkerSessionImpl::Open() {
     why_not_attached_ = std::string(attached.status().message());
   }
   return absl::OkStatus();
+}
+
+std::string WorkerSessionImpl::WhyNotConnected() {
+  grpc::ClientContext context;  // fails at once with the channel's last error
+  context.set_deadline(GrpcDeadline(kShortTimeout));
+  v1::GetWorkerResponse response;
+  const grpc::Status status = stub_->GetWorker(&context, {}, &response);
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE
+             ? absl::StrCat(": ", status.error_message())
+             : "";
 }
 
 void WorkerSessionImpl::Listen() {
@@ -185,7 +198,8 @@ void WorkerSessionImpl::SetDeadline(grpc::ClientContext& context, absl::Duration
 }
 
 std::unique_ptr<FramedCollectiveClient> WorkerSessionImpl::MakeFramedClient() const {
-  return std::make_unique<FramedCollectiveClient>(options_.address, max_message_bytes());
+  return std::make_unique<FramedCollectiveClient>(options_.address, max_message_bytes(),
+                                                  tls_.framed_rpc);
 }
 
 absl::Status WorkerSessionImpl::RunCollective(FramedCollectiveClient& framed,
@@ -201,7 +215,7 @@ absl::Status WorkerSessionImpl::RunCollective(FramedCollectiveClient& framed,
 }
 
 absl::Status WorkerSessionImpl::Read(const grpc::ClientContext& context, const grpc::Status& status,
-                                 bool* answered) const {
+                                     bool* answered) const {
   return Read(status, context.GetServerTrailingMetadata().count(kAnsweredKey) > 0, answered);
 }
 
@@ -235,7 +249,7 @@ absl::Status WorkerSessionImpl::Read(const grpc::Status& status, bool from_worke
 }
 
 absl::Status WorkerSessionImpl::WriteTensor(uint64_t tensor, const void* from, int64_t bytes,
-                                        absl::Duration timeout) {
+                                            absl::Duration timeout) {
   grpc::ClientContext context;
   SetDeadline(context, timeout);
   v1::WriteTensorResponse response;
@@ -259,7 +273,7 @@ absl::Status WorkerSessionImpl::WriteTensor(uint64_t tensor, const void* from, i
 }
 
 absl::Status WorkerSessionImpl::ReadTensor(uint64_t tensor, void* to, int64_t bytes,
-                                       absl::Duration timeout) {
+                                           absl::Duration timeout) {
   grpc::ClientContext context;
   SetDeadline(context, timeout);
   v1::ReadTensorRequest request;

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/rpc/client_tls.h"
 #include "base/tensor/tensor.h"
 #include "base/threads/mutex.h"
 #include "client/collective/remote/attach_connection.h"
@@ -31,7 +32,7 @@ namespace cohort::client {
 class WorkerSessionImpl final : public WorkerSession,
                                 public std::enable_shared_from_this<WorkerSessionImpl> {
  public:
-  explicit WorkerSessionImpl(const WorkerSessionOptions& options);
+  WorkerSessionImpl(const WorkerSessionOptions& options, ClientTls tls);
   // WorkerSession::Connect makes all sessions, so they are of this class.
   static WorkerSessionImpl& Of(WorkerSession& session) {
     return static_cast<WorkerSessionImpl&>(session);
@@ -138,10 +139,13 @@ class WorkerSessionImpl final : public WorkerSession,
                     bool* answered) const;
   // `from_worker`: the worker itself has said so.
   absl::Status Read(const grpc::Status& status, bool from_worker, bool* answered) const;
+  // The error of an attempt to connect, such as a refused certificate.
+  std::string WhyNotConnected();
   // Reads events until the stream ends.
   void Listen();
 
   const WorkerSessionOptions options_;
+  const ClientTls tls_;
   std::unique_ptr<v1::WorkerService::Stub> stub_;
   grpc::ClientContext stream_context_;
   v1::SessionOpened opened_;

@@ -80,6 +80,8 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
   builder.SetResourceQuota(quota);
   ListenerOptions listener;
   listener.max_connections = options.max_connections;
+  listener.tls = options.tls;
+  listener.plain = options.plain;
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              listener.http2.max_concurrent_streams);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
@@ -104,7 +106,7 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
                                           options.max_framed_connections},
         std::vector<std::string>{FramedCollectiveHandler::kMethod}, *result->framed_handler_);
     sinks.framed_rpc = [server = result->framed_server_.get()](int fd, ListenerPeer peer) {
-      server->Adopt(fd, std::move(peer.incoming));
+      server->Adopt(fd, std::move(peer));
     };
   }
   sinks.grpc = [acceptor = result->acceptor_.get()](int fd, int listener_fd) {

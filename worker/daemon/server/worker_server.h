@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "base/framed_rpc/server/blocking_server.h"
 #include "base/rpc/listener/listener.h"
+#include "base/tls/tls_context.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "worker/daemon/methods/worker_service.h"
@@ -26,8 +27,11 @@ struct WorkerServerOptions {
   bool reflection = false;
   // Connections for calls in plain frames, beside gRPC; 0: none.
   int max_framed_connections = 0;
-  int max_calls = 1024;     // calls that block at once, each on a thread
-  int max_connections = 0;  // see ListenerOptions
+  int max_calls = 1024;  // calls that block at once, each on a thread
+  // See ListenerOptions.
+  int max_connections = 0;
+  std::shared_ptr<TlsContext> tls;
+  bool plain = true;
 };
 
 class WorkerServer {
