@@ -15,7 +15,8 @@ absl::StatusOr<std::string> FileStamp(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", std::strerror(errno)));
   }
   return absl::StrCat(found.st_dev, ":", found.st_ino, ":", found.st_size, ":",
-                      found.st_mtim.tv_sec, ".", found.st_mtim.tv_nsec);
+                      found.st_mtim.tv_sec, ".", found.st_mtim.tv_nsec, ":", found.st_ctim.tv_sec,
+                      ".", found.st_ctim.tv_nsec);
 }
 
 }  // namespace cohort

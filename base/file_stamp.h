@@ -8,7 +8,8 @@
 
 namespace cohort {
 
-// A text that changes when the file is replaced or written, also behind a symbolic link.
+// A text that changes when the file is replaced or written or gets another mode, also behind a
+// symbolic link.
 // Errors: INVALID_ARGUMENT with the path and the reason.
 absl::StatusOr<std::string> FileStamp(const std::string& path);
 

@@ -160,16 +160,20 @@ absl::StatusOr<std::unique_ptr<AccessPolicy>> AccessPolicy::Load(std::string pat
   absl::StatusOr<Content> content = Read(path);
   if (!content.ok()) return content.status();
   std::unique_ptr<AccessPolicy> policy(new AccessPolicy(std::move(path)));
-  MutexLock lock(&policy->mutex_);
   policy->stamp_ = std::move(stamp);
+  MutexLock lock(&policy->mutex_);
   policy->content_ = *std::move(content);
   return policy;
 }
 
 Rights AccessPolicy::RightsOf(const std::vector<std::string>& names) const {
+  MutexLock lock(&mutex_);
+  return RightsLocked(names);
+}
+
+Rights AccessPolicy::RightsLocked(const std::vector<std::string>& names) const {
   Rights rights;
   rights.identity = std::make_shared<const std::string>(names.front());
-  MutexLock lock(&mutex_);
   for (const Rule& rule : content_.rules) {
     const bool matches = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
       return rule.is_prefix ? absl::StartsWith(name, rule.identity) : name == rule.identity;
@@ -180,13 +184,11 @@ Rights AccessPolicy::RightsOf(const std::vector<std::string>& names) const {
 }
 
 Rights AccessPolicy::RightsOfToken(const std::string& hash) const {
-  std::string name;
-  {
-    MutexLock lock(&mutex_);
-    const auto found = content_.token_names.find(hash);
-    if (found != content_.token_names.end()) name = absl::StrCat("token:", found->second);
+  MutexLock lock(&mutex_);
+  const auto found = content_.token_names.find(hash);
+  if (found != content_.token_names.end()) {
+    return RightsLocked({absl::StrCat("token:", found->second)});
   }
-  if (!name.empty()) return RightsOf({name});
   Rights none;
   none.identity = std::make_shared<const std::string>("a client with an unknown token");
   return none;
@@ -202,18 +204,26 @@ int64_t AccessPolicy::Version(Instant now) {
 }
 
 void AccessPolicy::ReadAgain() {
-  std::string stamp = FileStamp(path_).value_or("");
-  {
-    MutexLock lock(&mutex_);
-    if (stamp == stamp_) return;
-    stamp_ = std::move(stamp);
+  if (reading_.exchange(true, std::memory_order_acquire)) return;
+  if (std::string stamp = FileStamp(path_).value_or(""); stamp.empty() || stamp != stamp_) {
+    TakeFile(std::move(stamp));
   }
+  reading_.store(false, std::memory_order_release);
+}
+
+void AccessPolicy::TakeFile(std::string stamp) {
   absl::StatusOr<Content> content = Read(path_);
   if (!content.ok()) {
+    stamp_.clear();
+    std::string error(content.status().message());
+    if (error == last_error_) return;
+    last_error_ = std::move(error);
     Log(LogLevel::kError, "the new access policy cannot be used: the old one stays",
-        {{"why", content.status().message()}});
+        {{"why", last_error_}});
     return;
   }
+  stamp_ = std::move(stamp);
+  last_error_.clear();
   {
     MutexLock lock(&mutex_);
     content_ = *std::move(content);

@@ -62,7 +62,8 @@ class AccessPolicy {
   // "token:NAME". A peer with an unknown token has no rights.
   Rights RightsOfToken(const std::string& hash) const;
   // Grows when other rules are taken. Reads the file again if it has changed, and looks for that
-  // once a second at most. A file that cannot be used changes nothing, and the log says why.
+  // once a second at most. A file that cannot be used changes nothing, and is read again at the
+  // next look; the log says why.
   int64_t Version(Instant now);
 
  private:
@@ -79,14 +80,20 @@ class AccessPolicy {
   explicit AccessPolicy(std::string path) : path_(std::move(path)) {}
   static absl::StatusOr<Content> Read(const std::string& path);
   static absl::StatusOr<Rule> ReadRule(const nlohmann::json& entry);
+  Rights RightsLocked(const std::vector<std::string>& names) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReadAgain();
+  void TakeFile(std::string stamp);
 
   const std::string path_;
   std::atomic<int64_t> version_{0};
   std::atomic<int64_t> next_look_ms_{0};
   mutable Mutex mutex_;
   Content content_ ABSL_GUARDED_BY(mutex_);
-  std::string stamp_ ABSL_GUARDED_BY(mutex_);  // of the file when it was last read
+  // Only the thread that has set `reading_` uses these.
+  std::atomic<bool> reading_{false};
+  std::string stamp_;  // of the file when it was last read; empty: it could not be used
+  std::string last_error_;
 };
 
 }  // namespace cohort

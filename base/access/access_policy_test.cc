@@ -1,6 +1,7 @@
 #include "base/access/access_policy.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -169,6 +170,20 @@ TEST_F(AccessPolicyTest, ANewFileCountsFromTheNextLookOn) {
   EXPECT_EQ(peer.Current(now_)->RoleIn("a"), Role::kMember);
 }
 
+TEST_F(AccessPolicyTest, AFileThatBecomesReadableCounts) {
+  if (geteuid() == 0) GTEST_SKIP() << "root reads files of any mode";
+  Write(kTwoTeams);
+  PeerAccess peer(Load(), {"spiffe://prod/ns/a/x"});
+  EXPECT_EQ(peer.Current(now_)->RoleIn("a"), Role::kMember);
+  Write(R"({"rules": []})");
+  ASSERT_EQ(chmod(path_.c_str(), 0), 0);
+  now_ += absl::Seconds(1);
+  EXPECT_EQ(peer.Current(now_)->RoleIn("a"), Role::kMember);
+  ASSERT_EQ(chmod(path_.c_str(), 0600), 0);
+  now_ += absl::Seconds(1);
+  EXPECT_EQ(peer.Current(now_)->RoleIn("a"), Role::kNone);
+}
+
 TEST(NamesOfPeerTest, CertificateThenSocketThenNothing) {
   int pair[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
@@ -179,6 +194,7 @@ TEST(NamesOfPeerTest, CertificateThenSocketThenNothing) {
   EXPECT_THAT(NamesOfPeer(tcp.get(), nullptr), ElementsAre("anonymous"));
   PeerCertificate certificate;
   EXPECT_THAT(NamesOfPeer(near.get(), &certificate), ElementsAre(user));
+  EXPECT_THAT(NamesOfPeer(tcp.get(), &certificate), ElementsAre("anonymous-tls"));
   certificate.common_name = "uid:0";
   EXPECT_THAT(NamesOfPeer(near.get(), &certificate), ElementsAre("cn:uid:0"));
   certificate.dns_names = {"a.example", "b.example"};

@@ -46,7 +46,7 @@ std::vector<std::string> NamesOfPeer(int fd, const PeerCertificate* certificate)
       getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &credentials_size) == 0) {
     return {absl::StrCat("uid:", credentials.uid)};
   }
-  return {"anonymous"};
+  return {certificate == nullptr ? "anonymous" : "anonymous-tls"};
 }
 
 PeerAccess::PeerAccess(std::shared_ptr<AccessPolicy> policy, std::vector<std::string> names)

@@ -20,6 +20,7 @@ namespace cohort {
 //   for each of its DNS names; "cn:NAME" for its common
 //     name, if it has no other;
 //   "uid:NUMBER" for a client of a Unix socket;
+//   "anonymous-tls" for a client by TLS without a certificate;
 //   "anonymous" for others.
 std::vector<std::string> NamesOfPeer(int fd, const PeerCertificate* certificate);
 

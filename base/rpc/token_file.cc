@@ -65,13 +65,19 @@ std::string TokenFile::Current(Instant now) {
   if (now < next_look_) return token_;
   next_look_ = now + kBetweenLooks;
   std::string stamp = FileStamp(path_).value_or("");
-  if (stamp == stamp_) return token_;
-  stamp_ = std::move(stamp);
-  if (absl::StatusOr<std::string> token = Read(path_); token.ok()) {
+  if (!stamp.empty() && stamp == stamp_) return token_;
+  absl::StatusOr<std::string> token = Read(path_);
+  if (token.ok()) {
     token_ = *std::move(token);
-  } else {
+    stamp_ = std::move(stamp);
+    last_error_.clear();
+    return token_;
+  }
+  stamp_.clear();
+  if (std::string error(token.status().message()); error != last_error_) {
+    last_error_ = std::move(error);
     Log(LogLevel::kError, "the new token cannot be used: the old one stays",
-        {{"why", token.status().message()}});
+        {{"why", last_error_}});
   }
   return token_;
 }

@@ -13,7 +13,7 @@
 
 namespace cohort {
 
-// A server takes no longer token.
+// A server takes no longer token, whatever its policy says.
 inline constexpr size_t kMaxTokenBytes = 4096;
 
 // A file with one token and, perhaps, white space behind it. Thread-safe.
@@ -24,7 +24,8 @@ class TokenFile {
   static absl::StatusOr<std::shared_ptr<TokenFile>> Load(std::string path);
 
   // The token for a new connection or call. Reads the file again if it has changed, and looks for
-  // that once a second at most. A file that cannot be used changes nothing, and the log says why.
+  // that once a second at most. A file that cannot be used changes nothing, and is read again
+  // at the next look; the log says why.
   std::string Current(Instant now);
 
  private:
@@ -33,7 +34,9 @@ class TokenFile {
   const std::string path_;
   Mutex mutex_;
   std::string token_ ABSL_GUARDED_BY(mutex_);
-  std::string stamp_ ABSL_GUARDED_BY(mutex_);  // of the file when it was last read
+  // The file's when it was last read; empty: it could not be used.
+  std::string stamp_ ABSL_GUARDED_BY(mutex_);
+  std::string last_error_ ABSL_GUARDED_BY(mutex_);
   Instant next_look_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
 };
 

@@ -221,7 +221,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, TokenTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "Frames" : "Grpc"; });
 
 TEST_P(TokenTest, ATokenIsAnIdentity) {
-  ExpectDenied(Store()->Put("key", "x").status(), "and anonymous has no role there");
+  ExpectDenied(Store()->Put("key", "x").status(), "and anonymous-tls has no role there");
   Show("of-c");
   ExpectDenied(Store()->Put("key", "x").status(), "and a client with an unknown token has no role");
   Show("of-a");

@@ -46,8 +46,9 @@ int PortOf(int fd) {
 bool Answers(const sockaddr_un& name) {
   const int fd = socket(AF_UNIX, kSocketFlags, 0);
   if (fd < 0) return false;
-  const bool answers =
-      connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0 || errno == EAGAIN;
+  // Another error, such as EACCES, comes from a socket that is in use.
+  const bool answers = connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0 ||
+                       (errno != ECONNREFUSED && errno != ENOENT);
   close(fd);
   return answers;
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "base/access/peer_access.h"
 #include "base/rpc/listener/guarded_socket.h"
+#include "base/rpc/token_file.h"
 #include "coordinator/service/dispatch/dispatcher.h"
 #include "grpcpp/server_context.h"
 
@@ -26,7 +27,7 @@ inline std::shared_ptr<PeerAccess> AccessOf(const Dispatcher& dispatcher,
   constexpr absl::string_view kScheme = "Bearer ";
   if (!absl::StartsWithIgnoreCase(token, kScheme)) return access;
   token.remove_prefix(kScheme.size());
-  return access->WithToken(token);
+  return access->WithToken(token.size() > kMaxTokenBytes ? "" : token);
 }
 
 }  // namespace cohort::coordinator

@@ -53,9 +53,8 @@ void WatchServerStream::Begin(grpc::CallbackServerContext* context,
     grpc::ProtoBufferReader reader(&copy);
     if (reader.status().ok()) {
       access_ = AccessOf(dispatcher_, *context);
-      status = dispatcher_.Decode(method_, access_.get(), &reader,
-                                  copy.Length(), TimeLeft(context->raw_deadline()), &call_,
-                                  &asker_);
+      status = dispatcher_.Decode(method_, access_.get(), &reader, copy.Length(),
+                                  TimeLeft(context->raw_deadline()), &call_, &asker_);
     }
   }
   if (!status.ok()) return Complete(status);
@@ -73,6 +72,7 @@ void WatchServerStream::Begin(grpc::CallbackServerContext* context,
   attaching_ = true;
   Call call;
   call.caller = call_.caller;
+  attached_as_ = call.caller.identity;
   call.body = AttachCall{stream_, false};
   Submit(std::move(call));
 }
@@ -181,6 +181,7 @@ void WatchServerStream::Complete(const absl::Status& status) {
     Call call;
     call.caller = call_.caller;
     call.caller.acknowledged.clear();
+    call.caller.identity = attached_as_;
     call.body = AttachCall{stream_, true, by_us_};
     dispatcher_.engine().Submit(std::move(call), Ignore());
   }

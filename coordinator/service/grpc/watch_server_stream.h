@@ -49,6 +49,8 @@ class WatchServerStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer
   const Method method_;
   const Instant started_;
   std::shared_ptr<PeerAccess> access_;
+  // The client's identity when it attached: a new policy may give a token another name.
+  std::shared_ptr<const std::string> attached_as_;
   Asker asker_;
   Call call_;           // the next step: the decoded call, with the next revision
   int64_t stream_ = 0;  // not 0: attached, or going to be
