@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Cohort at work on this machine: installs missing packages, builds, and starts a coordinator with a journal on disk.
+# Cohort at work on this machine: installs missing packages, builds, makes certificates, and starts a coordinator with a
+# journal on disk. All processes talk to it by mutual TLS.
 # Four processes form a group and pass objects. Four workers are started, and four clients beside them: they measure
 # all collectives and check the results; one of them pushes a checkpoint to the others, which verify it. Then one
 # comes late, and who-is-missing names it; and once more, while the coordinator is killed. Everything is stopped
@@ -60,11 +61,19 @@ build() {
   cp "$bin/coordinator/cohort-coordinator" "$bin/worker/daemon/cohort-worker" "$bin/worker/cli/cohort" "$scratch/"
 }
 
+make_certificates() {
+  local folder=$scratch/certificates
+  deploy/certificates.sh "$folder" coordinator=DNS:localhost,IP:127.0.0.1 rank=URI:spiffe://quickstart/rank || return 1
+  export COHORT_TLS_CA=$folder/rank/ca.crt COHORT_TLS_CERTIFICATE=$folder/rank/tls.crt COHORT_TLS_KEY=$folder/rank/tls.key
+}
+
 # Starts it on a port of its own choice, or on the one it had.
 start_coordinator() {
   rm -f "$scratch/port"
   "$scratch/cohort-coordinator" --listen "${address:-127.0.0.1:0}" --metrics-listen '' \
     --journal sqlite --journal-path "$scratch/journal.db" --port-file "$scratch/port" \
+    --tls-certificate "$scratch/certificates/coordinator/tls.crt" --tls-key "$scratch/certificates/coordinator/tls.key" \
+    --tls-client-ca "$scratch/certificates/coordinator/ca.crt" \
     >> "$scratch/coordinator.log" 2>&1 &
   coordinator=$!
   local deadline=$((SECONDS + 20))
@@ -218,6 +227,7 @@ deploy/bootstrap.sh
 say "build"
 build
 say "coordinator with a journal on disk, and $WORLD processes"
+step "make certificates for mutual TLS" make_certificates
 step "start the coordinator" start_coordinator
 step "barrier of $WORLD processes (join, barrier, leave)" barrier
 step "all-gather of an object each, compared byte by byte" all_gather

@@ -54,7 +54,7 @@ class ComposeFileTest(unittest.TestCase):
 
     def test_services_come_behind_those_they_wait_for(self):
         names = list(self.services)
-        self.assertEqual(names[0], "coordinator")
+        self.assertEqual(names[:2], ["certificates", "coordinator"])
         self.assertEqual(names[-1], "tests")
         self.assertEqual(set(self.services["tests"].after), set(names) - {"tests"})
 
@@ -66,9 +66,17 @@ class ComposeFileTest(unittest.TestCase):
 
     def test_programs_take_their_flags(self):
         for name, service in self.services.items():
-            if name != "tests":
+            if name not in ("certificates", "tests"):
                 with self.subTest(name):
                     check_config(self, service.words[0], service.words[1:])
+                    self.assertIn("--tls-client-ca", " ".join(service.words))
+
+    def test_the_addresses_of_workers_are_in_their_certificate(self):
+        (names,) = [word for word in self.services["certificates"].words if word.startswith("worker=")]
+        for name, service in self.services.items():
+            if name.startswith("worker-"):
+                self.assertIn(f"DNS:{name},", names)
+                self.assertIn(f"IP:{service.address}", names.split("=")[1].split(","))
 
     def test_files_that_are_mounted_are_there(self):
         for service in self.services.values():

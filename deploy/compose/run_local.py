@@ -17,6 +17,7 @@ import time
 import traceback
 
 CANNOT = 77
+_COMPLETION_SECONDS = 60
 _NEW_MOUNTS, _NEW_USER, _NEW_PROCESSES, _NEW_NETWORK = 0x00020000, 0x10000000, 0x20000000, 0x40000000
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _TARGETS = {
@@ -111,11 +112,14 @@ class Cluster:
         self._subnet = subnet
         self._folder = folder
         self._processes = {}
+        self._completed = set()
 
     def start(self, service):
         for other, condition in service.after.items():
             if condition == "service_healthy":
                 self._await_health(self._services[other])
+            elif condition == "service_completed_successfully":
+                self._await_success(other)
         output = None
         if service.name != "tests":
             output = open(self._log(service.name), "wb")
@@ -169,6 +173,16 @@ class Cluster:
             time.sleep(min(service.interval, 0.2))
         raise Failure(f"{service.name} ended with status {process.returncode} before it was healthy")
 
+    def _await_success(self, name):
+        try:
+            status = self._processes[name].wait(timeout=_COMPLETION_SECONDS)
+        except subprocess.TimeoutExpired:
+            status = f"nothing within {_COMPLETION_SECONDS} s"
+        if status != 0:
+            self.show_log(name)
+            raise Failure(f"{name} ended with {status}, and other services need its success")
+        self._completed.add(name)
+
     def wait(self, name):
         return self._processes[name].wait()
 
@@ -184,7 +198,7 @@ class Cluster:
                 ending[name].terminate()
             for name, process in ending.items():
                 how = self._end(name, process)
-                if name == "tests" or (how == 0 and name not in by_itself):
+                if name == "tests" or (how == 0 and (name not in by_itself or name in self._completed)):
                     continue
                 self.show_log(name)
                 wrong.append(f"{name} ended {'by itself' if name in by_itself else 'when asked to'}, with {how}")

@@ -2,12 +2,13 @@
 # run_local.sh with the real programs: the services of docker-compose.yml; its errors; that it leaves nothing behind,
 # also when it is stopped or killed.
 #
-#   run_local_test.sh RUN_LOCAL COORDINATOR WORKER COHORT HEALTH
+#   run_local_test.sh RUN_LOCAL CERTIFICATES COORDINATOR WORKER COHORT HEALTH
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin
 
 run_local=$1
-shift
+certificates=$(realpath "$2")
+shift 2
 binaries=$TEST_TMPDIR/binaries
 mkdir -p "$binaries" "$TEST_TMPDIR/folders"
 for program in "$@"; do ln -s "$(realpath "$program")" "$binaries/"; done
@@ -47,13 +48,25 @@ nothing_left() {
   [[ -z $(ls "$TMPDIR") ]] || fail "$1 left folders behind: $(ls "$TMPDIR")"
 }
 
-# A compose file with a coordinator, and tests that run the script given.
+# A compose file with certificates, a coordinator, and tests that run the script given.
 write_file() {
   cat > "$TEST_TMPDIR/compose.yml" << YAML
 services:
+  certificates:
+    entrypoint: [bash, /srv/cohort/certificates.sh, /run/cohort]
+    command: ["coordinator=DNS:coordinator", "tests=URI:spiffe://test/tests"]
+    volumes: ["$certificates:/srv/cohort/certificates.sh:ro", "certificates:/run/cohort"]
+    networks: {net: {ipv4_address: 10.79.0.4}}
   coordinator:
     entrypoint: [cohort-coordinator]
-    command: [--listen=0.0.0.0:7700, --insecure, --metrics-listen, ""]
+    command:
+      - --listen=0.0.0.0:7700
+      - --tls-certificate=/run/cohort/coordinator/tls.crt
+      - --tls-key=/run/cohort/coordinator/tls.key
+      - --tls-client-ca=/run/cohort/coordinator/ca.crt
+      - --metrics-listen=
+    volumes: ["certificates:/run/cohort:ro"]
+    depends_on: {certificates: {condition: service_completed_successfully}}
     healthcheck: {test: [CMD, cohort-health, "127.0.0.1:7700"], interval: 1s, timeout: 3s, start_period: 20s}
     networks: {net: {ipv4_address: 10.79.0.2}}
   tests:
@@ -61,10 +74,16 @@ services:
     command:
       - |
         ${1//$'\n'/$'\n'        }
-    environment: {NAME: "a value"}
+    environment:
+      NAME: "a value"
+      COHORT_TLS_CA: /run/cohort/tests/ca.crt
+      COHORT_TLS_CERTIFICATE: /run/cohort/tests/tls.crt
+      COHORT_TLS_KEY: /run/cohort/tests/tls.key
+    volumes: ["certificates:/run/cohort:ro"]
     depends_on: {coordinator: {condition: service_healthy}}
     networks: {net: {ipv4_address: 10.79.0.3}}
 networks: {net: {ipam: {config: [{subnet: 10.79.0.0/24}]}}}
+volumes: {certificates: {}}
 YAML
 }
 
@@ -98,11 +117,17 @@ local_run 7 --file "$TEST_TMPDIR/compose.yml"
 nothing_left "failing tests"
 
 write_file 'exit 0'
-sed -i 's/7700, --insecure/7700, --secure/' "$TEST_TMPDIR/compose.yml"
+sed -i 's/--metrics-listen/--metrics/' "$TEST_TMPDIR/compose.yml"
 local_run 1 --file "$TEST_TMPDIR/compose.yml"
 says "coordinator ended with status 2 before it was healthy"
-says "coordinator | .*--secure"
+says "coordinator | .*--metrics"
 nothing_left "a coordinator that does not start"
+
+write_file 'exit 0'
+sed -i 's/"coordinator=DNS:coordinator"/"coordinator=DNS"/' "$TEST_TMPDIR/compose.yml"
+local_run 1 --file "$TEST_TMPDIR/compose.yml"
+says "certificates ended with 1, and other services need its success"
+nothing_left "certificates that cannot be made"
 
 write_file 'exit 0'
 sed -i 's/^    command/    ports: ["1:1"]\n    command/' "$TEST_TMPDIR/compose.yml"

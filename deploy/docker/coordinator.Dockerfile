@@ -26,6 +26,8 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=3s --start-period=5s --retries=3 \
   CMD ["cohort-health", "127.0.0.1:7700"]
 ENTRYPOINT ["cohort-coordinator"]
-# --insecure: whoever reaches the port is a member. Leave that to a network of its own.
-CMD ["--listen", "0.0.0.0:7700", "--insecure", "--metrics-listen", "0.0.0.0:7701", \
+# The files of a Secret.
+CMD ["--listen", "0.0.0.0:7700", "--tls-certificate", "/etc/cohort/tls/tls.crt", \
+     "--tls-key", "/etc/cohort/tls/tls.key", "--tls-client-ca", "/etc/cohort/tls/ca.crt", \
+     "--metrics-listen", "0.0.0.0:7701", \
      "--journal", "sqlite", "--journal-path", "/var/lib/cohort/journal.db"]

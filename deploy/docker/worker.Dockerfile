@@ -18,8 +18,10 @@ RUN bazel build --config=opt --spawn_strategy=local \
     mkdir -p /runtime/run/cohort && \
     chown 65532:65532 /runtime/var/lib/cohort /runtime/run/cohort
 
-# With a shell, for scripts that use `cohort`.
+# With a shell and openssl, for scripts that use `cohort` or make certificates.
 FROM debian:12-slim AS tests
+RUN apt-get update && apt-get install -y --no-install-recommends openssl && rm -rf /var/lib/apt/lists/* && \
+    mkdir /run/cohort && chown 65532:65532 /run/cohort
 COPY --from=build /runtime/usr /usr
 COPY --from=build --chown=65532:65532 /runtime/var/lib/cohort /var/lib/cohort
 USER 65532:65532
@@ -42,6 +44,9 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=3s --start-period=5s --retries=3 \
   CMD ["cohort-health", "127.0.0.1:7800"]
 ENTRYPOINT ["cohort-worker"]
-# --insecure: whoever reaches the port may use the worker. Leave that to a network of its own.
-CMD ["--listen", "0.0.0.0:7800", "--insecure", "--metrics-listen", "0.0.0.0:7801", \
-     "--coordinator", "coordinator:7700"]
+# The files of a Secret; the variables are for the worker as a client of the coordinator.
+ENV COHORT_TLS_CA=/etc/cohort/tls/ca.crt COHORT_TLS_CERTIFICATE=/etc/cohort/tls/tls.crt \
+    COHORT_TLS_KEY=/etc/cohort/tls/tls.key
+CMD ["--listen", "0.0.0.0:7800", "--tls-certificate", "/etc/cohort/tls/tls.crt", \
+     "--tls-key", "/etc/cohort/tls/tls.key", "--tls-client-ca", "/etc/cohort/tls/ca.crt", \
+     "--metrics-listen", "0.0.0.0:7801", "--coordinator", "coordinator:7700"]

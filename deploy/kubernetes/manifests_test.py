@@ -127,7 +127,7 @@ class ManifestsTest(unittest.TestCase):
                         self.assertIn(port["port"], ports)
 
     def test_mounts_have_their_volumes(self):
-        for workload in self.manifests.of("StatefulSet", "Job"):
+        for workload in self.manifests.of("StatefulSet", "Job", "Deployment"):
             spec = workload["spec"]
             volumes = {volume["name"] for volume in spec["template"]["spec"].get("volumes", [])}
             volumes |= {claim["metadata"]["name"] for claim in spec.get("volumeClaimTemplates", [])}
@@ -149,11 +149,42 @@ class ManifestsTest(unittest.TestCase):
             ports = {port["name"]: port["containerPort"] for port in container.get("ports", [])}
             for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
                 if kind in container:
-                    self.assertEqual(container[kind]["grpc"]["port"], ports["grpc"], f"{name}: {kind}")
+                    probe = ["cohort-health", f"127.0.0.1:{ports['grpc']}"]
+                    self.assertEqual(container[kind]["exec"]["command"], probe, f"{name}: {kind}")
+                    # The probe itself gives up after two seconds.
+                    self.assertGreater(container[kind]["timeoutSeconds"], 2, f"{name}: {kind}")
             if ports:
                 self.assertIn("livenessProbe", container, name)
                 self.assertEqual(flag(container, "listen"), f"0.0.0.0:{ports['grpc']}")
                 self.assertEqual(flag(container, "metrics-listen"), f"0.0.0.0:{ports['metrics']}")
+
+    def test_daemons_and_clients_have_the_files_of_a_certificate(self):
+        secrets = {document["spec"]["secretName"] for document in self.manifests.of("Certificate")}
+        for name, spec, container in self.manifests.containers():
+            with self.subTest(name):
+                (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "tls"]
+                self.assertIn(volume["secret"]["secretName"], secrets)
+                # The key is for the group of the program.
+                self.assertEqual(volume["secret"]["defaultMode"], 0o440)
+                self.assertEqual(spec["securityContext"]["fsGroup"], spec["securityContext"]["runAsGroup"])
+                (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "tls"]
+                files = [mount["mountPath"] + file for file in ("/ca.crt", "/tls.crt", "/tls.key")]
+                if container["command"][0] != "cohort":
+                    names = ("tls-client-ca", "tls-certificate", "tls-key")
+                    self.assertEqual([flag(container, name) for name in names], files)
+                if container["command"][0] != "cohort-coordinator":
+                    values = {env["name"]: env.get("value") for env in container["env"]}
+                    names = ("COHORT_TLS_CA", "COHORT_TLS_CERTIFICATE", "COHORT_TLS_KEY")
+                    self.assertEqual([values[name] for name in names], files)
+
+    def test_clients_call_the_names_in_the_certificates(self):
+        certified = {name for document in self.manifests.of("Certificate") for name in document["spec"].get("dnsNames", [])}
+        (patch,) = read(os.path.join(HERE, "overlays", "example", "certificate-names.yaml"))
+        certified |= {change["value"] for change in patch}
+        for name, _, container in self.manifests.containers():
+            texts = container.get("args", []) + [env.get("value", "") for env in container.get("env", [])]
+            for host in re.findall(r"(cohort-[a-z0-9.-]+):\d+", " ".join(texts)):
+                self.assertIn(host, certified, name)
 
     def test_addresses_are_those_of_services(self):
         ports = {
@@ -357,9 +388,8 @@ class OverlayTest(unittest.TestCase):
         claim = sets["cohort-coordinator"]["spec"]["volumeClaimTemplates"][0]
         self.assertEqual(claim["spec"]["storageClassName"], "local-ssd")
         (worker,) = sets["cohort-worker"]["spec"]["template"]["spec"]["containers"]
-        self.assertEqual(list(worker["livenessProbe"]["exec"]), ["command"])
-        self.assertNotIn("grpc", worker["livenessProbe"])
-        self.assertIn("grpc", worker["readinessProbe"])
+        self.assertEqual(worker["livenessProbe"]["exec"]["command"][0], "cohort")
+        self.assertEqual(worker["readinessProbe"]["exec"]["command"][0], "cohort-health")
         for _, labels, _ in rendered.pods():
             self.assertTrue("app.kubernetes.io/part-of" in labels or "cohort.dev/member" in labels)
         for _, _, container in rendered.containers():
