@@ -6,7 +6,7 @@
 #   deploy/certificates.sh certificates coordinator=DNS:coordinator,IP:10.0.0.4 rank=URI:spiffe://example/rank
 #
 # Writes FOLDER/NAME/tls.crt, tls.key and ca.crt for each NAME, as a Secret of Kubernetes has them. They are valid for
-# 30 days. The script changes nothing if all of them are there and valid for another day.
+# 30 days. The script changes nothing if it has made them all with the same arguments, and they are valid for another day.
 set -euo pipefail
 umask 077
 
@@ -18,8 +18,10 @@ folder=$1
 shift
 new_key=(-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes)
 
+# The file `made-for` is written last, when everything is there.
 all_valid() {
   local pair
+  [[ -f $folder/made-for && $(< "$folder/made-for") == "$*" ]] || return 1
   for pair in "$@"; do
     openssl x509 -in "$folder/${pair%%=*}/tls.crt" -checkend 86400 -noout > "$folder/log" 2>&1 || return 1
   done
@@ -37,11 +39,12 @@ make_all() {
         -extfile <(echo "subjectAltName=${pair#*=}") -out "$folder/$name/tls.crt" &&
       cp "$folder/ca.crt" "$folder/$name/" || return 1
   done
-  rm "$folder/ca.key" "$folder/request"
+  rm "$folder/ca.key" "$folder/request" && echo "$*" > "$folder/made-for"
 }
 
 mkdir -p "$folder"
 if ! all_valid "$@"; then
-  make_all "$@" > "$folder/log" 2>&1 || { cat "$folder/log" >&2; exit 1; }
+  rm -f "$folder/made-for"
+  make_all "$@" > "$folder/log" 2>&1 || { rm -f "$folder/ca.key"; cat "$folder/log" >&2; exit 1; }
 fi
-rm "$folder/log"
+rm -f "$folder/log"

@@ -1,4 +1,4 @@
-// The certificates and the token with which the clients of this process connect to coordinators.
+// The certificates and the token with which the clients of this process connect to coordinators and workers.
 #ifndef COHORT_BASE_RPC_CLIENT_TLS_H_
 #define COHORT_BASE_RPC_CLIENT_TLS_H_
 

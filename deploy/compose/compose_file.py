@@ -7,7 +7,7 @@ import re
 import yaml
 
 # These change the rights or the image of a container, not the environment of its program.
-_ONLY_OF_CONTAINERS = {"build", "cap_drop", "image", "read_only", "restart", "security_opt", "user"}
+_ONLY_OF_CONTAINERS = {"attach", "build", "cap_drop", "image", "read_only", "restart", "security_opt", "user"}
 _KNOWN = {
     "command",
     "depends_on",

@@ -32,6 +32,8 @@ using Stub = v1::WorkerService::Stub;
 constexpr absl::Duration kMargin = absl::Seconds(2);
 // Limits calls that do not wait for other ranks.
 constexpr absl::Duration kShortTimeout = absl::Seconds(10);
+// For the error of a channel that does not connect.
+constexpr absl::Duration kForLastError = absl::Milliseconds(200);
 constexpr absl::Duration kEndOnItsWay = absl::Milliseconds(500);
 constexpr int64_t kPartBytes = int64_t{1} << 20;
 constexpr int64_t kMinScratch = int64_t{64} << 10;
@@ -98,21 +100,24 @@ absl::Status WorkerSessionImpl::Open() {
                                               [this] { stream_context_.TryCancel(); });
   stream_context_.set_wait_for_ready(true);
   COHORT_ASSIGN_OR_RETURN(listener_, StartThread("cohort-session", [this] { Listen(); }));
+  bool answered = false;
   {
     MutexLock lock(&mutex_);
     const auto decided = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
       return opened_yet_ || ended_.has_value();
     };
-    if (!mutex_.AwaitWithTimeout(absl::Condition(&decided), deadline - Clock::Steady().Now())) {
-      return absl::UnavailableError(absl::StrCat(worker_, " does not answer within ",
-                                                 absl::FormatDuration(options_.connect_timeout),
-                                                 WhyNotConnected()));
-    }
+    answered = mutex_.AwaitWithTimeout(absl::Condition(&decided), deadline - Clock::Steady().Now());
     if (ended_.has_value()) {
       const absl::Status cancelled = cancellations.reason();
       return cancelled.ok() ? *ended_ : cancelled;
     }
-    absl::StrAppend(&worker_, " (process ", opened_.pid(), " on ", opened_.host(), ")");
+    if (answered)
+      absl::StrAppend(&worker_, " (process ", opened_.pid(), " on ", opened_.host(), ")");
+  }
+  if (!answered) {
+    return absl::UnavailableError(absl::StrCat(worker_, " does not answer within ",
+                                               absl::FormatDuration(options_.connect_timeout),
+                                               WhyNotConnected()));
   }
   if (!options_.attach) {
     why_not_attached_ = "it was not asked for";
@@ -129,8 +134,9 @@ absl::Status WorkerSessionImpl::Open() {
 }
 
 std::string WorkerSessionImpl::WhyNotConnected() {
-  grpc::ClientContext context;  // fails at once with the channel's last error
-  context.set_deadline(GrpcDeadline(kShortTimeout));
+  // A channel that cannot connect fails the call at once, with its last error.
+  grpc::ClientContext context;
+  context.set_deadline(GrpcDeadline(kForLastError));
   v1::GetWorkerResponse response;
   const grpc::Status status = stub_->GetWorker(&context, {}, &response);
   return status.error_code() == grpc::StatusCode::UNAVAILABLE
