@@ -64,7 +64,8 @@ services:
       - --tls-certificate=/run/cohort/coordinator/tls.crt
       - --tls-key=/run/cohort/coordinator/tls.key
       - --tls-client-ca=/run/cohort/coordinator/ca.crt
-      - --metrics-listen=
+      - --metrics-listen
+      - ""
     volumes: ["certificates:/run/cohort:ro"]
     depends_on: {certificates: {condition: service_completed_successfully}}
     healthcheck: {test: [CMD, cohort-health, "127.0.0.1:7700"], interval: 1s, timeout: 3s, start_period: 20s}
@@ -117,10 +118,10 @@ local_run 7 --file "$TEST_TMPDIR/compose.yml"
 nothing_left "failing tests"
 
 write_file 'exit 0'
-sed -i 's/--metrics-listen/--metrics/' "$TEST_TMPDIR/compose.yml"
+sed -i 's/--metrics-listen/--metric/' "$TEST_TMPDIR/compose.yml"
 local_run 1 --file "$TEST_TMPDIR/compose.yml"
 says "coordinator ended with status 2 before it was healthy"
-says "coordinator | .*--metrics"
+says "coordinator | .*--metric\b"
 nothing_left "a coordinator that does not start"
 
 write_file 'exit 0'
