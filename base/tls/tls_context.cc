@@ -1,5 +1,6 @@
 #include "base/tls/tls_context.h"
 
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 
 #include <cstring>
@@ -21,6 +22,10 @@ constexpr size_t kReadAheadBytes = size_t{64} << 10;
 // As the protocols' names stand in the handshake, with their lengths: gRPC's and framed RPC's.
 constexpr unsigned char kProtocols[] = "\2h2\6cohort";
 constexpr unsigned char kSessionContext[] = "cohort";
+
+// OpenSSL frees its state when a process exits, and crashes threads that still use TLS then: ours
+// and gRPC's. Its first initialisation decides that, so this one comes before main.
+[[maybe_unused]] const int kNoCleanupAtExit = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
 
 absl::Status FileError(const char* what, const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(what, " ", path, ": ", TakeTlsError()));

@@ -1,7 +1,9 @@
 #include "base/tls/tls_context.h"
 
+#include <openssl/crypto.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <string>
 
@@ -80,6 +82,15 @@ TEST(TlsContextTest, BadFilesChangeNothing) {
   EXPECT_NE((*context)->Current(kStart + absl::Seconds(3)), first);
   EXPECT_EQ((*context)->last_error(), absl::OkStatus());
   EXPECT_EQ((*context)->reloads(), 1);
+}
+
+TEST(TlsContextTest, OpenSslKeepsItsStateWhenTheProcessExits) {
+  ASSERT_TRUE(TlsContext::Load(NewFiles(), TlsSide::kServer).ok());
+  const auto exit_with_handler = [] {
+    OPENSSL_atexit([] { _exit(7); });  // called when OpenSSL frees its state
+    std::exit(0);
+  };
+  EXPECT_EXIT(exit_with_handler(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
