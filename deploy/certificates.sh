@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a CA, and certificates of it, for a trial. Whoever reads the folder can be every name in it, so a cluster in
+# Makes a CA, and certificates of it, for a trial. A reader of the folder can take every name in it, so a cluster in
 # use takes its certificates from a service such as cert-manager.
 #
 #   deploy/certificates.sh FOLDER NAME=ALTERNATIVE_NAMES...
