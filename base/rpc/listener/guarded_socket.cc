@@ -3,7 +3,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -496,12 +495,6 @@ void ReclaimIncomingBytes() {
       if (SocketCookie(number * kPageSlots + index) != slot->cookie.load()) slot->incoming.Set(0);
     }
   }
-}
-
-void ShutDownSocket(int fd, uint64_t cookie) {
-  // A duplicate: the owner may close its descriptor at any time, and the number may be reused.
-  const UniqueFd own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  if (own.get() >= 0 && SocketCookie(own.get()) == cookie) shutdown(own.get(), SHUT_RDWR);
 }
 
 }  // namespace cohort

@@ -68,9 +68,6 @@ void ResumeSocket(int fd, uint64_t cookie);
 // Gives back the incoming bytes of guarded sockets that have been closed. Thread-safe.
 void ReclaimIncomingBytes();
 
-// Ends the connection of a socket that another owns, unless it has been closed. Thread-safe.
-void ShutDownSocket(int fd, uint64_t cookie);
-
 }  // namespace cohort
 
 #endif  // COHORT_BASE_RPC_LISTENER_GUARDED_SOCKET_H_

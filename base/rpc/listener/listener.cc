@@ -34,6 +34,7 @@ constexpr absl::Duration kBeforeTrim = absl::Seconds(2);
 constexpr int kSweepShare = 10;
 constexpr int kFewestConnections = 8;
 constexpr int kAcceptsPerIteration = 64;
+constexpr int kClosedAtRest = 16;
 // More connections than this need --max-connections: each costs gRPC tens of KiB.
 constexpr rlim_t kMostDescriptors = 65536;
 
@@ -93,7 +94,9 @@ class Listener::Acceptor final : public EventLoop::Handler {
   // New connections wait meanwhile in the kernel's queue.
   void Rest() {
     if (!ConnectionWaits(fd_)) return;
-    listener_.CloseOldest(listener_.candidates_);
+    // One at a time would keep a new client waiting behind all idle ones in the queue.
+    for (int i = 0; i < kClosedAtRest && listener_.CloseOldest(listener_.candidates_); ++i) {
+    }
     const Instant now = Clock::Steady().Now();
     if (now - listener_.last_rest_log_ > kBetweenLines) {
       listener_.last_rest_log_ = now;
@@ -126,7 +129,8 @@ Listener::Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks, Liste
     MutexLock lock(&link_->mutex);
     link_->listener = this;
   }
-  status_ = loop_.Start();
+  status_ = closer_.status();
+  if (status_.ok()) status_ = loop_.Start();
   if (status_.ok() && !loop_.Add(resume_timer_->fd(), EPOLLIN, resume_timer_)) {
     status_ = absl::ResourceExhaustedError("the system has no timer for the listener");
   }
@@ -207,7 +211,7 @@ bool Listener::CloseOldest(std::deque<std::weak_ptr<Connection>>& candidates) {
         pending != nullptr) {
       pending->Leave();
     } else {
-      ShutDownSocket(oldest->fd, oldest->cookie);
+      closer_.Close(oldest->fd, oldest->cookie);
       Remove(*oldest);
     }
     return true;
@@ -268,8 +272,8 @@ void Listener::PassToServer(Connection& connection, int fd, int listener_fd, Pro
   };
   std::shared_ptr<PeerAccess> access;
   if (options_.access != nullptr) {
-    access = std::make_shared<PeerAccess>(
-        options_.access, NamesOfPeer(fd, tls == nullptr ? nullptr : &tls->peer()));
+    access = std::make_shared<PeerAccess>(options_.access,
+                                          NamesOfPeer(fd, tls == nullptr ? nullptr : &tls->peer()));
   }
   if (protocol != Protocol::kGrpc) {
     const auto& sink = protocol == Protocol::kFramedRpc ? sinks_.framed_rpc : sinks_.extra->sink;

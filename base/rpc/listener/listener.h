@@ -19,6 +19,7 @@
 #include "absl/time/time.h"
 #include "base/access/access_policy.h"
 #include "base/clock.h"
+#include "base/rpc/listener/connection_closer.h"
 #include "base/rpc/listener/guarded_socket.h"
 #include "base/rpc/listener/http2_guard.h"
 #include "base/rpc/listener/incomplete_request_bytes.h"
@@ -128,6 +129,7 @@ class Listener {
   const std::shared_ptr<ResumeTimer> resume_timer_;
   // Only the loop's thread uses these.
   absl::flat_hash_set<std::shared_ptr<PendingConnection>> pending_;
+  ConnectionCloser closer_;
   absl::Status status_;
   std::vector<int> resting_;  // acceptors that wait for descriptors to become free
   // By socket cookie, those included that were closed since the last sweep.

@@ -81,6 +81,21 @@ INSTANTIATE_TEST_SUITE_P(, IdleConnectionsTest,
                                            RawHttp2::Greeting(), std::string(framed_rpc::kPreface)),
                          NameOf);
 
+// Descriptors end before --max-connections does.
+TEST(WithoutAFreeDescriptorTest, IdleConnectionsMakeRoom) {
+  testing::LimitedCoordinator coordinator;
+  const absl::Status started = coordinator.Start({"--max-connections", "1000"}, kDescriptors);
+  ASSERT_TRUE(started.ok()) << coordinator.ErrorText();
+  std::vector<std::unique_ptr<RawHttp2>> idle;
+  for (int i = 0; i < kIdle; ++i) {
+    idle.push_back(
+        std::make_unique<RawHttp2>(coordinator.port(), std::string(framed_rpc::kPreface)));
+  }
+  auto members = testing::JoinAll({testing::Connect(coordinator.address())}, "after", 1);
+  ASSERT_NE(members[0], nullptr);
+  EXPECT_TRUE(members[0]->Barrier().ok());
+}
+
 TEST_F(ConnectionLimitsTest, ConnectionsToTheMetricsDoNotBlockOthers) {
   std::vector<std::unique_ptr<RawHttp2>> idle;
   for (int i = 0; i < kIdle; ++i) {

@@ -1,0 +1,27 @@
+#include "base/rpc/listener/connection_closer.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/rpc/listener/guarded_socket.h"
+
+namespace cohort {
+
+ConnectionCloser::ConnectionCloser()
+    : idle_(open("/dev/null", O_RDONLY | O_CLOEXEC)),
+      spare_(fcntl(idle_.get(), F_DUPFD_CLOEXEC, 0)) {}
+
+absl::Status ConnectionCloser::status() const {
+  if (spare_.get() >= 0) return absl::OkStatus();
+  return absl::ResourceExhaustedError("no descriptor to close connections with");
+}
+
+void ConnectionCloser::Close(int fd, uint64_t cookie) {
+  // The spare number takes the place of a new one.
+  if (spare_.get() < 0 || dup3(fd, spare_.get(), O_CLOEXEC) < 0) return;
+  if (SocketCookie(spare_.get()) == cookie) shutdown(spare_.get(), SHUT_RDWR);
+  dup3(idle_.get(), spare_.get(), O_CLOEXEC);
+}
+
+}  // namespace cohort
