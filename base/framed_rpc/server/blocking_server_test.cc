@@ -26,9 +26,6 @@
 #include "base/rpc/listener/incomplete_request_bytes.h"
 #include "base/rpc/listener/listener_peer.h"
 #include "base/testing/no_new_threads.h"
-#include "base/tls/testing/certificates.h"
-#include "base/tls/tls_context.h"
-#include "base/tls/tls_session.h"
 #include "base/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -189,78 +186,6 @@ TEST_F(BlockingServerTest, IncompleteRequestsHaveALimitOverAllConnections) {
   EXPECT_EQ(ReadError(second, 2, absl::StatusCode::kUnimplemented), "no method 5");
   first = UniqueFd();
   EXPECT_TRUE(await_held([](int64_t held) { return held == 0; })) << incoming->held();
-}
-
-// A client by TLS whose socket takes few bytes at once.
-class TlsTest : public BlockingServerTest {
- protected:
-  void SetUp() override {
-    const ::cohort::testing::CertificateAuthority ca(::testing::TempDir());
-    TlsFiles files = ca.Sign("server", {"server", "DNS:localhost"});
-    const TlsFiles trusted{"", "", files.ca};
-    files.ca.clear();
-    const auto at_server = TlsContext::Load(files, TlsSide::kServer);
-    const auto at_client = TlsContext::Load(trusted, TlsSide::kClient);
-    ASSERT_TRUE(at_server.ok() && at_client.ok()) << at_server.status() << at_client.status();
-    int ends[2];
-    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-    fd_ = UniqueFd(ends[1]);
-    ListenerPeer peer;
-    peer.tls = TlsSession::Accept((*at_server)->Current(absl::UnixEpoch()), ends[0]);
-    tls_ = TlsSession::Connect((*at_client)->Current(absl::UnixEpoch()), ends[1], "localhost");
-    TlsSession::Progress near = TlsSession::Progress::kWantInput;
-    TlsSession::Progress far = near;
-    for (int i = 0; i < 10 && (near != TlsSession::Progress::kDone || far != near); ++i) {
-      near = tls_->Handshake();
-      far = peer.tls->Handshake();
-    }
-    ASSERT_EQ(near, TlsSession::Progress::kDone) << tls_->error();
-    ASSERT_EQ(far, TlsSession::Progress::kDone) << peer.tls->error();
-    server_.Adopt(ends[0], std::move(peer));
-  }
-
-  void Send(absl::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t sent = tls_->Send(bytes);
-      if (sent < 0) Await(POLLOUT);
-      bytes.remove_prefix(static_cast<size_t>(std::max<ssize_t>(sent, 0)));
-    }
-  }
-  std::string Read(size_t bytes) {
-    std::string read(bytes, '\0');
-    for (size_t done = 0; done < bytes;) {
-      const ssize_t count = tls_->Receive(&read[done], bytes - done);
-      if (count == 0) return read.substr(0, done);
-      if (count < 0) Await(POLLIN);
-      done += static_cast<size_t>(std::max<ssize_t>(count, 0));
-    }
-    return read;
-  }
-  void Await(short event) {
-    pollfd ready = {fd_.get(), event, 0};
-    ASSERT_EQ(poll(&ready, 1, static_cast<int>(absl::ToInt64Milliseconds(kSoon))), 1);
-  }
-
-  UniqueFd fd_;
-  std::shared_ptr<TlsSession> tls_;
-};
-
-TEST_F(TlsTest, CallsAreServedAndStopEndsTheConnection) {
-  const std::string hello = "test.Service/Echo\n";
-  Send(kPreface);
-  EXPECT_EQ(
-      Read(kPreface.size() + kHeaderBytes + hello.size()).substr(kPreface.size() + kHeaderBytes),
-      hello);
-  for (uint32_t id = 1; id <= 100; ++id) {
-    const std::string body(static_cast<size_t>(kMaxMessageBytes) * id / 100, 'x');
-    const std::string call = Call(id, 0, body);
-    // In two parts, so that the server waits within a frame.
-    Send(absl::string_view(call).substr(0, call.size() / 2));
-    Send(absl::string_view(call).substr(call.size() / 2));
-    EXPECT_EQ(Read(kHeaderBytes + body.size()).substr(kHeaderBytes), body) << id;
-  }
-  server_.Stop(absl::ZeroDuration());
-  EXPECT_EQ(Read(1), "");
 }
 
 // Tests with requests that are large compared with the process's memory limit.
