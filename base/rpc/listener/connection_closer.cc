@@ -1,6 +1,7 @@
 #include "base/rpc/listener/connection_closer.h"
 
 #include <fcntl.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -9,7 +10,7 @@
 namespace cohort {
 
 ConnectionCloser::ConnectionCloser()
-    : idle_(open("/dev/null", O_RDONLY | O_CLOEXEC)),
+    : idle_(eventfd(0, EFD_CLOEXEC)),  // needs no file, such as /dev/null, which an image may lack
       spare_(fcntl(idle_.get(), F_DUPFD_CLOEXEC, 0)) {}
 
 absl::Status ConnectionCloser::status() const {

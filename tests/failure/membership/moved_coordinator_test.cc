@@ -24,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/tls/testing/certificates.h"
 #include "base/unique_fd.h"
 #include "client/rendezvous/store_client.h"
 #include "cohort/v1/store.grpc.pb.h"
@@ -114,11 +115,13 @@ class MovedCoordinatorTest : public ::testing::TestWithParam<Names> {
   }
 
   // Starts a coordinator at 127.0.0.HOST, to which the name resolves from now on.
-  void Start(int host) {
+  void Start(int host, const std::vector<std::string>& more_flags = {}) {
     const std::string address = absl::StrCat("127.0.0.", host);
+    std::vector<std::string> flags = {"--listen", absl::StrCat(address, ":", kPort)};
+    flags.insert(flags.end(), more_flags.begin(), more_flags.end());
     coordinator_ = nullptr;
-    coordinator_ = std::make_unique<CoordinatorProcess>(CoordinatorProcess::Options{
-        "coordinator/cohort-coordinator", kPort, {"--listen", absl::StrCat(address, ":", kPort)}});
+    coordinator_ = std::make_unique<CoordinatorProcess>(
+        CoordinatorProcess::Options{"coordinator/cohort-coordinator", kPort, flags});
     ASSERT_TRUE(coordinator_->Start().ok());
     const std::string line = absl::StrCat(address, " ", kName, "\n");
     if (GetParam() == Names::kFile) {
@@ -194,17 +197,24 @@ TEST_P(MovedCoordinatorTest, AStubWithTheDocumentedArgumentsFollows) {
   EXPECT_TRUE(status.ok()) << status.error_message();
 }
 
-// Runs the lines of deploy/README.md themselves.
+// Runs the lines of deploy/README.md themselves, with mutual TLS.
 TEST_P(MovedCoordinatorTest, TheDocumentedPythonChannelFollows) {
+  const testing::CertificateAuthority ca(testing::NewFolder());
+  const auto server = ca.Sign("server", {"server", absl::StrCat("DNS:", kName)});
+  const auto client = ca.Sign("client", {"client", "URI:spiffe://test/client"});
+  const std::vector<std::string> tls = {"--tls-certificate", server.certificate, "--tls-key",
+                                        server.key,          "--tls-client-ca",  server.ca};
+  ASSERT_NO_FATAL_FAILURE(Start(2, tls));
   v1::PutRequest request;
   request.set_key("key");
   testing::ChildProcess python(
       {"/usr/bin/python3", testing::ProgramPath("tests/failure/membership/follow_coordinator.py"),
        testing::ProgramPath("deploy/README.md"), Target(), "/cohort.v1.StoreService/Put",
-       absl::BytesToHexString(request.SerializeAsString())});
+       absl::BytesToHexString(request.SerializeAsString()), client.ca, client.key,
+       client.certificate});
   const absl::StatusOr<std::string> called = python.ReadLine(testing::kTimeout);
   ASSERT_TRUE(called.ok()) << called.status() << python.ErrorText();
-  ASSERT_NO_FATAL_FAILURE(Start(3));
+  ASSERT_NO_FATAL_FAILURE(Start(3, tls));
   python.WriteLine("moved");
   const absl::StatusOr<std::string> seconds = python.ReadLine(testing::kTimeout);
   ASSERT_TRUE(seconds.ok()) << seconds.status() << python.ErrorText();
