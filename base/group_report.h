@@ -65,7 +65,7 @@ const char* EventKindName(EventKind kind);
 
 struct MemberInfo {
   std::string name;
-  int64_t incarnation = 0;
+  int64_t incarnation_hash = 0;  // another one for each incarnation
   int rank = -1;
   MemberState state = MemberState::kJoining;
   std::string host;

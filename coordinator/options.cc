@@ -68,25 +68,10 @@ Limits DefaultLimits(int64_t memory_bytes) {
 Flags FlagsOf(Options& options) {
   Flags flags("cohort-coordinator", "Cohort's coordinator: process groups over gRPC");
   flags.Add(options);
-  flags.AddTls(options);
+  flags.AddAccess(options);
   flags.Add("journal", options.journal, {"memory", "sqlite"},
             "what survives a restart: memory (nothing) or sqlite (memory)");
   flags.Add("journal-path", options.journal_path, "file of the sqlite journal");
-  flags.Add("access-policy", options.access_policy,
-            "JSON file with the roles of clients (docs/security.md), read again when it changes; "
-            "without it, each client has all rights");
-  flags.Add("tls-client-certificate-optional", options.tls.client_certificate_optional,
-            "with --tls-client-ca, also take clients without a certificate, such as those with a "
-            "bearer token");
-  flags.AddCheck([&options] {
-    if (!options.tls.client_certificate_optional) return absl::OkStatus();
-    if (options.tls.ca.empty()) {
-      return InvalidFlag("tls-client-certificate-optional", "needs --tls-client-ca");
-    }
-    if (!options.access_policy.empty()) return absl::OkStatus();
-    return InvalidFlag("tls-client-certificate-optional",
-                       "needs --access-policy: without it, each client has all rights");
-  });
   flags.Add("shards", options.shards, 1, 256,
             "parts of the state with a lock each; a group lives in one (4)");
   flags.Add("framed-rpc-threads", options.framed_rpc_threads, 0, 64,

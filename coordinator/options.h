@@ -25,7 +25,6 @@ struct Options : DaemonOptions {
 
   JournalKind journal = JournalKind::kMemory;
   std::string journal_path;
-  std::string access_policy;                        // empty: each client has all rights
   int shards = 4;
   int framed_rpc_threads = 1;                       // 0: gRPC alone
   int tcpstore_threads = 1;                         // 0: TCPStore clients are not served

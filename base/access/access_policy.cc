@@ -97,6 +97,11 @@ absl::string_view Rights::OwnTenant() const {
   return "";
 }
 
+absl::string_view Rights::ResolveTenant(absl::string_view tenant) const {
+  const bool is_own = tenant == kDefaultTenant && RoleIn(tenant) == Role::kNone;
+  return is_own && !OwnTenant().empty() ? OwnTenant() : tenant;
+}
+
 absl::StatusOr<AccessPolicy::Rule> AccessPolicy::ReadRule(const json& entry) {
   COHORT_RETURN_IF_ERROR(CheckFields(entry, {"identity", "tenant", "role"}));
   Rule rule;

@@ -30,6 +30,8 @@ namespace cohort {
 
 // All tenants, in a rule. A method that concerns the whole server needs its role in them.
 inline constexpr absl::string_view kAllTenants = "*";
+// Of a request without a tenant.
+inline constexpr absl::string_view kDefaultTenant = "default";
 
 // The rights of one identity: those of all rules that match it.
 struct Rights {
@@ -47,6 +49,9 @@ struct Rights {
   Role HighestRole() const;
   // The tenant of the first grant that names one; empty: none does.
   absl::string_view OwnTenant() const;
+  // The tenant of a request that names `tenant`: the client's own one if it is kDefaultTenant and
+  // the client has no role there.
+  absl::string_view ResolveTenant(absl::string_view tenant) const;
 };
 
 // Thread-safe.

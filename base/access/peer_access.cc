@@ -49,15 +49,19 @@ std::vector<std::string> NamesOfPeer(int fd, const PeerCertificate* certificate)
   return {certificate == nullptr ? "anonymous" : "anonymous-tls"};
 }
 
-PeerAccess::PeerAccess(std::shared_ptr<AccessPolicy> policy, std::vector<std::string> names)
-    : PeerAccess(std::move(policy), std::move(names), "") {}
+PeerAccess::PeerAccess(std::shared_ptr<AccessPolicy> policy, std::vector<std::string> names,
+                       std::string address)
+    : PeerAccess(std::move(policy), std::move(names), std::move(address), "") {}
 
 PeerAccess::PeerAccess(std::shared_ptr<AccessPolicy> policy, std::vector<std::string> names,
-                       std::string token_hash)
-    : policy_(std::move(policy)), names_(std::move(names)), token_hash_(std::move(token_hash)) {}
+                       std::string address, std::string token_hash)
+    : policy_(std::move(policy)),
+      names_(std::move(names)),
+      address_(std::move(address)),
+      token_hash_(std::move(token_hash)) {}
 
 std::shared_ptr<PeerAccess> PeerAccess::WithToken(absl::string_view token) const {
-  return std::shared_ptr<PeerAccess>(new PeerAccess(policy_, names_, HashToken(token)));
+  return std::shared_ptr<PeerAccess>(new PeerAccess(policy_, names_, address_, HashToken(token)));
 }
 
 std::shared_ptr<const Rights> PeerAccess::Current(Instant now) {

@@ -27,20 +27,23 @@ std::vector<std::string> NamesOfPeer(int fd, const PeerCertificate* certificate)
 // Thread-safe.
 class PeerAccess {
  public:
-  // Precondition: `names` is not empty.
-  PeerAccess(std::shared_ptr<AccessPolicy> policy, std::vector<std::string> names);
+  // Precondition: `names` is not empty. `address`: of the connection, for the log.
+  PeerAccess(std::shared_ptr<AccessPolicy> policy, std::vector<std::string> names,
+             std::string address = "");
 
   // The access of the same client by a bearer token, which counts in place of its names.
   std::shared_ptr<PeerAccess> WithToken(absl::string_view token) const;
   // A change of the policy counts from the next call on.
   std::shared_ptr<const Rights> Current(Instant now);
+  const std::string& address() const { return address_; }
 
  private:
   PeerAccess(std::shared_ptr<AccessPolicy> policy, std::vector<std::string> names,
-             std::string token_hash);
+             std::string address, std::string token_hash);
 
   const std::shared_ptr<AccessPolicy> policy_;
   const std::vector<std::string> names_;
+  const std::string address_;
   const std::string token_hash_;  // empty: the client has shown no token
   Mutex mutex_;
   int64_t version_ ABSL_GUARDED_BY(mutex_) = -1;

@@ -217,7 +217,7 @@ void Flags::Add(DaemonOptions& options) {
   AddCheck([&options] { return CheckAddresses(options); });
 }
 
-void Flags::AddTls(DaemonOptions& options) {
+void Flags::AddAccess(DaemonOptions& options) {
   Add("tls-certificate", options.tls.certificate,
       "PEM file with the server's certificate and those between it and the CA; with it, plain "
       "connections are served on this machine only, unless --insecure is set; files are read again "
@@ -225,11 +225,23 @@ void Flags::AddTls(DaemonOptions& options) {
   Add("tls-key", options.tls.key, "PEM file with the key of --tls-certificate");
   Add("tls-client-ca", options.tls.ca,
       "PEM file with the CA certificates of clients; with it, a client needs a certificate");
+  Add("tls-client-certificate-optional", options.tls.client_certificate_optional,
+      "with --tls-client-ca, also take clients without a certificate, such as those with a "
+      "bearer token");
+  Add("access-policy", options.access_policy,
+      "JSON file with the roles of clients (docs/security.md), read again when it changes; "
+      "without it, each client has all rights");
   AddCheck([&options] {
     const TlsFiles& tls = options.tls;
     if (tls.any() && tls.certificate.empty()) return InvalidFlag("tls-certificate", "is missing");
     if (tls.any() && tls.key.empty()) return InvalidFlag("tls-key", "is missing");
-    return absl::OkStatus();
+    if (!tls.client_certificate_optional) return absl::OkStatus();
+    if (tls.ca.empty()) {
+      return InvalidFlag("tls-client-certificate-optional", "needs --tls-client-ca");
+    }
+    if (!options.access_policy.empty()) return absl::OkStatus();
+    return InvalidFlag("tls-client-certificate-optional",
+                       "needs --access-policy: without it, each client has all rights");
   });
 }
 

@@ -38,7 +38,8 @@ struct DaemonOptions {
   std::vector<std::string> listen;
   mode_t unix_socket_mode = 0600;
   bool insecure = false;
-  TlsFiles tls;                // see AddTls
+  TlsFiles tls;                // see AddAccess
+  std::string access_policy;   // empty: each client has all rights
   std::string metrics_listen;  // empty: off
   LogOptions log;
   bool reflection = false;
@@ -80,8 +81,8 @@ class Flags {
                 std::function<absl::Status(const std::string& name, int64_t value)> set,
                 std::function<std::vector<std::string>()> read, const std::string& help);
   void Add(DaemonOptions& options);
-  // The flags of a daemon that serves TLS.
-  void AddTls(DaemonOptions& options);
+  // The flags about TLS and the rights of clients.
+  void AddAccess(DaemonOptions& options);
   // Parse calls it at the end, to check what no range says.
   void AddCheck(std::function<absl::Status()> check) { checks_.push_back(std::move(check)); }
 

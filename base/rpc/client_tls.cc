@@ -94,4 +94,8 @@ absl::StatusOr<ClientTls> ClientTlsFor(absl::string_view address, const TlsFiles
   return found;
 }
 
+absl::StatusOr<ClientTls> ClientTlsOfEnvironment(absl::string_view address) {
+  return ClientTlsFor(address, TlsFilesOfEnvironment(), TokenFileOfEnvironment());
+}
+
 }  // namespace cohort

@@ -1,4 +1,5 @@
-// The certificates and the token with which the clients of this process connect to coordinators and workers.
+// The certificates and the token with which the clients of this process connect to coordinators and
+// workers.
 #ifndef COHORT_BASE_RPC_CLIENT_TLS_H_
 #define COHORT_BASE_RPC_CLIENT_TLS_H_
 
@@ -30,6 +31,8 @@ struct ClientTls {
 // INVALID_ARGUMENT with the path and the reason, or a token would be sent without TLS.
 absl::StatusOr<ClientTls> ClientTlsFor(absl::string_view address, const TlsFiles& files,
                                        const std::string& token_file = "");
+// The same with the files that the environment names.
+absl::StatusOr<ClientTls> ClientTlsOfEnvironment(absl::string_view address);
 
 }  // namespace cohort
 

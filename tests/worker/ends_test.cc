@@ -48,7 +48,7 @@ class EndsTest : public WorkerTest {
   // Returns the encoded answer of the standard health service.
   std::string Health(int index) const {
     const std::string address = AddressOf(index, Transport::kTcp);
-    const auto tls = ClientTlsFor(address, TlsFilesOfEnvironment());
+    const auto tls = ClientTlsOfEnvironment(address);
     EXPECT_TRUE(tls.ok()) << tls.status();
     const std::shared_ptr<grpc::Channel> channel = grpc::CreateChannel(address, tls->grpc);
     const grpc::internal::RpcMethod method("/grpc.health.v1.Health/Check",
@@ -348,7 +348,7 @@ TEST_F(EndsTest, AClientThatIsKilledWhileItWaitsMayComeAgain) {
   const auto admin = client::AdminClient::Create(testing::Connect(coordinator_.address()));
   const auto incarnation = [&]() -> int64_t {
     const absl::StatusOr<client::GroupInfo> group = admin->GetGroup("group");
-    return group.ok() && !group->members.empty() ? group->members[0].incarnation : 0;
+    return group.ok() && !group->members.empty() ? group->members[0].incarnation_hash : 0;
   };
   const int64_t gone = incarnation();
   std::unique_ptr<ChildProcess> again = StartClient(0, Transport::kUnix, 0, 2);

@@ -51,7 +51,7 @@ std::string WorkerTest::AddressOf(int index, Transport transport) const {
 
 std::unique_ptr<v1::WorkerService::Stub> WorkerTest::StubOf(int index) const {
   const std::string address = AddressOf(index, Transport::kTcp);
-  const absl::StatusOr<ClientTls> tls = ClientTlsFor(address, TlsFilesOfEnvironment());
+  const absl::StatusOr<ClientTls> tls = ClientTlsOfEnvironment(address);
   EXPECT_TRUE(tls.ok()) << tls.status();
   return v1::WorkerService::NewStub(grpc::CreateChannel(address, tls->grpc));
 }

@@ -20,7 +20,10 @@ Flags FlagsOf(Options& options) {
             "of groups whose clients name none: host:port, [ipv6]:port or unix:/path "
             "(127.0.0.1:7700)");
   flags.Add(options);
-  flags.AddTls(options);
+  flags.AddAccess(options);
+  flags.Add(
+      "allowed-coordinators", options.allowed_coordinators,
+      "further coordinators that clients may name, as they write the address; \"*\": all (none)");
   flags.Add("advertise", options.advertise,
             "host by which workers of other machines reach this one; empty: the address that "
             "leads to the coordinator");

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "base/daemon/flags.h"
@@ -14,6 +15,7 @@ struct Options : DaemonOptions {
   Options() : DaemonOptions(7800) {}
 
   std::string coordinator = "127.0.0.1:7700";
+  std::vector<std::string> allowed_coordinators;
   std::string advertise;      // empty: the one towards the coordinator
   std::string host_identity;  // empty: this machine's
   int max_calls = 1024;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "base/access/access_policy.h"
 #include "base/clock.h"
 #include "base/daemon/port_file.h"
 #include "base/daemon/run_daemon.h"
@@ -88,6 +89,8 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
                           AttachServer::Start(sessions));
   WorkerServiceOptions service_options;
   service_options.coordinator = options.coordinator;
+  service_options.allowed_coordinators = options.allowed_coordinators;
+  service_options.checks_access = !options.access_policy.empty();
   service_options.advertised_host = options.advertise;
   service_options.host_identity = options.host_identity;
   service_options.max_message_bytes = options.max_message_bytes;
@@ -104,6 +107,9 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   server_options.max_connections = shares.connections;
   if (options.tls.any()) {
     COHORT_ASSIGN_OR_RETURN(server_options.tls, TlsContext::Load(options.tls, TlsSide::kServer));
+  }
+  if (!options.access_policy.empty()) {
+    COHORT_ASSIGN_OR_RETURN(server_options.access, AccessPolicy::Load(options.access_policy));
   }
   server_options.plain = options.insecure || !options.tls.any();
   COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerServer> server,

@@ -12,6 +12,7 @@
 #include "base/framed_rpc/keep_alive.h"
 #include "base/framed_rpc/server/request_reader.h"
 #include "base/memory/no_memory.h"
+#include "base/rpc/token_file.h"
 #include "base/text/logging.h"
 #include "base/threads/thread.h"
 
@@ -106,7 +107,7 @@ void BlockingServer::Adopt(int fd, ListenerPeer peer) {
 }
 
 void BlockingServer::Serve(Connection& connection) {
-  ServeCalls({connection.fd.get(), connection.peer.tls}, connection.peer.incoming);
+  ServeCalls({connection.fd.get(), connection.peer.tls}, connection.peer);
   MutexLock lock(&mutex_);
   // At most one ended thread is left; the next connection, or Stop, joins it.
   JoinDone();
@@ -114,11 +115,17 @@ void BlockingServer::Serve(Connection& connection) {
   connection.done = true;
 }
 
-void BlockingServer::ServeCalls(const StreamSocket& socket,
-                                std::shared_ptr<IncompleteRequestBytes> incoming) {
-  RequestReader input(protocol_, std::move(incoming));
+void BlockingServer::ServeCalls(const StreamSocket& socket, ListenerPeer& peer) {
+  RequestReader input(protocol_, peer.incoming);
+  bool may_send_token = true;  // it has sent neither a token nor a call
   const auto answer = [&](const Frame& frame, const absl::Status& error) {
-    return Answer(socket, frame, error);
+    const bool is_first = std::exchange(may_send_token, false);
+    if (frame.header.kind != Kind::kToken) {
+      return Answer(socket, peer.access.get(), frame, error);
+    }
+    if (!is_first || !error.ok() || frame.body.size() > kMaxTokenBytes) return false;
+    if (peer.access != nullptr) peer.access = peer.access->WithToken(frame.body);
+    return true;
   };
   Frame frame;
   absl::Status error;
@@ -136,7 +143,7 @@ void BlockingServer::ServeCalls(const StreamSocket& socket,
           if (!SendAll(socket, protocol_.greeting())) return;
           break;
         case RequestReader::Next::kFrame:
-          if (!Answer(socket, frame, error)) return;
+          if (!answer(frame, error)) return;
           break;
         case RequestReader::Next::kMore:
           more = false;
@@ -149,7 +156,8 @@ void BlockingServer::ServeCalls(const StreamSocket& socket,
   }
 }
 
-bool BlockingServer::Answer(const StreamSocket& socket, const Frame& frame, absl::Status status) {
+bool BlockingServer::Answer(const StreamSocket& socket, PeerAccess* access, const Frame& frame,
+                            absl::Status status) {
   // A call ends at its timeout or with its session; it cannot be cancelled.
   if (frame.header.kind == Kind::kCancel) return true;
   if (frame.header.kind != Kind::kCall) return false;
@@ -159,7 +167,7 @@ bool BlockingServer::Answer(const StreamSocket& socket, const Frame& frame, absl
   if (status.ok()) {
     status = WithMemory(protocol_.MethodName(method), "a request",
                         static_cast<int64_t>(frame.body.size()),
-                        [&] { return handler_.Run(method, frame.body, &answer); });
+                        [&] { return handler_.Run(method, frame.body, access, &answer); });
   }
   std::string error;
   const Header header =

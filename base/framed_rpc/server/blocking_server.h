@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/access/peer_access.h"
 #include "base/clock.h"
 #include "base/framed_rpc/frame.h"
 #include "base/framed_rpc/server/server_protocol.h"
@@ -34,8 +35,10 @@ class BlockingHandler {
  public:
   virtual ~BlockingHandler() = default;
   // Runs one call on the thread of its connection, and appends the response to `*answer`. `method`
-  // is a valid number. If an allocation fails (std::bad_alloc), the call gets RESOURCE_EXHAUSTED.
-  virtual absl::Status Run(uint16_t method, absl::string_view request, std::string* answer) = 0;
+  // is a valid number. `access` has the rights of the client; null: there is no access policy. If
+  // an allocation fails (std::bad_alloc), the call gets RESOURCE_EXHAUSTED.
+  virtual absl::Status Run(uint16_t method, absl::string_view request, PeerAccess* access,
+                           std::string* answer) = 0;
 };
 
 struct BlockingServerOptions {
@@ -71,10 +74,11 @@ class BlockingServer {
 
   void Serve(Connection& connection);
   // Serves calls until the connection fails or closes.
-  void ServeCalls(const StreamSocket& socket, std::shared_ptr<IncompleteRequestBytes> incoming);
+  void ServeCalls(const StreamSocket& socket, ListenerPeer& peer);
   // Answers one frame of a call. `error` is the reason why its body was not read; OK if it was
   // read. Returns false if the connection cannot be used any more.
-  bool Answer(const StreamSocket& socket, const Frame& frame, absl::Status error);
+  bool Answer(const StreamSocket& socket, PeerAccess* access, const Frame& frame,
+              absl::Status error);
   void JoinDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ServerProtocol protocol_;

@@ -18,10 +18,15 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "base/access/access_policy.h"
+#include "base/access/peer_access.h"
+#include "base/access/token_hash.h"
 #include "base/clock.h"
 #include "base/rpc/listener/incomplete_request_bytes.h"
 #include "base/rpc/listener/listener_peer.h"
@@ -40,10 +45,15 @@ constexpr char kMethod[] = "test.Service/Echo";
 constexpr absl::Duration kSoon = absl::Seconds(20);
 
 // Answers with the request, unless it begins with "refuse". A request that begins with "wait" runs
-// until the test calls Release.
+// until the test calls Release. The answer to "who" is the identity of the client.
 class EchoHandler final : public BlockingHandler {
  public:
-  absl::Status Run(uint16_t /*method*/, absl::string_view request, std::string* answer) override {
+  absl::Status Run(uint16_t /*method*/, absl::string_view request, PeerAccess* access,
+                   std::string* answer) override {
+    if (request == "who") {
+      answer->append(*access->Current(Clock::Steady().Now())->identity);
+      return absl::OkStatus();
+    }
     if (absl::StartsWith(request, "no memory")) throw std::bad_alloc();
     if (absl::StartsWith(request, "wait")) {
       waits_.Notify();
@@ -64,11 +74,13 @@ class EchoHandler final : public BlockingHandler {
 class BlockingServerTest : public ::testing::Test {
  protected:
   // Returns the client's end of a connection.
-  UniqueFd Connect(std::shared_ptr<IncompleteRequestBytes> incoming = nullptr) {
+  UniqueFd Connect(std::shared_ptr<IncompleteRequestBytes> incoming = nullptr,
+                   std::shared_ptr<PeerAccess> access = nullptr) {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
     ListenerPeer peer;
     peer.incoming = std::move(incoming);
+    peer.access = std::move(access);
     server_.Adopt(ends[0], std::move(peer));
     fcntl(ends[1], F_SETFL, 0);
     return UniqueFd(ends[1]);
@@ -152,6 +164,38 @@ TEST_F(BlockingServerTest, CallsAreAnsweredInOrder) {
   EXPECT_EQ(reply.code, 0);
   EXPECT_EQ(Read(fd, reply.body_bytes), "first");
   EXPECT_EQ(ReadError(fd, 9, absl::StatusCode::kInvalidArgument), "refused");
+}
+
+TEST_F(BlockingServerTest, ATokenCountsForTheConnection) {
+  const std::string path = ::testing::TempDir() + "/policy.json";
+  std::ofstream(path) << R"({"rules": [], "tokens": [{"name": "ci", "sha256": ")"
+                      << absl::BytesToHexString(HashToken("of ci")) << R"("}]})";
+  const std::shared_ptr<AccessPolicy> policy = AccessPolicy::Load(path).value();
+  const auto access =
+      std::make_shared<PeerAccess>(policy, std::vector<std::string>{"anonymous-tls"});
+  const auto token_frame = [](const std::string& token) {
+    Header header;
+    header.kind = Kind::kToken;
+    header.body_bytes = static_cast<uint32_t>(token.size());
+    std::string frame;
+    AppendHeader(header, &frame);
+    return frame + token;
+  };
+  for (const auto& [sent, identity] :
+       std::vector<std::pair<std::string, std::string>>{{"", "anonymous-tls"},
+                                                        {token_frame("of ci"), "token:ci"},
+                                                        {token_frame("x"),
+                                                         "a client with an "
+                                                         "unknown token"}}) {
+    const UniqueFd fd = Connect(nullptr, access);
+    Send(fd, std::string(kPreface) + sent + Call(1, 0, "who"));
+    Read(fd, kPreface.size());
+    Read(fd, ReadHeader(fd).body_bytes);
+    EXPECT_EQ(Read(fd, ReadHeader(fd).body_bytes), identity);
+    // A token comes once, and first.
+    Send(fd, token_frame("of ci"));
+    EXPECT_TRUE(Closed(fd));
+  }
 }
 
 TEST_F(BlockingServerTest, ACallWithoutMemoryIsRefused) {

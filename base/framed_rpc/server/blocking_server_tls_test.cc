@@ -32,7 +32,8 @@ constexpr char kHello[] = "test.Service/Echo\n";
 
 class EchoHandler final : public BlockingHandler {
  public:
-  absl::Status Run(uint16_t /*method*/, absl::string_view request, std::string* answer) override {
+  absl::Status Run(uint16_t /*method*/, absl::string_view request, PeerAccess* /*access*/,
+                   std::string* answer) override {
     answer->append(request.data(), request.size());
     return absl::OkStatus();
   }

@@ -273,7 +273,8 @@ void Listener::PassToServer(Connection& connection, int fd, int listener_fd, Pro
   std::shared_ptr<PeerAccess> access;
   if (options_.access != nullptr) {
     access = std::make_shared<PeerAccess>(options_.access,
-                                          NamesOfPeer(fd, tls == nullptr ? nullptr : &tls->peer()));
+                                          NamesOfPeer(fd, tls == nullptr ? nullptr : &tls->peer()),
+                                          connection.peer->name);
   }
   if (protocol != Protocol::kGrpc) {
     const auto& sink = protocol == Protocol::kFramedRpc ? sinks_.framed_rpc : sinks_.extra->sink;

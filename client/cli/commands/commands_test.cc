@@ -40,7 +40,7 @@ client::GroupInfo BrokenGroup() {
   client::Member member;
   member.name = "rank-0";
   member.rank = 0;
-  member.incarnation = 5;
+  member.incarnation_hash = 5;
   member.state = client::MemberState::kActive;
   member.host = "host-a";
   member.last_heard = absl::Milliseconds(350);
@@ -150,10 +150,10 @@ TEST(GroupCommand, ShowsTheSameAsJson) {
       R"({"name":"trainer","generation":3,"state":"broken","min_members":2,"max_members":2,)"
       R"("world_size":2,"revision":17,"lease_seconds":30.0,"bytes_held":1536,"waiter_count":1,)"
       R"("cause":{"kind":"evicted","member":"rank-1","rank":1,"age_seconds":0.0},"members":[)"
-      R"({"name":"rank-0","incarnation":5,"state":"active","rank":0,"host":"host-a",)"
+      R"({"name":"rank-0","incarnation_hash":5,"state":"active","rank":0,"host":"host-a",)"
       R"("last_heard_seconds":0.35,"attached":true,"progress":1200,"progress_operation":"step",)"
       R"("progress_age_seconds":2.0},)"
-      R"({"name":"rank-1","incarnation":0,"state":"lost","rank":1,"last_heard_seconds":95.0,)"
+      R"({"name":"rank-1","incarnation_hash":0,"state":"lost","rank":1,"last_heard_seconds":95.0,)"
       R"("attached":false}]})"
       "\n");
 }

@@ -113,7 +113,7 @@ Json ToJson(const client::MissingReport& report) {
 
 Json ToJson(const client::Member& member) {
   Json json = {{"name", member.name},
-               {"incarnation", member.incarnation},
+               {"incarnation_hash", member.incarnation_hash},
                {"state", client::MemberStateName(member.state)}};
   if (member.rank >= 0) json["rank"] = member.rank;
   SetNonEmpty(json, "host", member.host);

@@ -11,9 +11,10 @@ constexpr char kRunCollective[] = "cohort.v1.WorkerService/RunCollective";
 // The bytes of an answer besides its elements.
 constexpr int64_t kMoreBytes = int64_t{64} << 10;
 
-framed_rpc::ChannelOptions OptionsFor(int64_t max_message_bytes, std::shared_ptr<TlsContext> tls) {
+framed_rpc::ChannelOptions OptionsFor(int64_t max_message_bytes, const ClientTls& tls) {
   framed_rpc::ChannelOptions options;
-  options.tls = std::move(tls);
+  options.tls = tls.framed_rpc;
+  options.token = tls.token;
   options.max_message_bytes = static_cast<size_t>(max_message_bytes + kMoreBytes);
   return options;
 }
@@ -41,10 +42,9 @@ class Reader final : public framed_rpc::ClientConnection::Waiter {
 }  // namespace
 
 FramedCollectiveClient::FramedCollectiveClient(const std::string& address,
-                                               int64_t max_message_bytes,
-                                               std::shared_ptr<TlsContext> tls)
-    : channel_(std::make_shared<framed_rpc::Channel>(
-          address, OptionsFor(max_message_bytes, std::move(tls)), true)) {}
+                                               int64_t max_message_bytes, const ClientTls& tls)
+    : channel_(std::make_shared<framed_rpc::Channel>(address, OptionsFor(max_message_bytes, tls),
+                                                     true)) {}
 
 bool FramedCollectiveClient::Run(const v1::RunCollectiveRequest& request, absl::Duration timeout,
                                  v1::RunCollectiveResponse* response, Answer* answer) {

@@ -9,7 +9,7 @@
 
 #include "absl/time/time.h"
 #include "base/framed_rpc/client/framed_rpc_channel.h"
-#include "base/tls/tls_context.h"
+#include "base/rpc/client_tls.h"
 #include "cohort/v1/worker.pb.h"
 #include "grpcpp/support/status.h"
 
@@ -19,9 +19,8 @@ namespace cohort::client {
 // too many connections, does not serve framed RPC. Thread-safe.
 class FramedCollectiveClient {
  public:
-  // `tls`: null for a plain connection.
   FramedCollectiveClient(const std::string& address, int64_t max_message_bytes,
-                         std::shared_ptr<TlsContext> tls = nullptr);
+                         const ClientTls& tls = {});
 
   struct Answer {
     grpc::Status status;

@@ -58,7 +58,7 @@ FlightCall Read(const v1::FlightEntry& from) {
 class WorkerClientImpl final : public WorkerClient {
  public:
   WorkerClientImpl(const std::string& address, absl::Duration timeout)
-      : address_(address), timeout_(timeout), tls_(ClientTlsFor(address, TlsFilesOfEnvironment())) {
+      : address_(address), timeout_(timeout), tls_(ClientTlsOfEnvironment(address)) {
     if (!tls_.ok()) return;  // each call returns the error
     stub_ = v1::WorkerService::NewStub(grpc::CreateChannel(address, tls_->grpc));
   }

@@ -75,7 +75,7 @@ absl::Status CheckAddress(absl::string_view address) {
 absl::StatusOr<std::shared_ptr<WorkerSession>> WorkerSession::Connect(
     const WorkerSessionOptions& options) {
   COHORT_RETURN_IF_ERROR(CheckAddress(options.address));
-  COHORT_ASSIGN_OR_RETURN(ClientTls tls, ClientTlsFor(options.address, TlsFilesOfEnvironment()));
+  COHORT_ASSIGN_OR_RETURN(ClientTls tls, ClientTlsOfEnvironment(options.address));
   auto session = std::make_shared<WorkerSessionImpl>(options, std::move(tls));
   COHORT_RETURN_IF_ERROR(session->Open());
   return session;
@@ -204,8 +204,7 @@ void WorkerSessionImpl::SetDeadline(grpc::ClientContext& context, absl::Duration
 }
 
 std::unique_ptr<FramedCollectiveClient> WorkerSessionImpl::MakeFramedClient() const {
-  return std::make_unique<FramedCollectiveClient>(options_.address, max_message_bytes(),
-                                                  tls_.framed_rpc);
+  return std::make_unique<FramedCollectiveClient>(options_.address, max_message_bytes(), tls_);
 }
 
 absl::Status WorkerSessionImpl::RunCollective(FramedCollectiveClient& framed,

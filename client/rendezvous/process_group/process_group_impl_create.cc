@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/host_name.h"
+#include "base/incarnation_hash.h"
 #include "base/rpc/random_bits.h"
 #include "client/rendezvous/process_group/process_group_impl.h"
 
@@ -101,7 +102,7 @@ class GivingUp : public std::enable_shared_from_this<GivingUp> {
     return std::any_of(
         group.members().begin(), group.members().end(), [this](const v1::Member& member) {
           return member.name() == joining_->session->member() &&
-                 member.incarnation() == joining_->options.incarnation;
+                 member.incarnation_hash() == IncarnationHash(joining_->options.incarnation);
         });
   }
 

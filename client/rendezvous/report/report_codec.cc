@@ -78,7 +78,7 @@ MissingReport FromProto(const v1::MissingReport& report) {
 Member FromProto(const v1::Member& member) {
   Member result;
   result.name = member.name();
-  result.incarnation = member.incarnation();
+  result.incarnation_hash = member.incarnation_hash();
   result.rank = member.rank();
   if (member.state() != v1::MEMBER_STATE_UNSPECIFIED && v1::MemberState_IsValid(member.state())) {
     result.state = static_cast<MemberState>(member.state());

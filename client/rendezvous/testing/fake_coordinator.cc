@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/incarnation_hash.h"
 #include "base/rpc/grpc_deadline.h"
 #include "client/rendezvous/report/report_codec.h"
 #include "client/rendezvous/session/blob_transfer.h"
@@ -52,7 +53,7 @@ class FakeCoordinator::Group final : public v1::GroupService::Service {
     {
       MutexLock lock(&fake_->mutex_);
       fake_->joined_.set_name(request->member());
-      fake_->joined_.set_incarnation(request->incarnation());
+      fake_->joined_.set_incarnation_hash(IncarnationHash(request->incarnation()));
     }
     if (grpc::Status status = fake_->Enter("Join", context, *request); !status.ok()) return status;
     response->set_outcome(v1::JOIN_OUTCOME_JOINED);

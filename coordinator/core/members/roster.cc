@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/incarnation_hash.h"
 
 namespace cohort::coordinator {
 namespace {
@@ -178,7 +179,11 @@ MissingReport Roster::Missing(Instant now, const RankSet& expected, const RankSe
 MemberInfo Roster::Info(Instant now, const Member& member) const {
   MemberInfo info;
   info.name = member.name;
-  info.incarnation = member.incarnation;
+  if (member.hashed_incarnation != member.incarnation) {
+    member.hashed_incarnation = member.incarnation;
+    member.incarnation_hash = IncarnationHash(member.incarnation);
+  }
+  info.incarnation_hash = member.incarnation_hash;
   info.rank = member.rank;
   info.state = member.state;
   info.host = member.host;

@@ -26,6 +26,9 @@ namespace cohort::coordinator {
 
 // The journal keeps the part that is a MemberRecord.
 struct Member : MemberRecord {
+  // The last incarnation whose hash was asked for, and the hash.
+  mutable int64_t hashed_incarnation = 0;
+  mutable int64_t incarnation_hash = 0;
   Instant joined_at;
   Instant last_heard;
   int64_t progress = 0;

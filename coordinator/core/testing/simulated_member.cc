@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/incarnation_hash.h"
 
 namespace cohort::coordinator {
 namespace {
@@ -162,16 +163,16 @@ void SimulatedMember::Crash() {
 
 void SimulatedMember::CheckMissed(int64_t boot) {
   const absl::Duration allowed = plan_.spec.disconnect_grace + absl::Milliseconds(50);
-  world_.After(allowed, [this, boot, process_number = process_number_, incarnation = incarnation_] {
+  world_.After(allowed, [this, boot, process_number = process_number_, hash = IncarnationHash(incarnation_)] {
     if (boot != world_.boot() || process_number != process_number_ || !world_.up()) return;
     Call call;
     call.caller.key = GroupKey{"t", plan_.group};
     call.body = GetGroupCall{};
-    world_.Ask(call, [this, incarnation](const Reply* reply) {
+    world_.Ask(call, [this, hash](const Reply* reply) {
       if (reply == nullptr || !reply->status.ok()) return;
       for (const MemberInfo& member : std::get<GetGroupReply>(reply->body).group.members) {
         const bool live = member.state != MemberState::kLost && member.state != MemberState::kLeft;
-        if (member.name == plan_.name && member.incarnation == incarnation && live) {
+        if (member.name == plan_.name && member.incarnation_hash == hash && live) {
           world_.Fail(
               absl::StrCat("R11: the streams of ", plan_.name, " broke, and it counts as live"));
         }

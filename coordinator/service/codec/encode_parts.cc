@@ -83,7 +83,7 @@ void Fill(const ViewProposal& proposal, v1::ViewProposal* message) {
 
 void Fill(const MemberInfo& member, v1::Member* message) {
   message->set_name(member.name);
-  message->set_incarnation(member.incarnation);
+  message->set_incarnation_hash(member.incarnation_hash);
   message->set_rank(member.rank);
   message->set_state(static_cast<v1::MemberState>(member.state));
   message->set_host(member.host);

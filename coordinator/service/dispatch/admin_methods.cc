@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <string>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "base/version.h"
 #include "cohort/v1/admin.pb.h"
@@ -16,7 +20,7 @@ constexpr char kMalformed[] = "the request is not a well-formed message of this 
 }  // namespace
 
 absl::Status RunLimits(Engine& engine, google::protobuf::io::ZeroCopyInputStream* stream,
-                       MessageBytes* message) {
+                       MessageBytes* message, std::string* change) {
   v1::LimitsRequest request;
   if (!request.ParseFromZeroCopyStream(stream)) return absl::InvalidArgumentError(kMalformed);
   Limits limits = engine.limits();
@@ -25,6 +29,8 @@ absl::Status RunLimits(Engine& engine, google::protobuf::io::ZeroCopyInputStream
       COHORT_RETURN_IF_ERROR(SetLimit(name, value, &limits));
     }
     engine.SetLimits(limits);
+    const std::map<std::string, int64_t> set(request.set().begin(), request.set().end());
+    *change = absl::StrCat("limits ", absl::StrJoin(set, " ", absl::PairFormatter("=")));
   }
   v1::LimitsResponse response;
   for (const LimitName& limit : LimitNames()) {
@@ -35,13 +41,14 @@ absl::Status RunLimits(Engine& engine, google::protobuf::io::ZeroCopyInputStream
 }
 
 absl::Status RunDrain(Engine& engine, google::protobuf::io::ZeroCopyInputStream* stream,
-                      MessageBytes* message) {
+                      MessageBytes* message, std::string* change) {
   v1::DrainRequest request;
   if (!request.ParseFromZeroCopyStream(stream)) return absl::InvalidArgumentError(kMalformed);
   if (request.release_waiters() && request.resume()) {
     return absl::InvalidArgumentError("release_waiters and resume contradict each other");
   }
   const DrainResult result = engine.Drain(request.release_waiters(), request.resume());
+  *change = request.resume() ? "the coordinator takes calls again" : "the coordinator drains";
   v1::DrainResponse response;
   response.set_released_count(result.released_count);
   response.set_waiter_count(result.waiter_count);
@@ -73,8 +80,9 @@ absl::Status RunServerStats(Engine& engine, google::protobuf::io::ZeroCopyInputS
     use->set_kind(MemoryKindName(static_cast<MemoryKind>(kind)));
     use->set_bytes(stats.memory[kind]);
   }
-  std::stable_sort(response.mutable_memory()->begin(), response.mutable_memory()->end(),
-                   [](const v1::MemoryUse& a, const v1::MemoryUse& b) { return a.bytes() > b.bytes(); });
+  std::stable_sort(
+      response.mutable_memory()->begin(), response.mutable_memory()->end(),
+      [](const v1::MemoryUse& a, const v1::MemoryUse& b) { return a.bytes() > b.bytes(); });
   response.set_charged_bytes(stats.charged_bytes);
   response.set_max_bytes_held(engine.limits().max_bytes_held);
   message->Append(response.SerializeAsString());

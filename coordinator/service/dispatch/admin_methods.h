@@ -2,6 +2,8 @@
 #ifndef COHORT_COORDINATOR_SERVICE_DISPATCH_ADMIN_METHODS_H_
 #define COHORT_COORDINATOR_SERVICE_DISPATCH_ADMIN_METHODS_H_
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "coordinator/service/codec/message_bytes.h"
 #include "coordinator/service/engine/engine.h"
@@ -9,11 +11,12 @@
 
 namespace cohort::coordinator {
 
-// Each parses `request`, acts, and puts the response into `message`. Errors: INVALID_ARGUMENT.
+// Each parses `request`, acts, and puts the response into `message`. `change`: what was changed,
+// for the log; empty: nothing was. Errors: INVALID_ARGUMENT.
 absl::Status RunLimits(Engine& engine, google::protobuf::io::ZeroCopyInputStream* request,
-                       MessageBytes* message);
+                       MessageBytes* message, std::string* change);
 absl::Status RunDrain(Engine& engine, google::protobuf::io::ZeroCopyInputStream* request,
-                      MessageBytes* message);
+                      MessageBytes* message, std::string* change);
 absl::Status RunServerStats(Engine& engine, google::protobuf::io::ZeroCopyInputStream* request,
                             MessageBytes* message);
 

@@ -1,22 +1,19 @@
 #include "coordinator/service/dispatch/dispatcher.h"
 
+#include <memory>
 #include <new>
+#include <string>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "base/memory/no_memory.h"
 #include "base/status_macros.h"
-#include "base/text/logging.h"
 #include "coordinator/service/codec/encode.h"
 #include "coordinator/service/dispatch/admin_methods.h"
 
 namespace cohort::coordinator {
 namespace {
-
-constexpr char kDefaultTenant[] = "default";
-// Between two lines of the log about denied calls.
-constexpr absl::Duration kBetweenDenialLines = absl::Seconds(1);
 
 int64_t SizeOf(const Payload& value) { return value.size(); }
 int64_t SizeOf(const KeyValue& value) { return value.value.size(); }
@@ -46,6 +43,19 @@ struct ValueBytesOf {
 };
 int64_t ValueBytes(const ReplyBody& body) { return std::visit(ValueBytesOf(), body); }
 
+// What the log says about the object of a call that it names; empty: it does not name the call.
+std::string AuditedObject(const Call& call) {
+  std::string of_group = absl::StrCat("group ", call.caller.key.group);
+  if (const auto* join = std::get_if<JoinCall>(&call.body)) {
+    return absl::StrCat("member ", join->member, " of ", of_group);
+  }
+  if (const auto* evict = std::get_if<EvictCall>(&call.body)) {
+    return absl::StrCat("member ", evict->member, " of ", of_group);
+  }
+  if (std::holds_alternative<CloseGroupCall>(call.body)) return of_group;
+  return "";
+}
+
 }  // namespace
 
 Dispatcher::Dispatcher(const DispatcherOptions& options, Engine& engine, CallObserver* observer)
@@ -61,51 +71,31 @@ DecodeContext Dispatcher::MakeDecodeContext(absl::Duration time_left) const {
 
 absl::Status Dispatcher::AdmitAnywhere(Method method, PeerAccess* access) {
   if (!options_.checks_access || access == nullptr) return absl::OkStatus();  // Admit decides
-  const std::shared_ptr<const Rights> rights = access->Current(engine_.clock().Now());
+  const Instant now = engine_.clock().Now();
+  const std::shared_ptr<const Rights> rights = access->Current(now);
+  const AccessNeed need{GetMethod(method).name, GetMethod(method).role, ""};
   const Role role = rights->HighestRole();
-  if (role >= GetMethod(method).role) return absl::OkStatus();
-  return Deny(method, GetMethod(method).role, *rights->identity, "", role);
+  if (role >= need.role) return absl::OkStatus();
+  return audit_.Deny(need, {*rights->identity, access->address()}, role, now);
 }
 
 absl::Status Dispatcher::Admit(Method method, PeerAccess* access, Caller* caller) {
   if (!options_.checks_access) return absl::OkStatus();
+  const Instant now = engine_.clock().Now();
   std::string& tenant = caller->key.tenant;
-  Role needed = GetMethod(method).role;
+  AccessNeed need{GetMethod(method).name, GetMethod(method).role, tenant};
   // The state machine checks that a session is of the group.
-  if (method == Method::kCloseGroup && caller->session.empty()) needed = Role::kOperator;
-  if (access == nullptr) return Deny(method, needed, "a client that is gone", tenant, Role::kNone);
-  const std::shared_ptr<const Rights> rights = access->Current(engine_.clock().Now());
-  Role role = rights->RoleIn(tenant);
-  if (role == Role::kNone && tenant == kDefaultTenant && !rights->OwnTenant().empty()) {
-    tenant = std::string(rights->OwnTenant());
-    role = rights->RoleIn(tenant);
+  if (method == Method::kCloseGroup && caller->session.empty()) need.role = Role::kOperator;
+  if (access == nullptr) return audit_.Deny(need, {"a client that is gone", ""}, Role::kNone, now);
+  const std::shared_ptr<const Rights> rights = access->Current(now);
+  need.tenant = rights->ResolveTenant(tenant);
+  const Role role = rights->RoleIn(need.tenant);
+  if (role < need.role) {
+    return audit_.Deny(need, {*rights->identity, access->address()}, role, now);
   }
-  if (role < needed) return Deny(method, needed, *rights->identity, tenant, role);
+  if (need.tenant != tenant) tenant = std::string(need.tenant);
   caller->identity = rights->identity;
   return absl::OkStatus();
-}
-
-absl::Status Dispatcher::Deny(Method method, Role needed, absl::string_view identity,
-                              absl::string_view tenant, Role role) {
-  std::string where = absl::StrCat("tenant ", tenant);
-  if (tenant == kAllTenants) where = "all tenants";
-  if (tenant.empty()) where = "a tenant";
-  const std::string has =
-      role == Role::kNone ? " has no role there" : absl::StrCat(" has the role ", RoleName(role));
-  const std::string why = absl::StrCat(GetMethod(method).name, " needs the role ", RoleName(needed),
-                                       " in ", where, ", and ", identity, has);
-  int64_t times = 0;
-  {
-    MutexLock lock(&mutex_);
-    ++unlogged_denials_;
-    const Instant now = engine_.clock().Now();
-    if (now >= next_denial_line_) {
-      next_denial_line_ = now + kBetweenDenialLines;
-      times = std::exchange(unlogged_denials_, 0);
-    }
-  }
-  if (times > 0) Log(LogLevel::kWarning, "denied a call", {{"why", why}, {"times", times}});
-  return absl::PermissionDeniedError(why);
 }
 
 absl::Status Dispatcher::Decode(Method method, PeerAccess* access,
@@ -120,6 +110,12 @@ absl::Status Dispatcher::Decode(Method method, PeerAccess* access,
   }
   if (!status.ok()) return status;
   COHORT_RETURN_IF_ERROR(Admit(method, access, &call->caller));
+  if (options_.checks_access) {
+    if (std::string object = AuditedObject(*call); !object.empty()) {
+      asker->audited = std::make_unique<AuditedCall>(
+          AuditedCall{{*call->caller.identity, access->address()}, std::move(object)});
+    }
+  }
   asker->key = call->caller.key;
   asker->session = call->caller.session;
   if (const auto* list = std::get_if<ListGroupsCall>(&call->body)) {
@@ -136,6 +132,10 @@ absl::Status Dispatcher::Encode(Method method, const Reply& reply, const Asker& 
   if (reply.body.index() != GetMethod(method).reply_index) {
     return absl::InvalidArgumentError(
         "scope.operation_id: was used before, for a call of another method");
+  }
+  if (asker.audited != nullptr) {
+    audit_.Done(GetMethod(method).name, asker.audited->client, asker.key.tenant,
+                asker.audited->object, context.now);
   }
   const Limits& limits = engine_.limits();
   EncodeContext encode;
@@ -168,16 +168,25 @@ absl::Status Dispatcher::Run(Method method, PeerAccess* access,
   Caller caller;
   caller.key.tenant = std::string(kAllTenants);
   COHORT_RETURN_IF_ERROR(Admit(method, access, &caller));
+  std::string change;
+  absl::Status status;
   switch (method) {
     case Method::kLimits:
-      return RunLimits(engine_, request, message);
+      status = RunLimits(engine_, request, message, &change);
+      break;
     case Method::kDrain:
-      return RunDrain(engine_, request, message);
+      status = RunDrain(engine_, request, message, &change);
+      break;
     case Method::kServerStats:
       return RunServerStats(engine_, request, message);
     default:
       return absl::UnimplementedError(absl::StrCat(GetMethod(method).name, " is a stream"));
   }
+  if (status.ok() && options_.checks_access && !change.empty()) {
+    audit_.Done(GetMethod(method).name, {*caller.identity, access->address()}, kAllTenants, change,
+                engine_.clock().Now());
+  }
+  return status;
 }
 
 Instant Dispatcher::OnStarted(Method method) {

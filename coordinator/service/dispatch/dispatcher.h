@@ -6,9 +6,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/access/audit_log.h"
 #include "base/access/peer_access.h"
 #include "base/id128.h"
 #include "base/threads/mutex.h"
@@ -31,11 +34,18 @@ struct DispatcherOptions {
   bool checks_access = false;
 };
 
+// A call that the log names once it was done.
+struct AuditedCall {
+  AuditedClient client;
+  std::string object;
+};
+
 // The parts of a call that are needed to encode its answer.
 struct Asker {
   GroupKey key;
   Id128 session;
-  int page_size = 0;  // of a ListGroups request
+  int page_size = 0;                           // of a ListGroups request
+  std::unique_ptr<const AuditedCall> audited;  // null: it is not logged
 };
 
 // Thread-safe.
@@ -98,9 +108,6 @@ class Dispatcher {
   static constexpr int64_t kOneCall = 2;
   void NotifyIdle();
   void GoneWhileAwaited();
-  // An empty tenant stands for any.
-  absl::Status Deny(Method method, Role needed, absl::string_view identity,
-                    absl::string_view tenant, Role role);
 
   const DispatcherOptions options_;
   Engine& engine_;
@@ -109,8 +116,7 @@ class Dispatcher {
   std::atomic<int64_t> active_{0};
   Mutex mutex_;
   bool idle_ ABSL_GUARDED_BY(mutex_) = false;
-  Instant next_denial_line_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
-  int64_t unlogged_denials_ ABSL_GUARDED_BY(mutex_) = 0;
+  AuditLog audit_;
 };
 
 }  // namespace cohort::coordinator

@@ -4,30 +4,17 @@
 
 #include <memory>
 
-#include "absl/strings/match.h"
-#include "absl/strings/string_view.h"
 #include "base/access/peer_access.h"
-#include "base/rpc/listener/guarded_socket.h"
-#include "base/rpc/token_file.h"
+#include "base/rpc/listener/access_of_grpc_call.h"
 #include "coordinator/service/dispatch/dispatcher.h"
 #include "grpcpp/server_context.h"
 
 namespace cohort::coordinator {
 
-// A bearer token in the call's metadata counts in place of the names of its connection. Null: there
-// is no access policy, or the client's connection has ended.
+// Null: there is no access policy, or the client's connection has ended.
 inline std::shared_ptr<PeerAccess> AccessOf(const Dispatcher& dispatcher,
                                             const grpc::CallbackServerContext& context) {
-  if (!dispatcher.checks_access()) return nullptr;
-  std::shared_ptr<PeerAccess> access = AccessOfGrpcPeer(context.peer());
-  if (access == nullptr) return nullptr;
-  const auto found = context.client_metadata().find("authorization");
-  if (found == context.client_metadata().end()) return access;
-  absl::string_view token(found->second.data(), found->second.size());
-  constexpr absl::string_view kScheme = "Bearer ";
-  if (!absl::StartsWithIgnoreCase(token, kScheme)) return access;
-  token.remove_prefix(kScheme.size());
-  return access->WithToken(token.size() > kMaxTokenBytes ? "" : token);
+  return dispatcher.checks_access() ? AccessOfGrpcCall(context) : nullptr;
 }
 
 }  // namespace cohort::coordinator

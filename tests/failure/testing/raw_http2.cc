@@ -68,7 +68,7 @@ RawHttp2::RawHttp2(int port, absl::string_view greeting)
 
 void RawHttp2::ShakeHands() {
   const std::string host = "127.0.0.1";
-  const absl::StatusOr<ClientTls> tls = ClientTlsFor(host, TlsFilesOfEnvironment());
+  const absl::StatusOr<ClientTls> tls = ClientTlsOfEnvironment(host);
   if (!tls.ok()) std::abort();
   if (tls->framed_rpc == nullptr) return;
   stream_.tls =

@@ -47,7 +47,7 @@ class AttachingClient {
 
   absl::Status Run() {
     World& world = TheWorld();
-    absl::StatusOr<std::shared_ptr<Session>> session = world.sessions.Open({"fuzz", 1, "here"});
+    absl::StatusOr<std::shared_ptr<Session>> session = world.sessions.Open({"fuzz", 1, "here", ""}, Caller());
     if (!session.ok()) return absl::InternalError(session.status().message());
     session_ = *std::move(session);
     absl::Status status;

@@ -51,13 +51,14 @@ class CancellableCall final : public grpc::ServerUnaryReactor {
 
 grpc::ServerUnaryReactor* RunCancellable(grpc::CallbackServerContext* context,
                                          SessionTable& sessions, CallGate& gate,
-                                         const std::string& session, CancellableBody body) {
+                                         const Caller& caller, const std::string& session,
+                                         CancellableBody body) {
   const auto refuse = [context](const absl::Status& why) {
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
     reactor->Finish(Answer(context, why));
     return reactor;
   };
-  absl::StatusOr<std::shared_ptr<Session>> found = sessions.Find(session);
+  absl::StatusOr<std::shared_ptr<Session>> found = sessions.Find(session, caller);
   if (!found.ok()) return refuse(found.status());
   absl::StatusOr<CallGate::Pass> pass = gate.Enter((*found)->calls());
   if (!pass.ok()) return refuse(pass.status());

@@ -10,6 +10,7 @@
 #include "client/rendezvous/call/cancellation.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
+#include "worker/daemon/access/caller.h"
 #include "worker/daemon/limits/call_gate.h"
 #include "worker/daemon/sessions/session_table.h"
 
@@ -21,12 +22,13 @@ using CancellableBody =
     std::function<absl::Status(const std::shared_ptr<Session>& session,
                                const std::shared_ptr<client::Cancellation>& cancellation)>;
 
-// Runs `body` as a call of the session `session`, and answers with its status.
+// Runs `body` as a call of `caller` in the session `session`, and answers with its status.
 // Errors, as answers: those of SessionTable::Find and CallGate::Enter; RESOURCE_EXHAUSTED (the
 // system starts no thread).
 grpc::ServerUnaryReactor* RunCancellable(grpc::CallbackServerContext* context,
                                          SessionTable& sessions, CallGate& gate,
-                                         const std::string& session, CancellableBody body);
+                                         const Caller& caller, const std::string& session,
+                                         CancellableBody body);
 
 }  // namespace cohort::worker
 

@@ -25,17 +25,19 @@ constexpr char kRunCollective[] = "cohort.v1.WorkerService/RunCollective";
 grpc::Status WorkerService::RunCollective(grpc::ServerContext* context,
                                           const v1::RunCollectiveRequest* request,
                                           v1::RunCollectiveResponse* response) {
-  return Answer(context, RunCollective(*request, response));
+  return Answer(context,
+                RunCollective(access_.CallerOf("RunCollective", *context), *request, response));
 }
 
-absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& request,
+absl::Status WorkerService::RunCollective(const Caller& caller,
+                                          const v1::RunCollectiveRequest& request,
                                           v1::RunCollectiveResponse* response) {
   const Instant started = Clock::Steady().Now();
   const Collective collective = CollectiveOf(request.collective());
   int64_t bytes = 0;
   const auto run = [&]() -> absl::Status {
     COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
-                            sessions_.Find(request.session()));
+                            sessions_.Find(request.session(), caller));
     COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<ClientRank> entry,
                             session->FindGroup(request.group()));
     COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
@@ -78,21 +80,20 @@ absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& reques
 grpc::ServerUnaryReactor* WorkerService::RunObject(grpc::CallbackServerContext* context,
                                                    const v1::RunObjectRequest* request,
                                                    v1::RunObjectResponse* response) {
-  return RunCancellable(
-      context, sessions_, gate_, request->session(), [=](const auto& session, const auto&) {
-        const Instant started = Clock::Steady().Now();
-        auto bytes = static_cast<int64_t>(request->object().size());
-        const absl::Status status =
-            WithMemory("cohort.v1.WorkerService/RunObject", "an object", bytes, [&] {
-              return RunObject(*session, *request, response);
-            });
-        for (const std::string& object : response->objects()) {
-          bytes = std::max(bytes, static_cast<int64_t>(object.size()));
-        }
-        metrics_.OnCall(NameOf(request->operation()), bytes, Clock::Steady().Now() - started,
-                        status.code());
-        return status;
-      });
+  return RunCancellable(context, sessions_, gate_, access_.CallerOf("RunObject", *context),
+                        request->session(), [=](const auto& session, const auto&) {
+                          const Instant started = Clock::Steady().Now();
+                          auto bytes = static_cast<int64_t>(request->object().size());
+                          const absl::Status status =
+                              WithMemory("cohort.v1.WorkerService/RunObject", "an object", bytes,
+                                         [&] { return RunObject(*session, *request, response); });
+                          for (const std::string& object : response->objects()) {
+                            bytes = std::max(bytes, static_cast<int64_t>(object.size()));
+                          }
+                          metrics_.OnCall(NameOf(request->operation()), bytes,
+                                          Clock::Steady().Now() - started, status.code());
+                          return status;
+                        });
 }
 
 absl::Status WorkerService::RunObject(Session& session, const v1::RunObjectRequest& request,

@@ -73,11 +73,27 @@ absl::Status NotJoined(absl::string_view rank, absl::string_view group, const ab
                                                " does not join: ", why.message()));
 }
 
+// The daemon calls no address that a client has made up: the address could be one that only the
+// daemon reaches. Errors: PERMISSION_DENIED.
+absl::Status CheckCoordinator(const WorkerServiceOptions& daemon, const std::string& address,
+                              const Caller& caller) {
+  const std::vector<std::string>& allowed = daemon.allowed_coordinators;
+  const bool may = address == daemon.coordinator ||
+                   std::any_of(allowed.begin(), allowed.end(), [&](const std::string& other) {
+                     return other == address || other == "*";
+                   });
+  if (may) return absl::OkStatus();
+  return caller.Deny(absl::StrCat("this worker calls the coordinator ", daemon.coordinator,
+                                  ", not ", Printable(address),
+                                  ", which is not in --allowed-coordinators"));
+}
+
 // Returns the options of a join that ends when `joining` is cancelled. `addresses`: where this
 // daemon is served.
 absl::StatusOr<LocalGroupOptions> ReadJoin(const WorkerServiceOptions& daemon,
                                            const std::vector<std::string>& addresses,
-                                           const v1::JoinGroupRequest& request, Session& session,
+                                           const v1::JoinGroupRequest& request,
+                                           const Caller& caller, Session& session,
                                            const std::shared_ptr<client::Cancellation>& joining) {
   COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
                           ReadTimeout(request.has_timeout(), request.timeout(), kJoinTimeout));
@@ -85,7 +101,9 @@ absl::StatusOr<LocalGroupOptions> ReadJoin(const WorkerServiceOptions& daemon,
   client::ProcessGroupOptions& membership = options.membership;
   membership.connection.address =
       request.coordinator().empty() ? daemon.coordinator : request.coordinator();
-  membership.connection.tenant = request.tenant();
+  COHORT_RETURN_IF_ERROR(CheckCoordinator(daemon, membership.connection.address, caller));
+  membership.connection.tenant = caller.ResolveTenant(request.tenant());
+  COHORT_RETURN_IF_ERROR(caller.Require(Role::kMember, membership.connection.tenant));
   membership.group = request.group();
   if (request.has_rank()) membership.rank = request.rank();
   membership.world_size = request.world_size();
@@ -95,9 +113,8 @@ absl::StatusOr<LocalGroupOptions> ReadJoin(const WorkerServiceOptions& daemon,
     COHORT_ASSIGN_OR_RETURN(membership.lease, ReadTimeout(true, request.lease(), membership.lease));
   }
   if (request.has_data_expiration()) {
-    COHORT_ASSIGN_OR_RETURN(
-        membership.data_expiration,
-        ReadTimeout(true, request.data_expiration(), membership.data_expiration));
+    COHORT_ASSIGN_OR_RETURN(membership.data_expiration, ReadTimeout(true, request.data_expiration(),
+                                                                    membership.data_expiration));
   }
   // With these, a client that collects all flight records of a group finds the ranks in this
   // worker.
@@ -142,21 +159,22 @@ ClientRank::OnEnded NotifierOfEnd(const std::shared_ptr<Session>& session, uint6
 grpc::ServerUnaryReactor* WorkerService::JoinGroup(grpc::CallbackServerContext* context,
                                                    const v1::JoinGroupRequest* request,
                                                    v1::JoinGroupResponse* response) {
-  return RunCancellable(context, sessions_, gate_, request->session(),
+  const Caller caller = access_.CallerOf("JoinGroup", *context);
+  return RunCancellable(context, sessions_, gate_, caller, request->session(),
                         [=](const auto& session, const auto& cancellation) -> absl::Status {
                           COHORT_RETURN_IF_ERROR(sessions_.CheckServing());
-                          return Join(session, *request, cancellation, response);
+                          return Join(session, *request, caller, cancellation, response);
                         });
 }
 
 absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
-                                 const v1::JoinGroupRequest& request,
+                                 const v1::JoinGroupRequest& request, const Caller& caller,
                                  const std::shared_ptr<client::Cancellation>& joining,
                                  v1::JoinGroupResponse* response) {
   const client::Cancellation::Listener end_of_session(
       session->joining(), [&](const absl::Status& why) { joining->Cancel(why); });
   COHORT_ASSIGN_OR_RETURN(LocalGroupOptions options,
-                          ReadJoin(options_, addresses_, request, *session, joining));
+                          ReadJoin(options_, addresses_, request, caller, *session, joining));
 
   // The exact number is known in each generation once the ranks have met; until then this is the
   // most.
@@ -200,7 +218,7 @@ grpc::ServerUnaryReactor* WorkerService::RejoinGroup(grpc::CallbackServerContext
                                                      const v1::RejoinGroupRequest* request,
                                                      v1::JoinGroupResponse* response) {
   return RunCancellable(
-      context, sessions_, gate_, request->session(),
+      context, sessions_, gate_, access_.CallerOf("RejoinGroup", *context), request->session(),
       [=](const auto& session, const auto&) { return Rejoin(session, *request, response); });
 }
 
@@ -229,8 +247,9 @@ grpc::Status WorkerService::LeaveGroup(grpc::ServerContext* context,
                                        const v1::LeaveGroupRequest* request,
                                        v1::LeaveGroupResponse*) {
   const auto leave = [&]() -> absl::Status {
-    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
-                            sessions_.Find(request->session()));
+    COHORT_ASSIGN_OR_RETURN(
+        const std::shared_ptr<Session> session,
+        sessions_.Find(request->session(), access_.CallerOf("LeaveGroup", *context)));
     COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<ClientRank> entry,
                             session->TakeGroup(request->group()));
     LogMembership("left", *session, entry->facts());
@@ -249,8 +268,9 @@ grpc::Status WorkerService::AbortGroup(grpc::ServerContext* context,
                                        const v1::AbortGroupRequest* request,
                                        v1::AbortGroupResponse*) {
   const auto abort = [&]() -> absl::Status {
-    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
-                            sessions_.Find(request->session()));
+    COHORT_ASSIGN_OR_RETURN(
+        const std::shared_ptr<Session> session,
+        sessions_.Find(request->session(), access_.CallerOf("AbortGroup", *context)));
     COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<ClientRank> entry,
                             session->FindGroup(request->group()));
     entry->Abort(Printable(request->cause()));

@@ -27,7 +27,8 @@ TEST(MetricsTest, CountsByCollectiveSizeAndCode) {
   EXPECT_THAT(
       text,
       HasSubstr("cohort_worker_errors_total{code=\"DEADLINE_EXCEEDED\",collective=\"barrier\"} 1"));
-  EXPECT_THAT(text, HasSubstr("cohort_worker_call_seconds_count{collective=\"barrier\",size=\"<=4Ki\"} 0"));
+  EXPECT_THAT(
+      text, HasSubstr("cohort_worker_call_seconds_count{collective=\"barrier\",size=\"<=4Ki\"} 0"));
   EXPECT_THAT(text, Not(HasSubstr("cohort_worker_sessions")));
 }
 
@@ -37,12 +38,13 @@ TEST(MetricsTest, ServesSessionsWhenAsked) {
   ASSERT_TRUE(metrics.Serve("127.0.0.1:0", sessions).ok());
   EXPECT_NE(metrics.port(), 0);
   EXPECT_THAT(metrics.Collect(), HasSubstr("cohort_worker_sessions 0"));
-  const absl::StatusOr<std::shared_ptr<Session>> session = sessions.Open({"trainer", 4711, "host"});
+  const absl::StatusOr<std::shared_ptr<Session>> session =
+      sessions.Open({"trainer", 4711, "host", ""}, Caller());
   ASSERT_TRUE(session.ok());
   EXPECT_THAT(metrics.Collect(), HasSubstr("cohort_worker_sessions 1"));
   sessions.Drain();
   EXPECT_THAT(metrics.Collect(), HasSubstr("cohort_worker_draining 1"));
-  EXPECT_FALSE(sessions.Open({"late", 1, "host"}).ok());
+  EXPECT_FALSE(sessions.Open({"late", 1, "host", ""}, Caller()).ok());
   metrics.Stop();
 }
 

@@ -21,8 +21,9 @@ grpc::Status WorkerService::CreateTensor(grpc::ServerContext* context,
                                          const v1::CreateTensorRequest* request,
                                          v1::CreateTensorResponse* response) {
   const auto create = [&]() -> absl::Status {
-    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
-                            sessions_.Find(request->session()));
+    COHORT_ASSIGN_OR_RETURN(
+        const std::shared_ptr<Session> session,
+        sessions_.Find(request->session(), access_.CallerOf("CreateTensor", *context)));
     COHORT_ASSIGN_OR_RETURN(const TensorLayout layout, ReadLayout(request->layout()));
     COHORT_ASSIGN_OR_RETURN(TensorMemory memory, session->Allocate(layout.bytes));
     COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<shm::Heap> heap, session->heap());
@@ -39,8 +40,9 @@ grpc::Status WorkerService::FreeTensor(grpc::ServerContext* context,
                                        const v1::FreeTensorRequest* request,
                                        v1::FreeTensorResponse*) {
   const auto free = [&]() -> absl::Status {
-    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
-                            sessions_.Find(request->session()));
+    COHORT_ASSIGN_OR_RETURN(
+        const std::shared_ptr<Session> session,
+        sessions_.Find(request->session(), access_.CallerOf("FreeTensor", *context)));
     return session->tensors().Free(request->tensor());
   };
   return Answer(context, free());
@@ -48,14 +50,16 @@ grpc::Status WorkerService::FreeTensor(grpc::ServerContext* context,
 
 grpc::ServerReadReactor<v1::WriteTensorRequest>* WorkerService::WriteTensor(
     grpc::CallbackServerContext* context, v1::WriteTensorResponse* response) {
-  return WriteStream::Start(context, response, sessions_, gate_, streams_);
+  return WriteStream::Start(context, response, access_.CallerOf("WriteTensor", *context), sessions_,
+                            gate_, streams_);
 }
 
 grpc::ServerWriteReactor<v1::ReadTensorResponse>* WorkerService::ReadTensor(
     grpc::CallbackServerContext* context, const v1::ReadTensorRequest* request) {
   // Below the limits on messages of any reader, and of this worker.
   const int64_t part_bytes = std::min(kPartBytes, options_.max_message_bytes / 2);
-  return ReadStream::Start(context, request, part_bytes, sessions_, gate_, streams_);
+  return ReadStream::Start(context, request, part_bytes, access_.CallerOf("ReadTensor", *context),
+                           sessions_, gate_, streams_);
 }
 
 }  // namespace cohort::worker

@@ -25,8 +25,10 @@ struct Attached {
 
 // Finds the group of a request: in its session, attached, and in the request's generation.
 template <typename Request>
-absl::StatusOr<Attached> FindAttached(SessionTable& sessions, const Request& request) {
-  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, sessions.Find(request.session()));
+absl::StatusOr<Attached> FindAttached(SessionTable& sessions, const Caller& caller,
+                                      const Request& request) {
+  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Session> session,
+                          sessions.Find(request.session(), caller));
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<ClientRank> entry, session->FindGroup(request.group()));
   const GroupFacts facts = entry->facts();
   if (!facts.attached) {
@@ -55,7 +57,9 @@ grpc::Status WorkerService::PublishUniqueIds(grpc::ServerContext* context,
                                              const v1::PublishUniqueIdsRequest* request,
                                              v1::PublishUniqueIdsResponse*) {
   const auto publish = [&]() -> absl::Status {
-    COHORT_ASSIGN_OR_RETURN(const Attached attached, FindAttached(sessions_, *request));
+    COHORT_ASSIGN_OR_RETURN(
+        const Attached attached,
+        FindAttached(sessions_, access_.CallerOf("PublishUniqueIds", *context), *request));
     COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter(attached.session->calls()));
     const std::vector<std::string> ids(request->ids().begin(), request->ids().end());
     return attached.entry->membership().PublishUniqueIds(request->name(), ids);
@@ -67,7 +71,9 @@ grpc::Status WorkerService::FetchUniqueIds(grpc::ServerContext* context,
                                            const v1::FetchUniqueIdsRequest* request,
                                            v1::FetchUniqueIdsResponse* response) {
   const auto fetch = [&]() -> absl::Status {
-    COHORT_ASSIGN_OR_RETURN(const Attached attached, FindAttached(sessions_, *request));
+    COHORT_ASSIGN_OR_RETURN(
+        const Attached attached,
+        FindAttached(sessions_, access_.CallerOf("FetchUniqueIds", *context), *request));
     COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
                             ReadTimeout(request->has_timeout(), request->timeout(), kFetchTimeout));
     COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter(attached.session->calls()));
@@ -83,7 +89,9 @@ grpc::Status WorkerService::ReportGroupInit(grpc::ServerContext* context,
                                             const v1::ReportGroupInitRequest* request,
                                             v1::ReportGroupInitResponse*) {
   const auto report = [&]() -> absl::Status {
-    COHORT_ASSIGN_OR_RETURN(const Attached attached, FindAttached(sessions_, *request));
+    COHORT_ASSIGN_OR_RETURN(
+        const Attached attached,
+        FindAttached(sessions_, access_.CallerOf("ReportGroupInit", *context), *request));
     const std::optional<Phase> phase = FromProto(request->phase());
     if (!phase.has_value()) {
       return absl::InvalidArgumentError(absl::StrCat("unknown phase ", request->phase()));

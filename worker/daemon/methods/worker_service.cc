@@ -41,6 +41,7 @@ void Fill(const client::FlightCall& call, v1::FlightEntry* to) {
 WorkerService::WorkerService(WorkerServiceOptions options, SessionTable& sessions, CallGate& gate,
                              Metrics& metrics)
     : options_(std::move(options)),
+      access_(options_.checks_access),
       started_(Clock::Steady().Now()),
       sessions_(sessions),
       gate_(gate),
@@ -51,7 +52,8 @@ grpc::ServerWriteReactor<v1::SessionEvent>* WorkerService::OpenSession(
     grpc::CallbackServerContext* context, const v1::OpenSessionRequest* request) {
   context->AddTrailingMetadata(kAnsweredKey, "1");
   absl::StatusOr<std::shared_ptr<Session>> session =
-      sessions_.Open({request->client(), request->pid(), request->host()});
+      sessions_.Open({request->client(), request->pid(), request->host(), ""},
+                     access_.CallerOf("OpenSession", *context));
   if (!session.ok()) return new SessionStream(sessions_, session.status());
   v1::SessionEvent event;
   v1::SessionOpened& opened = *event.mutable_opened();
@@ -66,6 +68,10 @@ grpc::ServerWriteReactor<v1::SessionEvent>* WorkerService::OpenSession(
 
 grpc::Status WorkerService::GetWorker(grpc::ServerContext* context, const v1::GetWorkerRequest*,
                                       v1::GetWorkerResponse* response) {
+  const Caller caller = access_.CallerOf("GetWorker", *context);
+  if (const absl::Status may = caller.Require(Role::kObserver, ""); !may.ok()) {
+    return Answer(context, may);
+  }
   const WorkerStats stats = sessions_.Stats();
   response->set_version(kVersion);
   response->set_pid(getpid());
@@ -81,6 +87,7 @@ grpc::Status WorkerService::GetWorker(grpc::ServerContext* context, const v1::Ge
   for (const std::shared_ptr<Session>& session : sessions_.All()) {
     for (const auto& [number, entry] : session->groups()) {
       const GroupFacts facts = entry->facts();
+      if (!caller.Has(Role::kObserver, facts.tenant)) continue;
       v1::WorkerRank& rank = *response->add_ranks();
       // Enough digits to tell sessions apart, too few to use one.
       rank.set_session(absl::BytesToHexString(session->id().ToBytes().substr(0, 4)));
@@ -107,10 +114,15 @@ grpc::Status WorkerService::GetWorker(grpc::ServerContext* context, const v1::Ge
 grpc::Status WorkerService::GetFlightRecord(grpc::ServerContext* context,
                                             const v1::GetFlightRecordRequest* request,
                                             v1::GetFlightRecordResponse* response) {
+  const Caller caller = access_.CallerOf("GetFlightRecord", *context);
+  if (const absl::Status may = caller.Require(Role::kObserver, ""); !may.ok()) {
+    return Answer(context, may);
+  }
   for (const std::shared_ptr<Session>& session : sessions_.All()) {
     for (const auto& [number, entry] : session->groups()) {
       const GroupFacts facts = entry->facts();
       if (!request->group().empty() && request->group() != facts.group) continue;
+      if (!caller.Has(Role::kObserver, facts.tenant)) continue;
       const client::FlightRecord read = ExportFlightRecord(entry->ReadFlightRecord());
       v1::FlightRecord& record = *response->add_records();
       record.set_tenant(facts.tenant);

@@ -10,9 +10,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/access/peer_access.h"
 #include "base/clock.h"
 #include "client/rendezvous/call/cancellation.h"
 #include "cohort/v1/worker.grpc.pb.h"
+#include "worker/daemon/access/caller.h"
 #include "worker/daemon/limits/call_gate.h"
 #include "worker/daemon/limits/idle_stream_watch.h"
 #include "worker/daemon/methods/metrics.h"
@@ -21,11 +23,14 @@
 namespace cohort::worker {
 
 struct WorkerServiceOptions {
-  std::string coordinator;      // for groups whose request has none
+  std::string coordinator;  // for groups whose request has none
+  // Further coordinators that a request may name; "*" for all.
+  std::vector<std::string> allowed_coordinators;
+  bool checks_access = false;   // see WorkerAccess
   std::string advertised_host;  // see BootstrapOptions
   std::string host_identity;    // see BootstrapOptions
   int64_t max_message_bytes = 0;
-  std::string attach_socket;  // at which clients of this host get memory
+  std::string attach_socket;                             // at which clients of this host get memory
   absl::Duration stream_idle_limit = absl::Seconds(30);  // for ReadTensor and WriteTensor
 };
 
@@ -35,11 +40,10 @@ struct WorkerServiceOptions {
 // once that their caller is gone. The parts of WriteTensor and ReadTensor may never come or be
 // taken.
 using Service = v1::WorkerService;
-using CallbackMethods =
-    Service::WithCallbackMethod_OpenSession<Service::WithCallbackMethod_JoinGroup<
-        Service::WithCallbackMethod_RejoinGroup<Service::WithCallbackMethod_RunObject<
-            Service::WithCallbackMethod_WriteTensor<
-                Service::WithCallbackMethod_ReadTensor<Service::Service>>>>>>;
+using CallbackMethods = Service::WithCallbackMethod_OpenSession<
+    Service::WithCallbackMethod_JoinGroup<Service::WithCallbackMethod_RejoinGroup<
+        Service::WithCallbackMethod_RunObject<Service::WithCallbackMethod_WriteTensor<
+            Service::WithCallbackMethod_ReadTensor<Service::Service>>>>>>;
 class WorkerService final : public CallbackMethods {
  public:
   // All references outlive it.
@@ -95,8 +99,10 @@ class WorkerService final : public CallbackMethods {
   grpc::Status RunCollective(grpc::ServerContext* context, const v1::RunCollectiveRequest* request,
                              v1::RunCollectiveResponse* response) override;
   // The same for both ways of a request: gRPC and plain frames.
-  absl::Status RunCollective(const v1::RunCollectiveRequest& request,
+  absl::Status RunCollective(const Caller& caller, const v1::RunCollectiveRequest& request,
                              v1::RunCollectiveResponse* response);
+  // The caller of RunCollective by a connection in plain frames.
+  Caller FramedCaller(PeerAccess* access) { return access_.CallerOf("RunCollective", access); }
   grpc::ServerUnaryReactor* RunObject(grpc::CallbackServerContext* context,
                                       const v1::RunObjectRequest* request,
                                       v1::RunObjectResponse* response) override;
@@ -104,7 +110,7 @@ class WorkerService final : public CallbackMethods {
  private:
   // Joins a group until `joining` is cancelled.
   absl::Status Join(const std::shared_ptr<Session>& session, const v1::JoinGroupRequest& request,
-                    const std::shared_ptr<client::Cancellation>& joining,
+                    const Caller& caller, const std::shared_ptr<client::Cancellation>& joining,
                     v1::JoinGroupResponse* response);
   absl::Status Rejoin(const std::shared_ptr<Session>& session,
                       const v1::RejoinGroupRequest& request, v1::JoinGroupResponse* response);
@@ -112,6 +118,7 @@ class WorkerService final : public CallbackMethods {
                          v1::RunObjectResponse* response);
 
   const WorkerServiceOptions options_;
+  WorkerAccess access_;
   const Instant started_;
   std::vector<std::string> addresses_;
   SessionTable& sessions_;

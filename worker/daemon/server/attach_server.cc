@@ -202,7 +202,9 @@ absl::StatusOr<std::shared_ptr<Session>> AttachServer::Greet(const shm::LocalSoc
         absl::StrCat("the client speaks version ", hello.version(), ", this worker ",
                      static_cast<int>(v1::ATTACH_PROTOCOL_VERSION)));
   }
-  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, sessions_.Find(hello.session()));
+  // The client has the user id of this process, and knows the session.
+  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Session> session,
+                          sessions_.Find(hello.session(), Caller()));
   COHORT_ASSIGN_OR_RETURN(
       HeldDescriptors counted,
       HeldDescriptors::Take(session->descriptors(), kClientDescriptors, "a client that attaches"));

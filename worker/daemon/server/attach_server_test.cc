@@ -86,7 +86,7 @@ class AttachServerTest : public ::testing::Test {
   }
 
   void ExpectServes() {
-    const absl::StatusOr<std::shared_ptr<Session>> session = sessions_.Open({"test", getpid(), ""});
+    const absl::StatusOr<std::shared_ptr<Session>> session = sessions_.Open({"test", getpid(), "", ""}, Caller());
     ASSERT_TRUE(session.ok()) << session.status();
     const absl::StatusOr<v1::AttachAnswer> answer =
         Attach(server_->name(), (*session)->id().ToBytes());
@@ -114,7 +114,7 @@ TEST_F(AttachServerTest, WithoutAThreadTheClientGetsAnErrorAndTheNextIsServed) {
 
 // A data loader that the client forked keeps the connection open after the client's death.
 TEST_F(AttachServerTest, AClientIsGoneWithItsProcessThoughAChildKeepsItsConnection) {
-  const absl::StatusOr<std::shared_ptr<Session>> session = sessions_.Open({"trainer", 1, "host-a"});
+  const absl::StatusOr<std::shared_ptr<Session>> session = sessions_.Open({"trainer", 1, "host-a", ""}, Caller());
   ASSERT_TRUE(session.ok()) << session.status();
   int child_ends[2];  // the child of the client ends with this test
   ASSERT_EQ(pipe(child_ends), 0);
@@ -159,7 +159,7 @@ class DescriptorLimitTest : public AttachServerTest {
 };
 
 TEST_F(DescriptorLimitTest, RegisteredMemoryCountsUntilItIsFreed) {
-  const std::shared_ptr<Session> session = *sessions_.Open({"test", getpid(), ""});
+  const std::shared_ptr<Session> session = *sessions_.Open({"test", getpid(), "", ""}, Caller());
   const shm::LocalSocket socket = *shm::LocalSocket::Connect(server_->name(), Soon());
   const auto ask = [&](const std::string& bytes, absl::Span<const int> fds) {
     EXPECT_TRUE(socket.Send(bytes, fds, Soon()).ok());
@@ -188,7 +188,7 @@ TEST_F(DescriptorLimitTest, RegisteredMemoryCountsUntilItIsFreed) {
 }
 
 TEST_F(DescriptorLimitTest, ClientsOfOneSessionCount) {
-  const std::shared_ptr<Session> session = *sessions_.Open({"test", getpid(), ""});
+  const std::shared_ptr<Session> session = *sessions_.Open({"test", getpid(), "", ""}, Caller());
   std::vector<shm::LocalSocket> clients;
   const auto attach = [&] {
     clients.push_back(*shm::LocalSocket::Connect(server_->name(), Soon()));
@@ -210,13 +210,13 @@ TEST_F(DescriptorLimitTest, SilentClientsLeaveDescriptorsToSessions) {
   ASSERT_TRUE(refused.ok()) << refused.status();
   EXPECT_THAT(refused->text(), HasSubstr("clients that have not said their session hold 8 of 8 "
                                          "(--max-descriptors-per-session)"));
-  EXPECT_TRUE(sessions_.Open({"test", getpid(), ""}).ok());
+  EXPECT_TRUE(sessions_.Open({"test", getpid(), "", ""}, Caller()).ok());
 }
 
 TEST_F(DescriptorLimitTest, SessionsCountInAll) {
   std::vector<std::shared_ptr<Session>> sessions;
-  for (int i = 0; i < 10; ++i) sessions.push_back(*sessions_.Open({"test", getpid(), ""}));
-  const absl::Status refused = sessions_.Open({"test", getpid(), ""}).status();
+  for (int i = 0; i < 10; ++i) sessions.push_back(*sessions_.Open({"test", getpid(), "", ""}, Caller()));
+  const absl::Status refused = sessions_.Open({"test", getpid(), "", ""}, Caller()).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("hold 20 of 20 (--max-descriptors)"));
 }

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "base/access/peer_access.h"
 #include "base/framed_rpc/server/blocking_server.h"
 #include "worker/daemon/methods/worker_service.h"
 
@@ -22,7 +23,8 @@ class FramedCollectiveHandler final : public framed_rpc::BlockingHandler {
   // `service` outlives it.
   explicit FramedCollectiveHandler(WorkerService& service) : service_(service) {}
 
-  absl::Status Run(uint16_t method, absl::string_view request, std::string* answer) override;
+  absl::Status Run(uint16_t method, absl::string_view request, PeerAccess* access,
+                   std::string* answer) override;
 
  private:
   WorkerService& service_;

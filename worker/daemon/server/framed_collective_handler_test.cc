@@ -18,16 +18,21 @@ class FramedCollectiveHandlerTest : public ::testing::Test {
  protected:
   absl::Status Run(const std::string& request) {
     std::string answer;
-    const absl::Status status = handler_.Run(0, request, &answer);
+    const absl::Status status = handler_.Run(0, request, /*access=*/nullptr, &answer);
     EXPECT_EQ(answer, "");
     return status;
+  }
+
+  static WorkerServiceOptions Options() {
+    WorkerServiceOptions options;
+    options.max_message_bytes = kMaxMessageBytes;
+    return options;
   }
 
   SessionTable sessions_;
   CallGate gate_{8, 8};
   Metrics metrics_;
-  WorkerService service_{WorkerServiceOptions{"", "", "", kMaxMessageBytes, "", absl::Seconds(30)},
-                         sessions_, gate_, metrics_};
+  WorkerService service_{Options(), sessions_, gate_, metrics_};
   FramedCollectiveHandler handler_{service_};
 };
 

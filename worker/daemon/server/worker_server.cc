@@ -81,6 +81,7 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
   ListenerOptions listener;
   listener.max_connections = options.max_connections;
   listener.tls = options.tls;
+  listener.access = options.access;
   listener.plain = options.plain;
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              listener.http2.max_concurrent_streams);

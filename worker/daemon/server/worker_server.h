@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/access/access_policy.h"
 #include "base/framed_rpc/server/blocking_server.h"
 #include "base/rpc/listener/listener.h"
 #include "base/tls/tls_context.h"
@@ -31,6 +32,7 @@ struct WorkerServerOptions {
   // See ListenerOptions.
   int max_connections = 0;
   std::shared_ptr<TlsContext> tls;
+  std::shared_ptr<AccessPolicy> access;  // null: each client has all rights
   bool plain = true;
 };
 

@@ -11,6 +11,11 @@ GroupFacts ClientRank::facts() const {
   return facts;
 }
 
+std::string ClientRank::tenant() const {
+  MutexLock lock(&mutex_);
+  return facts_.tenant;
+}
+
 void ClientRank::SetFacts(GroupFacts facts) {
   MutexLock lock(&mutex_);
   facts_ = std::move(facts);

@@ -47,6 +47,7 @@ class ClientRank {
   virtual ~ClientRank() = default;
 
   GroupFacts facts() const;
+  std::string tenant() const;
   virtual client::ProcessGroup& membership() = 0;
   // The group that executes the collectives here; null if the client executes them.
   virtual LocalGroup* local() { return nullptr; }

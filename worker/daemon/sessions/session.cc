@@ -32,8 +32,8 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Create(
   if (ended.get() < 0) return absl::ResourceExhaustedError("no file descriptors are left");
   client.name = Printable(absl::string_view(client.name).substr(0, kMaxNameBytes));
   client.host = Printable(absl::string_view(client.host).substr(0, kMaxNameBytes));
-  return std::shared_ptr<Session>(new Session(
-      std::move(client), std::move(ended), std::move(descriptors), std::move(own)));
+  return std::shared_ptr<Session>(
+      new Session(std::move(client), std::move(ended), std::move(descriptors), std::move(own)));
 }
 
 Session::Session(Client client, UniqueFd ended_fd, std::shared_ptr<DescriptorShare> descriptors,
@@ -101,6 +101,14 @@ absl::StatusOr<std::shared_ptr<ClientRank>> Session::TakeGroup(uint64_t group) {
 std::map<uint64_t, std::shared_ptr<ClientRank>> Session::groups() const {
   MutexLock lock(&mutex_);
   return groups_;
+}
+
+absl::Status Session::CheckTenants(const Caller& caller) const {
+  MutexLock lock(&mutex_);
+  for (const auto& [number, entry] : groups_) {
+    COHORT_RETURN_IF_ERROR(caller.Require(Role::kMember, entry->tenant()));
+  }
+  return absl::OkStatus();
 }
 
 void Session::SetListener(Listener* listener) {

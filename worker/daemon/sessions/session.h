@@ -17,6 +17,7 @@
 #include "base/unique_fd.h"
 #include "client/rendezvous/call/cancellation.h"
 #include "cohort/v1/worker.pb.h"
+#include "worker/daemon/access/caller.h"
 #include "worker/daemon/limits/call_gate.h"
 #include "worker/daemon/limits/descriptor_quota.h"
 #include "worker/daemon/sessions/client_rank.h"
@@ -31,6 +32,7 @@ class Session {
     std::string name;
     int pid = 0;
     std::string host;
+    std::string identity;  // by the access policy; empty: there is none
   };
 
   // Errors: RESOURCE_EXHAUSTED (descriptors).
@@ -63,6 +65,8 @@ class Session {
   absl::StatusOr<std::shared_ptr<ClientRank>> FindGroup(uint64_t group) const;
   absl::StatusOr<std::shared_ptr<ClientRank>> TakeGroup(uint64_t group);
   std::map<uint64_t, std::shared_ptr<ClientRank>> groups() const;
+  // Errors: those of Caller::Require, for a tenant of one of the groups.
+  absl::Status CheckTenants(const Caller& caller) const;
 
   // Its cancellation ends all joins of the session, and no later join succeeds.
   client::Cancellation& joining() { return joining_; }

@@ -1,5 +1,6 @@
 #include "worker/daemon/sessions/session_table.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,16 +15,21 @@ SessionTable::~SessionTable() {
   state_->ended = true;
 }
 
-absl::StatusOr<std::shared_ptr<Session>> SessionTable::Open(Session::Client client) {
+absl::StatusOr<std::shared_ptr<Session>> SessionTable::Open(Session::Client client,
+                                                            const Caller& caller) {
+  COHORT_RETURN_IF_ERROR(caller.Require(Role::kMember, ""));
   COHORT_RETURN_IF_ERROR(CheckServing());
   COHORT_RETURN_IF_ERROR(StartLeaver());
-  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, Session::Create(std::move(client), descriptors_));
+  client.identity = caller.identity();
+  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Session> session,
+                          Session::Create(std::move(client), descriptors_));
   {
     MutexLock lock(&state_->mutex);
     if (state_->sessions.size() >= kMaxSessions) {
       return absl::ResourceExhaustedError(
           absl::StrCat("there are ", kMaxSessions, " sessions, as many as a worker has"));
     }
+    if (caller.checked()) COHORT_RETURN_IF_ERROR(CheckShare(*state_, caller.identity()));
     state_->sessions[session->id()] = session;
   }
   Log(LogLevel::kInfo, "session opened",
@@ -33,17 +39,43 @@ absl::StatusOr<std::shared_ptr<Session>> SessionTable::Open(Session::Client clie
   return session;
 }
 
-absl::StatusOr<std::shared_ptr<Session>> SessionTable::Find(absl::string_view id) const {
+absl::Status SessionTable::CheckShare(const State& state, const std::string& identity) {
+  const auto is_theirs = [&identity](const auto& entry) {
+    return entry.second->client().identity == identity;
+  };
+  const auto count = [&](const auto& sessions) {
+    return static_cast<size_t>(std::count_if(sessions.begin(), sessions.end(), is_theirs));
+  };
+  if (count(state.sessions) + count(state.leaving) < kMaxSessionsOfIdentity) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(identity, " has ", kMaxSessionsOfIdentity,
+                                                   " sessions, as many as one identity may have"));
+}
+
+absl::StatusOr<std::shared_ptr<Session>> SessionTable::Find(absl::string_view id,
+                                                            const Caller& caller) const {
+  COHORT_RETURN_IF_ERROR(caller.Require(Role::kMember, ""));
   if (id.size() != Id128::kBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("session: ", id.size(), " bytes; an id has ", Id128::kBytes));
   }
-  MutexLock lock(&state_->mutex);
-  const auto found = state_->sessions.find(Id128::FromBytes(id));
-  if (found == state_->sessions.end()) {
-    return absl::NotFoundError("there is no such session: it has ended, or was another worker's");
+  std::shared_ptr<Session> session;
+  {
+    MutexLock lock(&state_->mutex);
+    const auto found = state_->sessions.find(Id128::FromBytes(id));
+    if (found == state_->sessions.end()) {
+      return absl::NotFoundError("there is no such session: it has ended, or was another worker's");
+    }
+    session = found->second;
   }
-  return found->second;
+  if (!caller.checked()) return session;
+  if (session->client().identity != caller.identity()) {
+    return caller.Deny(absl::StrCat("the session of ", session->Describe(), " belongs to ",
+                                    session->client().identity, ", not to ", caller.identity()));
+  }
+  COHORT_RETURN_IF_ERROR(session->CheckTenants(caller));
+  return session;
 }
 
 void SessionTable::End(const std::shared_ptr<Session>& session, absl::string_view cause) {

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/id128.h"
 #include "base/threads/mutex.h"
+#include "worker/daemon/access/caller.h"
 #include "worker/daemon/limits/descriptor_quota.h"
 #include "worker/daemon/sessions/session.h"
 
@@ -34,11 +35,15 @@ class SessionTable {
         state_(std::make_shared<State>()) {}
   ~SessionTable();
 
-  // Errors: UNAVAILABLE (draining), RESOURCE_EXHAUSTED (sessions, descriptors, threads).
+  // Errors: UNAVAILABLE (draining), RESOURCE_EXHAUSTED (sessions, descriptors, threads),
+  // PERMISSION_DENIED (`caller` is no member of a tenant).
   static constexpr size_t kMaxSessions = 4096;
-  absl::StatusOr<std::shared_ptr<Session>> Open(Session::Client client);
-  // Errors: INVALID_ARGUMENT (no id of a session), NOT_FOUND.
-  absl::StatusOr<std::shared_ptr<Session>> Find(absl::string_view id) const;
+  // With an access policy, each identity may have as many.
+  static constexpr size_t kMaxSessionsOfIdentity = kMaxSessions / 4;
+  absl::StatusOr<std::shared_ptr<Session>> Open(Session::Client client, const Caller& caller);
+  // Errors: INVALID_ARGUMENT (no id of a session), NOT_FOUND, PERMISSION_DENIED (the session is of
+  // another identity, or its identity is no longer a member of a tenant of its groups).
+  absl::StatusOr<std::shared_ptr<Session>> Find(absl::string_view id, const Caller& caller) const;
   // Aborts the session's groups at once, with `cause`, and leaves them on a thread of their own. If
   // the system refuses that thread, one thread leaves all such sessions in turn. Never blocks.
   void End(const std::shared_ptr<Session>& session, absl::string_view cause);
@@ -74,6 +79,9 @@ class SessionTable {
     std::vector<std::shared_ptr<Session>> in_turn ABSL_GUARDED_BY(mutex);
   };
 
+  // Errors: RESOURCE_EXHAUSTED.
+  static absl::Status CheckShare(const State& state, const std::string& identity)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state.mutex);
   absl::Status StartLeaver();
   static void LeaveInTurn(const std::shared_ptr<State>& state);
   static void Leave(const std::shared_ptr<State>& state, std::shared_ptr<Session> session);

@@ -1,12 +1,16 @@
 #include "worker/daemon/sessions/session_table.h"
 
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/access/access_policy.h"
+#include "base/access/peer_access.h"
 #include "base/testing/no_new_threads.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/daemon/access/caller.h"
 
 namespace cohort::worker {
 namespace {
@@ -19,18 +23,43 @@ TEST(SessionTableTest, WithoutAThreadASessionIsRefusedAndTheNextIsOpened) {
   SessionTable sessions;
   {
     const testing::NoNewThreads refuse;
-    const absl::Status refused = sessions.Open({"trainer", 1, "host-a"}).status();
+    const absl::Status refused = sessions.Open({"trainer", 1, "host-a", ""}, Caller()).status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
     EXPECT_THAT(std::string(refused.message()), HasSubstr("RLIMIT_NPROC"));
   }
-  const auto session = sessions.Open({"trainer", 1, "host-a"});
+  const auto session = sessions.Open({"trainer", 1, "host-a", ""}, Caller());
   ASSERT_TRUE(session.ok()) << session.status();
+}
+
+TEST(SessionTableTest, AnIdentityHasItsShareOfTheSessions) {
+  const std::string path = ::testing::TempDir() + "/policy.json";
+  std::ofstream(path) << R"({"rules": [{"identity": "*", "tenant": "a", "role": "member"}]})";
+  const std::shared_ptr<AccessPolicy> policy = AccessPolicy::Load(path).value();
+  WorkerAccess access(/*checks=*/true);
+  PeerAccess one(policy, {"spiffe://test/one"});
+  PeerAccess other(policy, {"spiffe://test/other"});
+  const Caller caller = access.CallerOf("OpenSession", &one);
+  SessionTable sessions;
+  std::vector<std::shared_ptr<Session>> open;
+  for (size_t i = 0; i < SessionTable::kMaxSessionsOfIdentity; ++i) {
+    open.push_back(sessions.Open({"trainer", 1, "host-a", ""}, caller).value());
+  }
+  const absl::Status refused = sessions.Open({"trainer", 1, "host-a", ""}, caller).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("spiffe://test/one has 1024 sessions"));
+  const auto opened =
+      sessions.Open({"trainer", 2, "host-a", ""}, access.CallerOf("OpenSession", &other));
+  EXPECT_TRUE(opened.ok()) << opened.status();
+  sessions.End(open.back(), "it is over");
+  ASSERT_TRUE(sessions.AwaitLeft(Clock::Steady().Now() + kSoon));
+  EXPECT_TRUE(sessions.Open({"trainer", 1, "host-a", ""}, caller).ok());
 }
 
 TEST(SessionTableTest, SessionsEndWhenNoThreadStarts) {
   SessionTable sessions;
   std::vector<std::shared_ptr<Session>> open;
-  for (int i = 0; i < 3; ++i) open.push_back(*sessions.Open({"trainer", i, "host-a"}));
+  for (int i = 0; i < 3; ++i)
+    open.push_back(*sessions.Open({"trainer", i, "host-a", ""}, Caller()));
   const testing::NoNewThreads refuse;
   for (const std::shared_ptr<Session>& session : open) sessions.End(session, "it is over");
   EXPECT_TRUE(sessions.AwaitLeft(Clock::Steady().Now() + kSoon));
@@ -40,8 +69,8 @@ TEST(SessionTableTest, SessionsEndWhenNoThreadStarts) {
 // A join that waits for its group does not delay the end of its session, or of the worker.
 TEST(SessionTableTest, TheEndOfASessionCancelsItsJoins) {
   SessionTable sessions;
-  const auto session = *sessions.Open({"trainer", 1, "host-a"});
-  const auto other = *sessions.Open({"trainer", 2, "host-a"});
+  const auto session = *sessions.Open({"trainer", 1, "host-a", ""}, Caller());
+  const auto other = *sessions.Open({"trainer", 2, "host-a", ""}, Caller());
   sessions.End(session, "its client is gone");
   EXPECT_EQ(session->joining().reason().code(), absl::StatusCode::kAborted);
   EXPECT_THAT(std::string(session->joining().reason().message()), HasSubstr("its client is gone"));
@@ -50,8 +79,8 @@ TEST(SessionTableTest, TheEndOfASessionCancelsItsJoins) {
 
 TEST(SessionTableTest, DrainCancelsTheJoinsOfAllSessions) {
   SessionTable sessions;
-  const auto first = *sessions.Open({"trainer", 1, "host-a"});
-  const auto second = *sessions.Open({"trainer", 2, "host-a"});
+  const auto first = *sessions.Open({"trainer", 1, "host-a", ""}, Caller());
+  const auto second = *sessions.Open({"trainer", 2, "host-a", ""}, Caller());
   sessions.Drain();
   for (const auto& session : {first, second}) {
     EXPECT_EQ(session->joining().reason().code(), absl::StatusCode::kUnavailable);

@@ -137,8 +137,7 @@ absl::StatusOr<std::shared_ptr<Connection>> Connection::Create(const ConnectionO
         "connection options: sizes and times are above zero, and min_backoff is not above "
         "max_backoff");
   }
-  const absl::StatusOr<ClientTls> tls =
-      ClientTlsFor(options.address, TlsFilesOfEnvironment(), TokenFileOfEnvironment());
+  const absl::StatusOr<ClientTls> tls = ClientTlsOfEnvironment(options.address);
   if (!tls.ok()) return tls.status();
   if (absl::Status started = framed_rpc::StartClientEventLoops(); !started.ok()) return started;
   auto connection = std::make_shared<ConnectionImpl>(options, *tls);

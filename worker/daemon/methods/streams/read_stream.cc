@@ -14,10 +14,10 @@ namespace cohort::worker {
 
 grpc::ServerWriteReactor<v1::ReadTensorResponse>* ReadStream::Start(
     grpc::CallbackServerContext* context, const v1::ReadTensorRequest* request, int64_t part_bytes,
-    SessionTable& sessions, CallGate& gate, IdleStreamWatch& watch) {
+    const Caller& caller, SessionTable& sessions, CallGate& gate, IdleStreamWatch& watch) {
   const std::shared_ptr<ReadStream> stream(new ReadStream(context, part_bytes, watch));
   stream->self_ = stream;
-  absl::Status begun = stream->Begin(*request, sessions, gate);
+  absl::Status begun = stream->Begin(*request, caller, sessions, gate);
   if (begun.ok()) begun = watch.AddNamed(stream);
   if (begun.ok()) {
     stream->Continue();
@@ -27,9 +27,9 @@ grpc::ServerWriteReactor<v1::ReadTensorResponse>* ReadStream::Start(
   return stream.get();
 }
 
-absl::Status ReadStream::Begin(const v1::ReadTensorRequest& request, SessionTable& sessions,
-                               CallGate& gate) {
-  COHORT_ASSIGN_OR_RETURN(session_, sessions.Find(request.session()));
+absl::Status ReadStream::Begin(const v1::ReadTensorRequest& request, const Caller& caller,
+                               SessionTable& sessions, CallGate& gate) {
+  COHORT_ASSIGN_OR_RETURN(session_, sessions.Find(request.session(), caller));
   COHORT_ASSIGN_OR_RETURN(memory_, session_->tensors().Find(request.tensor()));
   COHORT_RETURN_IF_ERROR(CheckRange(memory_, request.offset(), request.size()));
   COHORT_ASSIGN_OR_RETURN(CallGate::Pass pass, gate.Enter(session_->calls()));

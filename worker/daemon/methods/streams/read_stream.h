@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "base/threads/mutex.h"
 #include "cohort/v1/worker.grpc.pb.h"
+#include "worker/daemon/access/caller.h"
 #include "worker/daemon/limits/call_gate.h"
 #include "worker/daemon/limits/idle_stream_watch.h"
 #include "worker/daemon/sessions/session_table.h"
@@ -24,7 +25,8 @@ class ReadStream final : public grpc::ServerWriteReactor<v1::ReadTensorResponse>
   // Parts have at most `part_bytes`.
   static grpc::ServerWriteReactor<v1::ReadTensorResponse>* Start(
       grpc::CallbackServerContext* context, const v1::ReadTensorRequest* request,
-      int64_t part_bytes, SessionTable& sessions, CallGate& gate, IdleStreamWatch& watch);
+      int64_t part_bytes, const Caller& caller, SessionTable& sessions, CallGate& gate,
+      IdleStreamWatch& watch);
 
   void OnWriteDone(bool ok) override;
   void OnDone() override;
@@ -34,7 +36,8 @@ class ReadStream final : public grpc::ServerWriteReactor<v1::ReadTensorResponse>
  private:
   ReadStream(grpc::CallbackServerContext* context, int64_t part_bytes, IdleStreamWatch& watch)
       : context_(context), part_bytes_(part_bytes), watch_(watch) {}
-  absl::Status Begin(const v1::ReadTensorRequest& request, SessionTable& sessions, CallGate& gate);
+  absl::Status Begin(const v1::ReadTensorRequest& request, const Caller& caller,
+                     SessionTable& sessions, CallGate& gate);
   // Sends the next part, or ends the call.
   void Continue();
   // Answers the call; runs once.

@@ -17,10 +17,10 @@ absl::Status CheckRange(const TensorMemory& memory, uint64_t offset, uint64_t si
 }
 
 grpc::ServerReadReactor<v1::WriteTensorRequest>* WriteStream::Start(
-    grpc::CallbackServerContext* context, v1::WriteTensorResponse* response, SessionTable& sessions,
-    CallGate& gate, IdleStreamWatch& watch) {
+    grpc::CallbackServerContext* context, v1::WriteTensorResponse* response, Caller caller,
+    SessionTable& sessions, CallGate& gate, IdleStreamWatch& watch) {
   const std::shared_ptr<WriteStream> stream(
-      new WriteStream(context, response, sessions, gate, watch));
+      new WriteStream(context, response, std::move(caller), sessions, gate, watch));
   stream->self_ = stream;
   if (const absl::Status added = watch.Add(stream); !added.ok()) {
     stream->End(added);
@@ -31,14 +31,19 @@ grpc::ServerReadReactor<v1::WriteTensorRequest>* WriteStream::Start(
 }
 
 WriteStream::WriteStream(grpc::CallbackServerContext* context, v1::WriteTensorResponse* response,
-                         SessionTable& sessions, CallGate& gate, IdleStreamWatch& watch)
-    : context_(context), response_(response), sessions_(sessions), gate_(gate), watch_(watch) {}
+                         Caller caller, SessionTable& sessions, CallGate& gate,
+                         IdleStreamWatch& watch)
+    : context_(context),
+      response_(response),
+      caller_(std::move(caller)),
+      sessions_(sessions),
+      gate_(gate),
+      watch_(watch) {}
 
 void WriteStream::OnReadDone(bool ok) {
   if (!ok) {
     response_->set_written(written_);
-    End(session_ != nullptr ? absl::OkStatus()
-                            : absl::InvalidArgumentError("nothing was written"));
+    End(session_ != nullptr ? absl::OkStatus() : absl::InvalidArgumentError("nothing was written"));
     return;
   }
   Touch();
@@ -60,7 +65,8 @@ absl::Status WriteStream::Take() {
 }
 
 absl::Status WriteStream::Begin() {
-  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, sessions_.Find(part_.session()));
+  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Session> session,
+                          sessions_.Find(part_.session(), caller_));
   COHORT_ASSIGN_OR_RETURN(memory_, session->tensors().Find(part_.tensor()));
   COHORT_ASSIGN_OR_RETURN(CallGate::Pass pass, gate_.Enter(session->calls()));
   pass_.emplace(std::move(pass));

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "base/threads/mutex.h"
 #include "cohort/v1/worker.grpc.pb.h"
+#include "worker/daemon/access/caller.h"
 #include "worker/daemon/limits/call_gate.h"
 #include "worker/daemon/limits/idle_stream_watch.h"
 #include "worker/daemon/sessions/session_table.h"
@@ -25,7 +26,7 @@ class WriteStream final : public grpc::ServerReadReactor<v1::WriteTensorRequest>
                           public IdleStreamWatch::Stream {
  public:
   static grpc::ServerReadReactor<v1::WriteTensorRequest>* Start(
-      grpc::CallbackServerContext* context, v1::WriteTensorResponse* response,
+      grpc::CallbackServerContext* context, v1::WriteTensorResponse* response, Caller caller,
       SessionTable& sessions, CallGate& gate, IdleStreamWatch& watch);
 
   void OnReadDone(bool ok) override;
@@ -34,7 +35,7 @@ class WriteStream final : public grpc::ServerReadReactor<v1::WriteTensorRequest>
 
  private:
   WriteStream(grpc::CallbackServerContext* context, v1::WriteTensorResponse* response,
-              SessionTable& sessions, CallGate& gate, IdleStreamWatch& watch);
+              Caller caller, SessionTable& sessions, CallGate& gate, IdleStreamWatch& watch);
   absl::Status Take();
   // Finds the tensor of the first part, and counts the call.
   absl::Status Begin();
@@ -43,6 +44,7 @@ class WriteStream final : public grpc::ServerReadReactor<v1::WriteTensorRequest>
 
   grpc::CallbackServerContext* const context_;
   v1::WriteTensorResponse* const response_;
+  const Caller caller_;
   SessionTable& sessions_;
   CallGate& gate_;
   IdleStreamWatch& watch_;

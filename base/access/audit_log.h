@@ -1,0 +1,60 @@
+// Lines of the log about who did what: denied calls, and calls that matter to an audit.
+#ifndef COHORT_BASE_ACCESS_AUDIT_LOG_H_
+#define COHORT_BASE_ACCESS_AUDIT_LOG_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "base/access/role.h"
+#include "base/clock.h"
+#include "base/threads/mutex.h"
+
+namespace cohort {
+
+// The client of a call.
+struct AuditedClient {
+  std::string identity;
+  std::string address;
+};
+
+// A call that needs rights.
+struct AccessNeed {
+  absl::string_view method;
+  Role role = Role::kNone;
+  absl::string_view tenant;  // may be kAllTenants; empty: any tenant
+};
+
+// Limits its lines, because clients cause them. Thread-safe.
+class AuditLog {
+ public:
+  // Returns PERMISSION_DENIED, which names the method, the role, the tenant and the client.
+  // `has`: the role of the client there. Logs at most one line each second.
+  absl::Status Deny(const AccessNeed& need, const AuditedClient& client, Role has, Instant now);
+  // The same for another reason, which names the client.
+  absl::Status Deny(const std::string& why, const AuditedClient& client, Instant now);
+  // Logs a call that was done, such as "Evict". `object` says to what: "members 3 of group g". At
+  // most kMaxLines lines in each second; the next line has the number of those that are missing.
+  static constexpr int kMaxLines = 1000;
+  void Done(absl::string_view method, const AuditedClient& client, absl::string_view tenant,
+            absl::string_view object, Instant now);
+
+ private:
+  // Counts lines, and those left out.
+  struct Meter {
+    Instant second_ends = absl::InfinitePast();
+    int lines = 0;
+    int64_t left_out = 0;
+  };
+  // The number of calls that the next line stands for; 0: no line.
+  int64_t Take(Meter& meter, int max_lines, Instant now);
+
+  Mutex mutex_;
+  Meter denied_ ABSL_GUARDED_BY(mutex_);
+  Meter done_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cohort
+
+#endif  // COHORT_BASE_ACCESS_AUDIT_LOG_H_

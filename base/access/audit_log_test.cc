@@ -1,0 +1,61 @@
+#include "base/access/audit_log.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const AuditedClient kClient = {"spiffe://test/a", "10.0.0.3"};
+
+TEST(AuditLogTest, ADenialNamesTheMethodTheRoleTheTenantAndTheClient) {
+  AuditLog log;
+  const absl::Status denied =
+      log.Deny({"Evict", Role::kOperator, "team-a"}, kClient, Role::kMember, Instant());
+  EXPECT_EQ(denied.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(denied.message(),
+            "Evict needs the role operator in tenant team-a, and spiffe://test/a has the role "
+            "member");
+  EXPECT_THAT(
+      std::string(
+          log.Deny({"Drain", Role::kOperator, "*"}, kClient, Role::kNone, Instant()).message()),
+      HasSubstr("in all tenants, and spiffe://test/a has no role there"));
+}
+
+TEST(AuditLogTest, LogsOneDenialEachSecondAndCountsTheOthers) {
+  AuditLog log;
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 5; ++i) {
+    log.Deny(absl::StrCat("reason ", i), kClient, Instant()).IgnoreError();
+  }
+  log.Deny("reason 5", kClient, Instant() + absl::Seconds(1)).IgnoreError();
+  const std::string lines = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(lines, HasSubstr("why=\"reason 0\" from=10.0.0.3 times=1"));
+  EXPECT_THAT(lines, Not(HasSubstr("reason 1")));
+  EXPECT_THAT(lines, HasSubstr("why=\"reason 5\" from=10.0.0.3 times=5"));
+}
+
+TEST(AuditLogTest, LogsWhoDidWhatFromWhere) {
+  AuditLog log;
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i <= AuditLog::kMaxLines; ++i) {
+    log.Done("Evict", kClient, "team-a", absl::StrCat("member ", i, " of group g"), Instant());
+  }
+  log.Done("Drain", kClient, "*", "the coordinator drains", Instant() + absl::Seconds(1));
+  const std::string lines = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(lines, HasSubstr("audit call=Evict identity=spiffe://test/a from=10.0.0.3 "
+                               "tenant=team-a object=\"member 0 of group g\" left_out=0"));
+  EXPECT_THAT(lines, Not(HasSubstr(absl::StrCat("member ", AuditLog::kMaxLines, " of"))));
+  EXPECT_THAT(lines, HasSubstr("call=Drain identity=spiffe://test/a from=10.0.0.3 tenant=* "
+                               "object=\"the coordinator drains\" left_out=1"));
+}
+
+}  // namespace
+}  // namespace cohort

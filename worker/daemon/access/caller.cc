@@ -1,0 +1,51 @@
+#include "worker/daemon/access/caller.h"
+
+#include "base/clock.h"
+#include "base/rpc/listener/access_of_grpc_call.h"
+
+namespace cohort::worker {
+
+absl::Status Caller::Require(Role role, absl::string_view tenant) const {
+  if (Has(role, tenant)) return absl::OkStatus();
+  Role has = Role::kNone;
+  if (rights_ != nullptr) has = tenant.empty() ? rights_->HighestRole() : rights_->RoleIn(tenant);
+  return audit_->Deny(AccessNeed{method_, role, tenant}, client_, has, Clock::Steady().Now());
+}
+
+bool Caller::Has(Role role, absl::string_view tenant) const {
+  if (!checked()) return true;
+  if (rights_ == nullptr) return false;
+  return (tenant.empty() ? rights_->HighestRole() : rights_->RoleIn(tenant)) >= role;
+}
+
+std::string Caller::ResolveTenant(const std::string& tenant) const {
+  if (!checked() || rights_ == nullptr) return tenant;
+  return std::string(
+      rights_->ResolveTenant(tenant.empty() ? kDefaultTenant : absl::string_view(tenant)));
+}
+
+absl::Status Caller::Deny(const std::string& why) const {
+  if (audit_ == nullptr) return absl::PermissionDeniedError(why);
+  return audit_->Deny(why, client_, Clock::Steady().Now());
+}
+
+Caller WorkerAccess::CallerOf(const char* method, const grpc::ServerContextBase& context) {
+  return CallerOf(method, checks_ ? AccessOfGrpcCall(context).get() : nullptr);
+}
+
+Caller WorkerAccess::CallerOf(const char* method, PeerAccess* access) {
+  Caller caller;
+  caller.audit_ = &audit_;
+  if (!checks_) return caller;
+  caller.checked_ = true;
+  caller.method_ = method;
+  if (access == nullptr) {
+    caller.client_.identity = "a client that is gone";
+    return caller;
+  }
+  caller.rights_ = access->Current(Clock::Steady().Now());
+  caller.client_ = {*caller.rights_->identity, access->address()};
+  return caller;
+}
+
+}  // namespace cohort::worker
