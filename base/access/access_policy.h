@@ -82,7 +82,7 @@ class AccessPolicy {
   std::optional<Rights> RightsOfToken(const std::string& hash) const;
   // Whether the policy trusts issuers of signed tokens.
   bool has_issuers() const;
-  // The client of a signed token. Checks its signature, so it takes up to 1 ms. Errors: VerifyJwt.
+  // The client of a signed token. Checks its signature, so it takes up to 2 ms. Errors: VerifyJwt.
   absl::StatusOr<SignedTokenRights> RightsOfSignedToken(absl::string_view token) const;
   // Grows when other rules or other keys of an issuer are taken. Reads the files again if they have
   // changed, and looks for that once a second at most. A file that cannot be used changes nothing,

@@ -20,7 +20,8 @@ bool IsJwtAlgorithm(absl::string_view name);
 // Whether keys of this type, and for ES256 and ES384 of this curve, sign with the algorithm.
 bool MayVerify(absl::string_view algorithm, const EVP_PKEY* key);
 
-// False: `key` did not make `signature` of `text`. Precondition: MayVerify. Takes less than 1 ms.
+// False: `key` did not make `signature` of `text`. Precondition: MayVerify. With
+// OpenSSL 3.0, ES384 takes more than 1 ms, RS256 and ES256 less than 0.1 ms.
 bool VerifyJwtSignature(absl::string_view algorithm, EVP_PKEY* key, absl::string_view text,
                         absl::string_view signature);
 

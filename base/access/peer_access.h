@@ -32,9 +32,9 @@ std::vector<std::string> NamesOfPeer(int fd, const PeerCertificate* certificate)
 class PeerAccess {
  public:
   // A connection may have the signatures of so many tokens checked at once, and of so many more a
-  // second. A check costs less than the handshake of a new connection.
-  static constexpr int kMaxSignatureChecks = 16;
-  static constexpr int kSignatureChecksPerSecond = 8;
+  // second. A check of ES384 takes longer than the handshake of a new connection.
+  static constexpr int kMaxSignatureChecks = 4;
+  static constexpr int kSignatureChecksPerSecond = 4;
   // The tokens of a connection that need no second check.
   static constexpr size_t kMaxKnownTokens = 4;
 
