@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "base/access/json_fields.h"
 #include "base/access/token_hash.h"
 #include "base/file_stamp.h"
 #include "base/status_macros.h"
@@ -33,23 +34,6 @@ absl::Status Wrong(absl::string_view path, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("access policy ", path, ": ", why));
 }
 
-// A field of an entry; empty: it is missing or no text.
-std::string Field(const json& entry, const char* name) {
-  const auto found = entry.find(name);
-  return found == entry.end() || !found->is_string() ? "" : found->get<std::string>();
-}
-
-// The error if `entry` is no object or has other fields than these.
-absl::Status CheckFields(const json& entry, const std::vector<absl::string_view>& names) {
-  if (!entry.is_object()) return absl::InvalidArgumentError("is not an object");
-  for (const auto& [name, value] : entry.items()) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("has no field ", name));
-    }
-  }
-  return absl::OkStatus();
-}
-
 struct Token {
   std::string hash;
   std::string name;
@@ -58,11 +42,11 @@ struct Token {
 absl::StatusOr<Token> ReadToken(const json& entry) {
   COHORT_RETURN_IF_ERROR(CheckFields(entry, {"name", "sha256"}));
   Token token;
-  token.name = Field(entry, "name");
+  token.name = TextField(entry, "name");
   if (token.name.empty() || absl::StrContains(token.name, '*')) {
     return absl::InvalidArgumentError("name must be a text without \"*\"");
   }
-  const std::string hash = Field(entry, "sha256");
+  const std::string hash = TextField(entry, "sha256");
   const bool is_hash = hash.size() == 2 * kTokenHashBytes &&
                        std::all_of(hash.begin(), hash.end(), absl::ascii_isxdigit);
   if (!is_hash) {
@@ -105,19 +89,19 @@ absl::string_view Rights::ResolveTenant(absl::string_view tenant) const {
 absl::StatusOr<AccessPolicy::Rule> AccessPolicy::ReadRule(const json& entry) {
   COHORT_RETURN_IF_ERROR(CheckFields(entry, {"identity", "tenant", "role"}));
   Rule rule;
-  const std::string pattern = Field(entry, "identity");
+  const std::string pattern = TextField(entry, "identity");
   absl::string_view identity = pattern;
   rule.is_prefix = absl::ConsumeSuffix(&identity, "*");
   if (pattern.empty() || absl::StrContains(identity, '*')) {
     return absl::InvalidArgumentError("identity must be a text with \"*\" at its end alone");
   }
   rule.identity = std::string(identity);
-  rule.grant.tenant = Field(entry, "tenant");
+  rule.grant.tenant = TextField(entry, "tenant");
   if (rule.grant.tenant.empty() ||
       (rule.grant.tenant != kAllTenants && absl::StrContains(rule.grant.tenant, '*'))) {
     return absl::InvalidArgumentError("tenant must be a name, or \"*\" for all");
   }
-  const std::optional<Role> role = ParseRole(Field(entry, "role"));
+  const std::optional<Role> role = ParseRole(TextField(entry, "role"));
   if (!role.has_value() || *role == Role::kNone) {
     return absl::InvalidArgumentError("role must be observer, member or operator");
   }
@@ -125,7 +109,8 @@ absl::StatusOr<AccessPolicy::Rule> AccessPolicy::ReadRule(const json& entry) {
   return rule;
 }
 
-absl::StatusOr<AccessPolicy::Content> AccessPolicy::Read(const std::string& path) {
+absl::StatusOr<AccessPolicy::Content> AccessPolicy::Read(
+    const std::string& path, const std::vector<TokenIssuer>& issuers_before) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return Wrong(path, std::strerror(errno));
   std::ostringstream text;
@@ -133,7 +118,7 @@ absl::StatusOr<AccessPolicy::Content> AccessPolicy::Read(const std::string& path
   if (text.str().size() > kMaxFileBytes) return Wrong(path, "is larger than 16 MiB");
   const json whole = json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
   if (whole.is_discarded()) return Wrong(path, "is not JSON");
-  if (absl::Status status = CheckFields(whole, {"rules", "tokens"}); !status.ok()) {
+  if (absl::Status status = CheckFields(whole, {"rules", "tokens", "issuers"}); !status.ok()) {
     return Wrong(path, status.message());
   }
   const json rules = whole.value("rules", json());
@@ -157,29 +142,34 @@ absl::StatusOr<AccessPolicy::Content> AccessPolicy::Read(const std::string& path
     return Wrong(path, absl::StrCat("token ", content.token_names.size() + 1, ": ",
                                     token.ok() ? "is there twice" : token.status().message()));
   }
+  absl::StatusOr<std::vector<TokenIssuer>> issuers =
+      ReadTokenIssuers(whole.value("issuers", json::array()), issuers_before);
+  if (!issuers.ok()) return Wrong(path, issuers.status().message());
+  content.issuers = *std::move(issuers);
   return content;
 }
 
-absl::StatusOr<std::unique_ptr<AccessPolicy>> AccessPolicy::Load(std::string path) {
+absl::StatusOr<std::unique_ptr<AccessPolicy>> AccessPolicy::Load(std::string path,
+                                                                 WallClock wall_clock) {
   std::string stamp = FileStamp(path).value_or("");
-  absl::StatusOr<Content> content = Read(path);
+  absl::StatusOr<Content> content = Read(path, {});
   if (!content.ok()) return content.status();
-  std::unique_ptr<AccessPolicy> policy(new AccessPolicy(std::move(path)));
+  std::unique_ptr<AccessPolicy> policy(new AccessPolicy(std::move(path), std::move(wall_clock)));
   policy->stamp_ = std::move(stamp);
   MutexLock lock(&policy->mutex_);
-  policy->content_ = *std::move(content);
+  policy->content_ = std::make_shared<const Content>(*std::move(content));
   return policy;
 }
 
-Rights AccessPolicy::RightsOf(const std::vector<std::string>& names) const {
+std::shared_ptr<const AccessPolicy::Content> AccessPolicy::content() const {
   MutexLock lock(&mutex_);
-  return RightsLocked(names);
+  return content_;
 }
 
-Rights AccessPolicy::RightsLocked(const std::vector<std::string>& names) const {
+Rights AccessPolicy::Content::RightsOf(const std::vector<std::string>& names) const {
   Rights rights;
   rights.identity = std::make_shared<const std::string>(names.front());
-  for (const Rule& rule : content_.rules) {
+  for (const Rule& rule : rules) {
     const bool matches = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
       return rule.is_prefix ? absl::StartsWith(name, rule.identity) : name == rule.identity;
     });
@@ -188,15 +178,25 @@ Rights AccessPolicy::RightsLocked(const std::vector<std::string>& names) const {
   return rights;
 }
 
-Rights AccessPolicy::RightsOfToken(const std::string& hash) const {
-  MutexLock lock(&mutex_);
-  const auto found = content_.token_names.find(hash);
-  if (found != content_.token_names.end()) {
-    return RightsLocked({absl::StrCat("token:", found->second)});
-  }
-  Rights none;
-  none.identity = std::make_shared<const std::string>("a client with an unknown token");
-  return none;
+Rights AccessPolicy::RightsOf(const std::vector<std::string>& names) const {
+  return content()->RightsOf(names);
+}
+
+std::optional<Rights> AccessPolicy::RightsOfToken(const std::string& hash) const {
+  const std::shared_ptr<const Content> content = this->content();
+  const auto found = content->token_names.find(hash);
+  if (found == content->token_names.end()) return std::nullopt;
+  return content->RightsOf({absl::StrCat("token:", found->second)});
+}
+
+bool AccessPolicy::has_issuers() const { return !content()->issuers.empty(); }
+
+absl::StatusOr<SignedTokenRights> AccessPolicy::RightsOfSignedToken(absl::string_view token) const {
+  const std::shared_ptr<const Content> content = this->content();
+  SignedTokenRights found;
+  COHORT_ASSIGN_OR_RETURN(found.identity, VerifyJwt(token, content->issuers));
+  found.rights = content->RightsOf({found.identity.name});
+  return found;
 }
 
 int64_t AccessPolicy::Version(Instant now) {
@@ -213,11 +213,12 @@ void AccessPolicy::ReadAgain() {
   if (std::string stamp = FileStamp(path_).value_or(""); stamp.empty() || stamp != stamp_) {
     TakeFile(std::move(stamp));
   }
+  TakeKeys();
   reading_.store(false, std::memory_order_release);
 }
 
 void AccessPolicy::TakeFile(std::string stamp) {
-  absl::StatusOr<Content> content = Read(path_);
+  absl::StatusOr<Content> content = Read(path_, this->content()->issuers);
   if (!content.ok()) {
     stamp_.clear();
     std::string error(content.status().message());
@@ -231,10 +232,16 @@ void AccessPolicy::TakeFile(std::string stamp) {
   last_error_.clear();
   {
     MutexLock lock(&mutex_);
-    content_ = *std::move(content);
+    content_ = std::make_shared<const Content>(*std::move(content));
   }
   version_.fetch_add(1, std::memory_order_release);
   Log(LogLevel::kInfo, "the access policy was read again", {{"path", path_}});
+}
+
+void AccessPolicy::TakeKeys() {
+  bool changed = false;
+  for (const TokenIssuer& issuer : content()->issuers) changed |= issuer.keys->LookAgain();
+  if (changed) version_.fetch_add(1, std::memory_order_release);
 }
 
 }  // namespace cohort

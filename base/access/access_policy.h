@@ -5,6 +5,9 @@
 //     {"identity": "uid:0", "tenant": "*", "role": "operator"}
 //   ], "tokens": [
 //     {"name": "ci", "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}
+//   ], "issuers": [
+//     {"name": "k8s", "issuer": "https://kubernetes.default.svc", "audience": "cohort",
+//      "jwks": "/etc/cohort/jwks.json"}
 //   ]}
 //
 // docs/security.md describes it for users.
@@ -13,15 +16,21 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/access/role.h"
+#include "base/access/token_issuers.h"
 #include "base/clock.h"
 #include "base/threads/mutex.h"
 #include "nlohmann/json_fwd.hpp"
@@ -54,22 +63,38 @@ struct Rights {
   absl::string_view ResolveTenant(absl::string_view tenant) const;
 };
 
+// The rights of a client that shows a signed token, as long as the token is valid.
+struct SignedTokenRights {
+  TokenIdentity identity;
+  Rights rights;
+};
+
 // Thread-safe.
 class AccessPolicy {
  public:
+  using WallClock = std::function<absl::Time()>;
+
+  // Signed tokens end at a time of the day, which `wall_clock` tells.
   // Errors: INVALID_ARGUMENT with the path and the reason.
-  static absl::StatusOr<std::unique_ptr<AccessPolicy>> Load(std::string path);
+  static absl::StatusOr<std::unique_ptr<AccessPolicy>> Load(std::string path,
+                                                            WallClock wall_clock = absl::Now);
 
   // The rights of a peer that has all of these names; a rule that matches one of them counts. The
   // first name is its identity. Precondition: there is one.
   Rights RightsOf(const std::vector<std::string>& names) const;
   // The rights of a peer that shows a bearer token with this hash (HashToken). Its one name is
-  // "token:NAME". A peer with an unknown token has no rights.
-  Rights RightsOfToken(const std::string& hash) const;
-  // Grows when other rules are taken. Reads the file again if it has changed, and looks for that
-  // once a second at most. A file that cannot be used changes nothing, and is read again at the
-  // next look; the log says why.
+  // "token:NAME". Nothing: the policy does not have the hash.
+  std::optional<Rights> RightsOfToken(const std::string& hash) const;
+  // Whether the policy trusts issuers of signed tokens.
+  bool has_issuers() const;
+  // The client of a signed token. Checks its signature, so it takes up to 2 ms. Errors: VerifyJwt.
+  absl::StatusOr<SignedTokenRights> RightsOfSignedToken(absl::string_view token) const;
+  // Grows when other rules or other keys of an issuer are taken. Reads the files again if they have
+  // changed, and looks for that once a second at most. A file that cannot be used changes nothing,
+  // and is read again at the next look; the log says why.
   int64_t Version(Instant now);
+
+  absl::Time WallNow() const { return wall_clock_(); }
 
  private:
   struct Rule {
@@ -80,21 +105,27 @@ class AccessPolicy {
   struct Content {
     std::vector<Rule> rules;
     absl::flat_hash_map<std::string, std::string> token_names;  // by hash
+    std::vector<TokenIssuer> issuers;
+
+    Rights RightsOf(const std::vector<std::string>& names) const;
   };
 
-  explicit AccessPolicy(std::string path) : path_(std::move(path)) {}
-  static absl::StatusOr<Content> Read(const std::string& path);
+  AccessPolicy(std::string path, WallClock wall_clock)
+      : path_(std::move(path)), wall_clock_(std::move(wall_clock)) {}
+  static absl::StatusOr<Content> Read(const std::string& path,
+                                      const std::vector<TokenIssuer>& issuers_before);
   static absl::StatusOr<Rule> ReadRule(const nlohmann::json& entry);
-  Rights RightsLocked(const std::vector<std::string>& names) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<const Content> content() const;
   void ReadAgain();
   void TakeFile(std::string stamp);
+  void TakeKeys();
 
   const std::string path_;
+  const WallClock wall_clock_;
   std::atomic<int64_t> version_{0};
   std::atomic<int64_t> next_look_ms_{0};
   mutable Mutex mutex_;
-  Content content_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const Content> content_ ABSL_GUARDED_BY(mutex_);
   // Only the thread that has set `reading_` uses these.
   std::atomic<bool> reading_{false};
   std::string stamp_;  // of the file when it was last read; empty: it could not be used

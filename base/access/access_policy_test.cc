@@ -130,7 +130,7 @@ TEST_F(AccessPolicyTest, ATokenCountsInPlaceOfNames) {
                         absl::BytesToHexString(HashToken(token)), R"("}]})");
   };
   Write(policy_with("old"));
-  const PeerAccess peer(Load(), {"uid:0"});
+  PeerAccess peer(Load(), {"uid:0"});
   const auto known = peer.WithToken("old");
   EXPECT_EQ(*known->Current(now_)->identity, "token:ci");
   EXPECT_EQ(known->Current(now_)->RoleIn("a"), Role::kMember);
@@ -203,8 +203,8 @@ TEST(NamesOfPeerTest, CertificateThenSocketThenNothing) {
   certificate.dns_names = {"a.example", "b.example"};
   EXPECT_THAT(NamesOfPeer(tcp.get(), &certificate), ElementsAre("dns:a.example", "dns:b.example"));
   // A URI that could be taken for another name is left out.
-  certificate.uris = {"uid:0",   "token:ci",  "dns:c.example",
-                      "cn:root", "anonymous", "spiffe://prod/ns/a/x"};
+  certificate.uris = {"uid:0",     "token:ci",  "dns:c.example",       "cn:root",
+                      "jwt:k8s:a", "anonymous", "spiffe://prod/ns/a/x"};
   EXPECT_THAT(NamesOfPeer(tcp.get(), &certificate),
               ElementsAre("spiffe://prod/ns/a/x", "dns:a.example", "dns:b.example"));
 }

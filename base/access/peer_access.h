@@ -2,13 +2,17 @@
 #ifndef COHORT_BASE_ACCESS_PEER_ACCESS_H_
 #define COHORT_BASE_ACCESS_PEER_ACCESS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
 #include "base/access/access_policy.h"
+#include "base/access/token_issuers.h"
 #include "base/clock.h"
 #include "base/threads/mutex.h"
 #include "base/tls/peer_certificate.h"
@@ -27,27 +31,45 @@ std::vector<std::string> NamesOfPeer(int fd, const PeerCertificate* certificate)
 // Thread-safe.
 class PeerAccess {
  public:
+  // A connection may have the signatures of so many tokens checked at once, and of so many more a
+  // second. A check of ES384 takes longer than the handshake of a new connection.
+  static constexpr int kMaxSignatureChecks = 4;
+  static constexpr int kSignatureChecksPerSecond = 4;
+  // The tokens of a connection that need no second check.
+  static constexpr size_t kMaxKnownTokens = 4;
+
   // Precondition: `names` is not empty. `address`: of the connection, for the log.
   PeerAccess(std::shared_ptr<AccessPolicy> policy, std::vector<std::string> names,
              std::string address = "");
 
-  // The access of the same client by a bearer token, which counts in place of its names.
-  std::shared_ptr<PeerAccess> WithToken(absl::string_view token) const;
-  // A change of the policy counts from the next call on.
+  // The access of the same client by a bearer token, which counts in place of its names. The same
+  // object for the last tokens.
+  std::shared_ptr<PeerAccess> WithToken(absl::string_view token);
+  // A change of the policy and of an issuer's keys, and the end of a signed token, count from the
+  // next call on.
   std::shared_ptr<const Rights> Current(Instant now);
   const std::string& address() const { return address_; }
 
  private:
-  PeerAccess(std::shared_ptr<AccessPolicy> policy, std::vector<std::string> names,
-             std::string address, std::string token_hash);
+  // The signature checks of all tokens of a connection.
+  class SignatureBudget;
+
+  PeerAccess(const PeerAccess& connection, absl::string_view token, std::string hash);
+  // False: the client shows too many tokens, so there is no answer now.
+  bool LookLocked(Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<AccessPolicy> policy_;
-  const std::vector<std::string> names_;
+  const std::vector<std::string> names_;  // empty: a token counts in their place
   const std::string address_;
+  const std::shared_ptr<SignatureBudget> budget_;
   const std::string token_hash_;  // empty: the client has shown no token
+  const std::string jwt_;         // the token, if it may be a signed one
   Mutex mutex_;
   int64_t version_ ABSL_GUARDED_BY(mutex_) = -1;
   std::shared_ptr<const Rights> rights_ ABSL_GUARDED_BY(mutex_);
+  std::optional<TokenIdentity> identity_ ABSL_GUARDED_BY(mutex_);  // of a signed token
+  // The last one first.
+  std::vector<std::shared_ptr<PeerAccess>> known_tokens_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cohort

@@ -3,8 +3,9 @@
 //
 // A client opens with kPreface; the server answers kPreface and a frame kHello whose body has the
 // full names of its methods, one per line: calls name a method by its number in that list. A client
-// with a bearer token sends it once behind its preface, as the body of a frame kToken. After that
-// either side sends frames: a header of 16 bytes, little endian, and a body.
+// with a bearer token sends it behind its preface, as the body of a frame kToken. Another frame
+// kToken replaces the token for the calls behind it. After the greeting either side sends frames: a
+// header of 16 bytes, little endian, and a body.
 //
 //   offset  size
 //        0     4  size of the body

@@ -62,16 +62,29 @@ absl::StatusOr<std::shared_ptr<TokenFile>> TokenFile::Load(std::string path) {
 
 std::string TokenFile::Current(Instant now) {
   MutexLock lock(&mutex_);
-  if (now < next_look_) return token_;
+  LookLocked(now);
+  return token_;
+}
+
+std::optional<std::string> TokenFile::IfNew(Instant now, int64_t* version) {
+  MutexLock lock(&mutex_);
+  LookLocked(now);
+  if (std::exchange(*version, version_) == version_) return std::nullopt;
+  return token_;
+}
+
+void TokenFile::LookLocked(Instant now) {
+  if (now < next_look_) return;
   next_look_ = now + kBetweenLooks;
   std::string stamp = FileStamp(path_).value_or("");
-  if (!stamp.empty() && stamp == stamp_) return token_;
+  if (!stamp.empty() && stamp == stamp_) return;
   absl::StatusOr<std::string> token = Read(path_);
   if (token.ok()) {
+    if (*token != token_) ++version_;
     token_ = *std::move(token);
     stamp_ = std::move(stamp);
     last_error_.clear();
-    return token_;
+    return;
   }
   stamp_.clear();
   if (std::string error(token.status().message()); error != last_error_) {
@@ -79,7 +92,6 @@ std::string TokenFile::Current(Instant now) {
     Log(LogLevel::kError, "the new token cannot be used: the old one stays",
         {{"why", last_error_}});
   }
-  return token_;
 }
 
 }  // namespace cohort

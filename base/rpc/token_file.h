@@ -3,10 +3,13 @@
 #define COHORT_BASE_RPC_TOKEN_FILE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/threads/mutex.h"
@@ -27,13 +30,18 @@ class TokenFile {
   // that once a second at most. A file that cannot be used changes nothing, and is read again
   // at the next look; the log says why.
   std::string Current(Instant now);
+  // The same, for a connection that sends a token once. Nothing: the token is still the one of
+  // `*version`. That is 0 at first, and becomes the version of the token that this returns.
+  std::optional<std::string> IfNew(Instant now, int64_t* version);
 
  private:
   explicit TokenFile(std::string path) : path_(std::move(path)) {}
+  void LookLocked(Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string path_;
   Mutex mutex_;
   std::string token_ ABSL_GUARDED_BY(mutex_);
+  int64_t version_ ABSL_GUARDED_BY(mutex_) = 1;
   // The file's when it was last read; empty: it could not be used.
   std::string stamp_ ABSL_GUARDED_BY(mutex_);
   std::string last_error_ ABSL_GUARDED_BY(mutex_);

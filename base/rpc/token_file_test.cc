@@ -66,5 +66,21 @@ TEST_F(TokenFileTest, ANewFileCountsAfterASecond) {
   EXPECT_EQ(file->Current(now += absl::Seconds(1)), "fourth");
 }
 
+TEST_F(TokenFileTest, EachReaderGetsANewTokenOnce) {
+  Instant now = absl::UnixEpoch();
+  Write("one");
+  const auto file = *TokenFile::Load(path_);
+  int64_t first = 0;
+  EXPECT_EQ(file->IfNew(now, &first), "one");
+  EXPECT_EQ(file->IfNew(now, &first), std::nullopt);
+  Write("second");
+  EXPECT_EQ(file->IfNew(now += absl::Seconds(1), &first), "second");
+  int64_t other = 0;
+  EXPECT_EQ(file->IfNew(now, &other), "second");
+  Write("second");
+  EXPECT_EQ(file->IfNew(now += absl::Seconds(1), &first), std::nullopt);
+  EXPECT_EQ(file->IfNew(now, &other), std::nullopt);
+}
+
 }  // namespace
 }  // namespace cohort

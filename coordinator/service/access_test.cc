@@ -355,8 +355,9 @@ TEST_F(TokensTest, ByFrames) {
   EXPECT_THAT(PutByFrames({"wrong"}), HasSubstr(kUnknownToken));
   EXPECT_THAT(PutByFrames({""}), HasSubstr(kUnknownToken));
   EXPECT_THAT(PutByFrames({std::string(4096, 'x')}), HasSubstr(kUnknownToken));
-  // One connection cannot try several tokens, or send a long one.
-  EXPECT_EQ(PutByFrames({"wrong", "secret"}), "closed");
+  // The last token counts.
+  EXPECT_EQ(PutByFrames({"wrong", "secret"}), "");
+  EXPECT_THAT(PutByFrames({"secret", "wrong"}), HasSubstr(kUnknownToken));
   EXPECT_EQ(PutByFrames({std::string(4097, 'x')}), "closed");
 }
 

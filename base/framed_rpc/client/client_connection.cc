@@ -156,6 +156,7 @@ bool ClientConnection::Start(uint16_t method, std::string frame, absl::Duration 
   pending.deadline = Clock::Steady().Now() + timeout;
   MutexLock lock(&mutex_);
   if (state_ != State::kReady) return false;
+  SendNewToken();
   *id = Add(method, std::move(pending), timeout, frame);
   Write(frame);
   if (!want_input_ && !reading_) UpdateEvents(true);
@@ -171,6 +172,7 @@ bool ClientConnection::Begin(uint16_t method, std::string frame, absl::Duration 
   pending.deadline = call.deadline_;
   MutexLock lock(&mutex_);
   if (state_ != State::kReady) return false;
+  SendNewToken();
   call.id_ = Add(method, std::move(pending), timeout, frame);
   Write(frame);
   return true;

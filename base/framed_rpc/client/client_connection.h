@@ -129,6 +129,8 @@ class ClientConnection final : public EventLoop::Handler,
   void OnHandshake();
   void FailHandshake();
   void SendPreface();
+  // Sends the token to a server that does not have it.
+  void SendNewToken() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ReadGreeting();
 
   uint32_t Add(uint16_t method, Pending pending, absl::Duration timeout, std::string& frame)
@@ -173,6 +175,7 @@ class ClientConnection final : public EventLoop::Handler,
       -1;  // changes on the loop's thread and before the connection is ready; then stays to the end
   std::shared_ptr<TlsSession> tls_;  // as fd_
   SendQueue output_ ABSL_GUARDED_BY(mutex_);
+  int64_t token_version_ ABSL_GUARDED_BY(mutex_) = 0;  // of the token that the server has
   absl::flat_hash_map<uint32_t, Pending> calls_ ABSL_GUARDED_BY(mutex_);
   uint32_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t started_ ABSL_GUARDED_BY(mutex_) = 0;  // calls of Start in flight

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_split.h"
@@ -127,17 +128,22 @@ void ClientConnection::SendPreface() {
   state_ = State::kGreeting;
   blocked_ = false;
   output_.Append(kPreface);
-  if (options_.tls != nullptr && options_.token != nullptr) {
-    std::string frame;
-    const std::string token = options_.token->Current(Clock::Steady().Now());
-    Header header;
-    header.kind = Kind::kToken;
-    header.body_bytes = static_cast<uint32_t>(token.size());
-    AppendHeader(header, &frame);
-    output_.Append(frame + token);
-  }
+  SendNewToken();
   Write("");
   UpdateEvents(true);
+}
+
+void ClientConnection::SendNewToken() {
+  if (options_.tls == nullptr || options_.token == nullptr) return;
+  const std::optional<std::string> token =
+      options_.token->IfNew(Clock::Steady().Now(), &token_version_);
+  if (!token.has_value()) return;
+  std::string frame;
+  Header header;
+  header.kind = Kind::kToken;
+  header.body_bytes = static_cast<uint32_t>(token->size());
+  AppendHeader(header, &frame);
+  Write(frame + *token);
 }
 
 // Returns whether the whole greeting has arrived; numbers_ is then set.

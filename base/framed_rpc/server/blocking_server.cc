@@ -117,13 +117,11 @@ void BlockingServer::Serve(Connection& connection) {
 
 void BlockingServer::ServeCalls(const StreamSocket& socket, ListenerPeer& peer) {
   RequestReader input(protocol_, peer.incoming);
-  bool may_send_token = true;  // it has sent neither a token nor a call
   const auto answer = [&](const Frame& frame, const absl::Status& error) {
-    const bool is_first = std::exchange(may_send_token, false);
     if (frame.header.kind != Kind::kToken) {
       return Answer(socket, peer.access.get(), frame, error);
     }
-    if (!is_first || !error.ok() || frame.body.size() > kMaxTokenBytes) return false;
+    if (!error.ok() || frame.body.size() > kMaxTokenBytes) return false;
     if (peer.access != nullptr) peer.access = peer.access->WithToken(frame.body);
     return true;
   };

@@ -192,8 +192,10 @@ TEST_F(BlockingServerTest, ATokenCountsForTheConnection) {
     Read(fd, kPreface.size());
     Read(fd, ReadHeader(fd).body_bytes);
     EXPECT_EQ(Read(fd, ReadHeader(fd).body_bytes), identity);
-    // A token comes once, and first.
-    Send(fd, token_frame("of ci"));
+    // The last token counts.
+    Send(fd, token_frame("x") + token_frame("of ci") + Call(2, 0, "who"));
+    EXPECT_EQ(Read(fd, ReadHeader(fd).body_bytes), "token:ci");
+    Send(fd, token_frame(std::string(4097, 'x')));
     EXPECT_TRUE(Closed(fd));
   }
 }

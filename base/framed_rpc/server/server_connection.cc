@@ -176,13 +176,14 @@ bool ServerConnection::CancelCall(uint32_t id) {
 }
 
 bool ServerConnection::TakeToken(absl::string_view token) {
-  if (!std::exchange(may_send_token_, false) || token.size() > kMaxTokenBytes) return false;
+  if (token.size() > kMaxTokenBytes) return false;
+  // A token that takes the place of another one does no work.
+  if (std::exchange(has_token_, true) && !CheckIdleFrame(0)) return false;
   if (peer_.access != nullptr) peer_.access = peer_.access->WithToken(token);
   return true;
 }
 
 bool ServerConnection::StartCall(const Frame& frame) {
-  may_send_token_ = false;
   const uint32_t id = frame.header.call;
   const uint32_t timeout = frame.header.extra;
   const Request request{

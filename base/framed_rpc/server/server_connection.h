@@ -99,7 +99,7 @@ class ServerConnection final : public EventLoop::Handler,
   int frames_left_ = 0;  // of this iteration
   CallRateGuard guard_;
   ListenerPeer peer_;
-  bool may_send_token_ = true;  // it has sent neither a token nor a call
+  bool has_token_ = false;
 
   Mutex mutex_;
   SendQueue output_ ABSL_GUARDED_BY(mutex_);
