@@ -131,8 +131,11 @@ absl::StatusOr<AccessPolicy::Content> AccessPolicy::Read(const std::string& path
   if (absl::Status status = CheckFields(whole, {"rules", "tokens"}); !status.ok()) {
     return Wrong(path, status.message());
   }
-  const json rules = whole.value("rules", json());
-  const json tokens = whole.value("tokens", json::array());
+  const json missing;
+  const json empty = json::array();
+  // No copies: a copy calls itself for each level of a nested list, until the stack is full.
+  const json& rules = whole.contains("rules") ? whole["rules"] : missing;
+  const json& tokens = whole.contains("tokens") ? whole["tokens"] : empty;
   if (!rules.is_array() || !tokens.is_array()) {
     return Wrong(path, "must have the list \"rules\", and may have the list \"tokens\"");
   }
