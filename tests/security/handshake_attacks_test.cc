@@ -194,6 +194,17 @@ TEST_F(HandshakeAttacksTest, HandshakesThatAreNeverFinished) {
   for (const UniqueFd& half : halves) EXPECT_TRUE(Closed(half.get()));
 }
 
+// The time for handshakes is an hour here: the coordinator closes when the client does.
+TEST_F(HandshakeAttacksTest, AClientThatLeavesWithinItsHandshake) {
+  ListenerOptions options;
+  options.preface_timeout = absl::Hours(1);
+  Start(options);
+  const UniqueFd half = ConnectBlocking(coordinator_->path());
+  send(half.get(), kRecordWithout.data(), kRecordWithout.size(), MSG_NOSIGNAL);
+  shutdown(half.get(), SHUT_WR);
+  EXPECT_TRUE(Closed(half.get()));
+}
+
 TEST_F(HandshakeAttacksTest, UnfinishedHandshakesOnEachConnectionThatThePortHas) {
   ListenerOptions options = Patient();
   options.max_connections = 16;
