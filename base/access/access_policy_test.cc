@@ -103,7 +103,7 @@ TEST_F(AccessPolicyTest, WrongFilesAreNamedWithTheReason) {
 }
 
 TEST_F(AccessPolicyTest, DeeplyNestedListsAreRefused) {
-  const std::string deep = std::string(1 << 20, '[') + std::string(1 << 20, ']');
+  const std::string deep = std::string(1 << 17, '[') + std::string(1 << 17, ']');
   EXPECT_THAT(Error(deep), HasSubstr("is not an object"));
   EXPECT_THAT(Error(absl::StrCat(R"({"rules": )", deep, "}")), HasSubstr("rule 1: is not"));
   EXPECT_THAT(Error(absl::StrCat(R"({"rules": [], "tokens": )", deep, "}")),

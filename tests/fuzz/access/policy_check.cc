@@ -160,7 +160,7 @@ std::map<std::string, std::string> SamplePolicies() {
     return absl::StrCat(R"({"name": ")", name, R"(", "sha256": ")", of, R"("})");
   };
   // Deeper than a parser or a copy that calls itself for each level has stack for.
-  const std::string deep = std::string(1 << 20, '[') + std::string(1 << 20, ']');
+  const std::string deep = std::string(1 << 17, '[') + std::string(1 << 17, ']');
   return {
       {"empty", ""},
       {"no_rules", R"({"rules": []})"},
