@@ -29,12 +29,13 @@ using google::protobuf::FileDescriptor;
 using google::protobuf::ServiceDescriptor;
 using tcpstore::Operation;
 
-constexpr char kIntroduction[] = R"(# Methods and roles
-
-`bazel run //docs:print_methods > docs/methods.md` writes this page; `docs/methods_test.sh` compares them. [security.md](security.md)
-explains roles and tenants. A method needs the least role of its row, in the tenant of its request. Each role may do what the roles
-before it may: none, observer, member, operator.
-)";
+constexpr char kIntroduction[] =
+    "# Methods and roles\n\n"
+    "`bazel run //docs:print_methods > docs/methods.md` writes this page; `docs/methods_test.sh` "
+    "compares them. [security.md](security.md)\n"
+    "explains roles and tenants. A method needs the least role of its row, in the tenant of its "
+    "request. Each role may do what the roles\n"
+    "before it may: none, observer, member, operator.\n";
 
 struct Row {
   std::string method;

@@ -14,7 +14,7 @@
 
 namespace cohort::coordinator::fuzz {
 
-// What happens to the bytes at one place of the client's stream.
+// The change of the bytes at one place of the client's stream.
 struct Damage {
   enum class Kind : uint8_t {
     kNothing,

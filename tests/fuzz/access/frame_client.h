@@ -20,7 +20,7 @@ namespace cohort::coordinator::fuzz {
 // Longer than anything here takes; only a hang reaches it.
 inline constexpr absl::Duration kTimeout = absl::Seconds(10);
 
-// A socket that is connected to a Unix socket and does not block. -1: there is none.
+// A socket that is connected to a Unix socket and does not block. -1: it cannot connect.
 int ConnectTo(const std::string& path);
 // Waits until the socket has one of these events of poll(2). False: it has none within kTimeout.
 bool AwaitEvents(int fd, short events);

@@ -166,7 +166,7 @@ std::map<std::string, std::string> SamplePolicies() {
       {"no_rules", R"({"rules": []})"},
       {"one_rule", policy(rule, "")},
       {"all_tenants", policy(R"({"identity": "uid:0", "tenant": "*", "role": "operator"})", "")},
-      {"everybody", policy(R"({"identity": "*", "tenant": "a", "role": "observer"})", "")},
+      {"each_client", policy(R"({"identity": "*", "tenant": "a", "role": "observer"})", "")},
       {"a_token",
        policy(R"({"identity": "token:ci", "tenant": "a", "role": "member"})", token("ci", hash))},
       {"a_token_twice", policy("", token("ci", hash) + "," + token("cd", hash))},

@@ -59,8 +59,8 @@ class Exchange {
  public:
   Exchange(int fd, size_t piece) : fd_(fd), piece_(piece) {}
 
-  // Sends what is not sent, and receives what there is. With `wait`, it waits for something to
-  // receive. INTERNAL: nothing came in time.
+  // Sends the unsent bytes, and receives those that have come. With `wait`, it waits for something
+  // to receive. INTERNAL: nothing came in time.
   absl::Status Run(std::string* unsent, std::string* received, bool wait) {
     while (!closed_) {
       Receive(received);
