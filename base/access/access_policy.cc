@@ -116,13 +116,13 @@ absl::StatusOr<AccessPolicy::Content> AccessPolicy::Read(
   std::ostringstream text;
   text << file.rdbuf();
   if (text.str().size() > kMaxFileBytes) return Wrong(path, "is larger than 16 MiB");
-  const json whole = json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
-  if (whole.is_discarded()) return Wrong(path, "is not JSON");
-  if (absl::Status status = CheckFields(whole, {"rules", "tokens", "issuers"}); !status.ok()) {
+  const absl::StatusOr<json> whole = ParseStrictJson(text.str());
+  if (!whole.ok()) return Wrong(path, whole.status().message());
+  if (absl::Status status = CheckFields(*whole, {"rules", "tokens", "issuers"}); !status.ok()) {
     return Wrong(path, status.message());
   }
-  const json rules = whole.value("rules", json());
-  const json tokens = whole.value("tokens", json::array());
+  const json rules = whole->value("rules", json());
+  const json tokens = whole->value("tokens", json::array());
   if (!rules.is_array() || !tokens.is_array()) {
     return Wrong(path, "must have the list \"rules\", and may have the list \"tokens\"");
   }
@@ -143,7 +143,7 @@ absl::StatusOr<AccessPolicy::Content> AccessPolicy::Read(
                                     token.ok() ? "is there twice" : token.status().message()));
   }
   absl::StatusOr<std::vector<TokenIssuer>> issuers =
-      ReadTokenIssuers(whole.value("issuers", json::array()), issuers_before);
+      ReadTokenIssuers(whole->value("issuers", json::array()), issuers_before);
   if (!issuers.ok()) return Wrong(path, issuers.status().message());
   content.issuers = *std::move(issuers);
   return content;

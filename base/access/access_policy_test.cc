@@ -102,6 +102,14 @@ TEST_F(AccessPolicyTest, WrongFilesAreNamedWithTheReason) {
               HasSubstr("has no field roles"));
 }
 
+TEST_F(AccessPolicyTest, DeeplyNestedListsAreRefused) {
+  const std::string deep = std::string(1 << 17, '[') + std::string(1 << 17, ']');
+  EXPECT_THAT(Error(deep), HasSubstr("is not an object"));
+  EXPECT_THAT(Error(absl::StrCat(R"({"rules": )", deep, "}")), HasSubstr("rule 1: is not"));
+  EXPECT_THAT(Error(absl::StrCat(R"({"rules": [], "tokens": )", deep, "}")),
+              HasSubstr("token 1: is not an object"));
+}
+
 TEST_F(AccessPolicyTest, WrongTokensAreNamedWithTheReason) {
   const std::string hash = absl::BytesToHexString(HashToken("a"));
   const auto token = [&](const std::string& fields) {

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/framed_rpc/frame.h"
 #include "base/framed_rpc/server/framed_rpc_server.h"
+#include "base/rpc/token_file.h"
 #include "base/status_macros.h"
 #include "coordinator/journal/memory_journal.h"
 #include "coordinator/service/dispatch/dispatcher.h"
@@ -51,18 +52,23 @@ Expected ReadFrames(const std::string& bytes) {
     return value;
   };
   Expected expected;
+  bool may_send_token = true;
   for (size_t at = 0; bytes.size() - at >= framed_rpc::kHeaderBytes;) {
     const size_t size = number(at, 4);
     const uint32_t call = number(at + 4, 4);
     const uint32_t kind = number(at + 8, 1);
     const bool is_call = kind == static_cast<uint32_t>(framed_rpc::Kind::kCall);
     const bool known = kind >= static_cast<uint32_t>(framed_rpc::Kind::kHello) &&
-                       kind <= static_cast<uint32_t>(framed_rpc::Kind::kReply);
+                       kind <= static_cast<uint32_t>(framed_rpc::Kind::kToken);
     const bool whole = bytes.size() - at - framed_rpc::kHeaderBytes >= size;
     // The server answers a frame that is too large from its header, and rejects an unknown kind
     // there, too.
     if (known && !whole && size <= kMaxMessageBytes) break;
-    if (!is_call && kind != static_cast<uint32_t>(framed_rpc::Kind::kCancel)) {
+    // One token is taken in front of the first call.
+    const bool is_token = kind == static_cast<uint32_t>(framed_rpc::Kind::kToken);
+    const bool is_taken = is_token && may_send_token && size <= kMaxTokenBytes;
+    if (is_token || (is_call && size <= kMaxMessageBytes)) may_send_token = false;
+    if (!is_call && !is_taken && kind != static_cast<uint32_t>(framed_rpc::Kind::kCancel)) {
       expected.broken = true;
       break;
     }

@@ -6,11 +6,13 @@
 # SECONDS         for each target; default 60
 # TARGET          request_fuzz, framed_rpc_fuzz, decode_fuzz, tcpstore_fuzz, record_codec_fuzz; of
 #                 the data plane: attach_fuzz, connections_fuzz, call_fuzz, peer_fuzz, queue_fuzz;
-#                 of messages: frame_fuzz, entries_fuzz; default: all
+#                 of messages: frame_fuzz, entries_fuzz; of clients without rights: tls_fuzz,
+#                 token_fuzz, policy_fuzz; default: all
 #
 # Exits 0 when nothing was found. Otherwise the last lines name the inputs: put one into
 # tests/fuzz/corpus (of the data plane: tests/fuzz/worker/corpus; of messages:
-# tests/fuzz/parallel/corpus) under a name that tells the fault, and corpus_test keeps it fixed.
+# tests/fuzz/parallel/corpus; of clients without rights: tests/fuzz/access/corpus) under a name that
+# tells the fault, and corpus_test keeps it fixed.
 #
 # Findings and what the fuzzer learnt are kept in COHORT_FUZZ_OUTPUT (default: a new folder under
 # /tmp), compiled results in COHORT_BAZEL_CACHE (default: ~/.cache/cohort-bazel).
@@ -33,6 +35,7 @@ label() {
     record_codec_fuzz) echo "//coordinator/journal:$1" ;;
     attach_fuzz | connections_fuzz | call_fuzz | peer_fuzz | queue_fuzz) echo "//tests/fuzz/worker:$1" ;;
     frame_fuzz | entries_fuzz) echo "//tests/fuzz/parallel:$1" ;;
+    tls_fuzz | token_fuzz | policy_fuzz) echo "//tests/fuzz/access:$1" ;;
     *) echo "//tests/fuzz:$1" ;;
   esac
 }
@@ -54,7 +57,7 @@ fuzz() {
   path=$bin/$(label "$target" | sed -e 's|^//||' -e 's|:|/|')
   local seeds=tests/fuzz/corpus/$name flags=()
   local of_coordinator=1 folder
-  for folder in worker parallel; do
+  for folder in worker parallel access; do
     [[ $path == */tests/fuzz/$folder/* ]] || continue
     seeds=tests/fuzz/$folder/corpus/$name
     of_coordinator=
@@ -83,7 +86,8 @@ main() {
   fi
   targets=("$@")
   [[ ${#targets[@]} -gt 0 ]] || targets=(request_fuzz framed_rpc_fuzz decode_fuzz tcpstore_fuzz record_codec_fuzz
-    attach_fuzz connections_fuzz call_fuzz peer_fuzz queue_fuzz frame_fuzz entries_fuzz)
+    attach_fuzz connections_fuzz call_fuzz peer_fuzz queue_fuzz frame_fuzz entries_fuzz
+    tls_fuzz token_fuzz policy_fuzz)
 
   cache=${COHORT_BAZEL_CACHE:-$HOME/.cache/cohort-bazel}
   output_base=${COHORT_FUZZ_OUTPUT_BASE:-$HOME/.cache/cohort-fuzz-build}

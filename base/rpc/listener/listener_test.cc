@@ -116,6 +116,15 @@ TEST_F(ListenerTest, AnIncompletePrefaceIsClosedInTime) {
   EXPECT_TRUE(Closed(half));
 }
 
+TEST_F(ListenerTest, APeerThatEndsWithinItsPrefaceIsNotWaitedFor) {
+  ListenerOptions options;
+  options.preface_timeout = absl::Hours(1);
+  Start(options);
+  const UniqueFd half = Connect(kHttp2Preface.substr(0, 10));
+  shutdown(half.get(), SHUT_WR);
+  EXPECT_TRUE(Closed(half));
+}
+
 // Connections that begin with "x" are of the extra protocol; "xs" has silent connections, too.
 TEST_F(ListenerTest, AnExtraProtocolMayHaveSilentConnections) {
   ListenerOptions options;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <linux/tcp.h>  // the C library's has no tcpi_bytes_received
 #include <netinet/in.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -62,7 +63,8 @@ Listener::PendingConnection::~PendingConnection() {
   if (fd_ >= 0) close(fd_);
 }
 
-void Listener::PendingConnection::OnEvents(uint32_t) {
+void Listener::PendingConnection::OnEvents(uint32_t events) {
+  peer_has_ended_ = peer_has_ended_ || (events & (EPOLLRDHUP | EPOLLHUP)) != 0;
   if (fd_ < 0 || !PassHandshake()) return;
   char first[kHttp2Preface.size()];
   const ssize_t count = StreamSocket{fd_, tls_}.Peek(first, sizeof(first));
@@ -74,7 +76,10 @@ void Listener::PendingConnection::OnEvents(uint32_t) {
     if (!plain_) return Refuse(absl::UnauthenticatedError("the connection is not by TLS"));
   }
   const std::optional<Protocol> protocol = Recognize(seen);
-  if (!protocol.has_value()) return;  // rejected, or called again when there is more
+  if (!protocol.has_value()) {  // rejected, or called again when there is more
+    if (fd_ >= 0 && tls_ == nullptr && peer_has_ended_) Leave();
+    return;
+  }
   const int fd = std::exchange(fd_, -1);
   listener_.loop_.Remove(fd);
   const auto self = shared_from_this();
@@ -106,6 +111,8 @@ bool Listener::PendingConnection::PassHandshake() {
       Refuse(tls_->error());
       return false;
     case TlsSession::Progress::kWantInput:
+      // No edge follows the last one, and a session leaves bytes, or the end, in the socket.
+      return peer_has_ended_ && PassHandshake();
     case TlsSession::Progress::kWantOutput:
       return false;  // edges of both kinds call again
   }

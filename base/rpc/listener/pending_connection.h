@@ -80,6 +80,7 @@ class Listener::PendingConnection final : public EventLoop::Handler,
   const bool plain_;  // it may be
   std::shared_ptr<TlsSession> tls_;
   bool handshake_done_ = true;
+  bool peer_has_ended_ = false;  // it sends nothing more
   const Instant since_ = Clock::Steady().Now();
 };
 

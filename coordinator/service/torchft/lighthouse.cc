@@ -183,7 +183,9 @@ absl::Status Lighthouse::Heard(const std::string& replica, Instant now) {
     return absl::OkStatus();
   }
   const int64_t most = engine_.limits().max_members;
-  const auto is_full = [&] { return static_cast<int64_t>(state_.heartbeats.size()) >= most; };
+  const auto is_full = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return static_cast<int64_t>(state_.heartbeats.size()) >= most;
+  };
   if (now >= next_forgetting_) {
     next_forgetting_ = now + kBetweenForgetting;
     ForgetSilent(now - (is_full() ? options_.heartbeat_timeout : kForgetAfter));

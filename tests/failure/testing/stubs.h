@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -26,13 +27,9 @@ struct Stubs {
     arguments.SetInt("cohort.test.channel", number);
     arguments.SetMaxSendMessageSize(-1);
     arguments.SetMaxReceiveMessageSize(-1);
-    channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
-    groups = v1::GroupService::NewStub(channel);
-    messages = v1::MessagingService::NewStub(channel);
-    store = v1::StoreService::NewStub(channel);
-    unique_ids = v1::UniqueIdService::NewStub(channel);
-    admin = v1::AdminService::NewStub(channel);
+    Use(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
   }
+  explicit Stubs(std::shared_ptr<grpc::Channel> used) { Use(std::move(used)); }
 
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::GroupService::Stub> groups;
@@ -40,6 +37,16 @@ struct Stubs {
   std::unique_ptr<v1::StoreService::Stub> store;
   std::unique_ptr<v1::UniqueIdService::Stub> unique_ids;
   std::unique_ptr<v1::AdminService::Stub> admin;
+
+ private:
+  void Use(std::shared_ptr<grpc::Channel> used) {
+    channel = std::move(used);
+    groups = v1::GroupService::NewStub(channel);
+    messages = v1::MessagingService::NewStub(channel);
+    store = v1::StoreService::NewStub(channel);
+    unique_ids = v1::UniqueIdService::NewStub(channel);
+    admin = v1::AdminService::NewStub(channel);
+  }
 };
 
 // A context whose call ends after `timeout` at the latest.

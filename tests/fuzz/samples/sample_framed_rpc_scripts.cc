@@ -108,6 +108,14 @@ std::map<std::string, std::string> SampleFramedRpcInputs() {
   inputs["a_servers_frame"] =
       Script(16, {Call(1, Method::kPut, Put("v")),
                   Formed(kBareForm, std::string("\0\0\0\0\1\0\0\0\4\0\0\0\0\0\0\0", 16))});
+  const FramedRpcStep token =
+      Formed(kBareForm, std::string("\5\0\0\0\0\0\0\0\5\0\0\0\0\0\0\0token", 21));
+  inputs["a_token"] = Script(16, {token, Call(1, Method::kPut, Put("v"))});
+  inputs["two_tokens"] = Script(16, {token, token, Call(1, Method::kPut, Put("v"))});
+  inputs["a_token_behind_a_call"] = Script(16, {Call(1, Method::kPut, Put("v")), token});
+  inputs["a_token_of_5000_bytes"] =
+      Script(16, {Formed(kBareForm, std::string("\x88\x13\0\0\0\0\0\0\5\0\0\0\0\0\0\0", 16) +
+                                        std::string(5000, 't'))});
   return inputs;
 }
 
