@@ -34,6 +34,10 @@ Crossing CrossingOf(const Hosts& hosts, int rank) {
   return crossing;
 }
 
+Id128 SecretOfCrossing(const Id128& secret, const Crossing& crossing) {
+  return {secret.high, secret.low + 1 + crossing.index};
+}
+
 int MostDescriptorsOfGroup(int world_size) {
   constexpr int kMostRanks = 1 << 20;
   // A neighbor has sockets too if there are other hosts. A rank of another host has two sets of
