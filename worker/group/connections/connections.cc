@@ -73,6 +73,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(Connections conne
     connections.memory->waits = connections.waits;
     connections.memory->gives_way = connections.gives_way;
   }
+  if (connections.tls_secret.has_value()) {
+    return absl::FailedPreconditionError("the ranks use TLS, and the sockets are still plain");
+  }
   if (connections.hosts.size() == 1) {
     return std::make_unique<HostCommunicator>(std::move(*connections.memory), rank);
   }

@@ -72,7 +72,7 @@ int DescriptorsOfGroup(const Hosts& hosts, int rank);
 SocketOptions OptionsOfMesh();
 SocketOptions OptionsOfCrossing(const Crossing& crossing);
 
-// Errors: RESOURCE_EXHAUSTED.
+// Errors: RESOURCE_EXHAUSTED; FAILED_PRECONDITION (SecureConnections was not called).
 absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(Connections connections);
 
 }  // namespace cohort::worker

@@ -102,6 +102,13 @@ class TransferConnectionsTest : public ::testing::Test {
         ASSERT_TRUE(taken.ok()) << taken.status();
         EXPECT_EQ(taken->hosts, kHosts);
         EXPECT_EQ(taken->why_not, "no reason");
+        if (files.has_value()) {
+          Connections not_secured;
+          not_secured.paths = taken->paths;
+          not_secured.tls_secret = taken->tls_secret;
+          EXPECT_TRUE(
+              absl::IsFailedPrecondition(MakeCommunicator(std::move(not_secured)).status()));
+        }
         const absl::Status secured = SecureConnections(*taken, files.value_or(TlsFiles()), Soon());
         ASSERT_TRUE(secured.ok()) << secured;
         EXPECT_EQ(taken->mesh->streams[static_cast<size_t>(rank == 0)][0].has_tls(),
