@@ -104,10 +104,11 @@ TEST_F(AccessPolicyTest, WrongFilesAreNamedWithTheReason) {
 
 TEST_F(AccessPolicyTest, DeeplyNestedListsAreRefused) {
   const std::string deep = std::string(1 << 17, '[') + std::string(1 << 17, ']');
-  EXPECT_THAT(Error(deep), HasSubstr("is not an object"));
-  EXPECT_THAT(Error(absl::StrCat(R"({"rules": )", deep, "}")), HasSubstr("rule 1: is not"));
-  EXPECT_THAT(Error(absl::StrCat(R"({"rules": [], "tokens": )", deep, "}")),
-              HasSubstr("token 1: is not an object"));
+  EXPECT_THAT(Error(deep), HasSubstr("has more than 16 levels"));
+  EXPECT_THAT(Error(absl::StrCat(R"({"rules": )", deep, "}")), HasSubstr("more than 16 levels"));
+  EXPECT_THAT(Error(absl::StrCat(R"({"rules": [], "issuers": )", deep, "}")),
+              HasSubstr("more than 16 levels"));
+  EXPECT_THAT(Error(R"({"rules": [], "rules": []})"), HasSubstr("has a key twice"));
 }
 
 TEST_F(AccessPolicyTest, WrongTokensAreNamedWithTheReason) {

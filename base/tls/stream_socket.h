@@ -25,6 +25,13 @@ struct StreamSocket {
   ssize_t Receive(void* bytes, size_t size) const {
     return tls == nullptr ? recv(fd, bytes, size, MSG_DONTWAIT) : tls->Receive(bytes, size);
   }
+  ssize_t Receive(absl::Span<const iovec> pieces) const {
+    if (tls != nullptr) return tls->Receive(pieces);
+    msghdr message = {};
+    message.msg_iov = const_cast<iovec*>(pieces.data());
+    message.msg_iovlen = pieces.size();
+    return recvmsg(fd, &message, MSG_DONTWAIT);
+  }
   ssize_t Peek(void* bytes, size_t size) const {
     return tls == nullptr ? recv(fd, bytes, size, MSG_DONTWAIT | MSG_PEEK) : tls->Peek(bytes, size);
   }

@@ -2,6 +2,7 @@
 
 #include <openssl/crypto.h>
 #include <openssl/err.h>
+#include <openssl/x509v3.h>
 
 #include <cstring>
 #include <utility>
@@ -70,7 +71,7 @@ absl::Status ReadFiles(const TlsFiles& files, TlsSide side, SSL_CTX* context) {
     if (SSL_CTX_load_verify_locations(context, files.ca.c_str(), nullptr) != 1) {
       return FileError("CA certificates", files.ca);
     }
-    if (side == TlsSide::kServer) {
+    if (side != TlsSide::kClient) {
       STACK_OF(X509_NAME)* const names = SSL_load_client_CA_file(files.ca.c_str());
       if (names == nullptr) return FileError("CA certificates", files.ca);
       SSL_CTX_set_client_CA_list(context, names);  // takes them
@@ -84,8 +85,11 @@ absl::Status ReadFiles(const TlsFiles& files, TlsSide side, SSL_CTX* context) {
 absl::StatusOr<std::shared_ptr<SSL_CTX>> Make(const TlsFiles& files, TlsSide side) {
   ERR_clear_error();
   const bool server = side == TlsSide::kServer;
-  const std::shared_ptr<SSL_CTX> context(
-      SSL_CTX_new(server ? TLS_server_method() : TLS_client_method()), SSL_CTX_free);
+  const bool peer = side == TlsSide::kPeer;
+  const std::shared_ptr<SSL_CTX> context(SSL_CTX_new(peer     ? TLS_method()
+                                                     : server ? TLS_server_method()
+                                                              : TLS_client_method()),
+                                         SSL_CTX_free);
   if (context == nullptr) return absl::ResourceExhaustedError("no memory for TLS");
   SSL_CTX* const raw = context.get();
   SSL_CTX_set_min_proto_version(raw, TLS1_2_VERSION);
@@ -100,11 +104,13 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> Make(const TlsFiles& files, TlsSide sid
   SSL_CTX_set_default_read_buffer_len(raw, kReadAheadBytes);
   int verify = SSL_VERIFY_NONE;
   if (!server || !files.ca.empty()) verify = SSL_VERIFY_PEER;
-  if (server && verify != 0 && !files.client_certificate_optional) {
+  if (peer || (server && verify != 0 && !files.client_certificate_optional)) {
     verify |= SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
   }
   SSL_CTX_set_verify(raw, verify, nullptr);
-  if (server) {
+  if (peer) {
+    SSL_CTX_set_purpose(raw, X509_PURPOSE_SSL_CLIENT);
+  } else if (server) {
     SSL_CTX_set_alpn_select_cb(raw, SelectProtocol, nullptr);
   } else {
     SSL_CTX_set_alpn_protos(raw, kProtocols + 3, sizeof(kProtocols) - 1 - 3);
@@ -132,6 +138,9 @@ absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Load(TlsFiles files, Tls
   }
   if (side == TlsSide::kServer && files.certificate.empty()) {
     return absl::InvalidArgumentError("a server needs a certificate");
+  }
+  if (side == TlsSide::kPeer && (files.certificate.empty() || files.ca.empty())) {
+    return absl::InvalidArgumentError("peers need a certificate and CA certificates");
   }
   std::unique_ptr<TlsContext> loaded(new TlsContext(std::move(files), side));
   absl::StatusOr<std::string> version = VersionOf(loaded->files_);

@@ -29,7 +29,9 @@ struct TlsFiles {
   bool any() const { return !certificate.empty() || !key.empty() || !ca.empty(); }
 };
 
-enum class TlsSide { kClient, kServer };
+// kPeer: either end of a connection between equals. Both show a certificate, which `ca` signs and
+// which may be used by clients; names of hosts are not checked.
+enum class TlsSide { kClient, kServer, kPeer };
 
 // TLS 1.2 and newer, without renegotiation, compression or resumption. Thread-safe.
 class TlsContext {

@@ -71,11 +71,15 @@ int OnVerified(int good, X509_STORE_CTX* store) {
 
 // OpenSSL's own functions for sockets raise SIGPIPE.
 int TlsSession::WriteSocket(BIO* bio, const char* bytes, int size) {
-  const Socket& socket = *static_cast<const Socket*>(BIO_get_data(bio));
+  Socket& socket = *static_cast<Socket*>(BIO_get_data(bio));
   const ssize_t sent =
       send(socket.fd, bytes, static_cast<size_t>(size), MSG_DONTWAIT | MSG_NOSIGNAL);
   BIO_clear_retry_flags(bio);
-  if (sent < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_write(bio);
+  if (sent < 0 && (errno == EAGAIN || errno == EINTR)) {
+    BIO_set_retry_write(bio);
+  } else if (sent < 0) {
+    socket.error = errno;
+  }
   return static_cast<int>(sent);
 }
 
@@ -87,7 +91,11 @@ int TlsSession::ReadSocket(BIO* bio, char* bytes, int size) {
     return -1;
   }
   const ssize_t count = recv(socket.fd, bytes, static_cast<size_t>(size), MSG_DONTWAIT);
-  if (count < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_read(bio);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
+    BIO_set_retry_read(bio);
+  } else if (count < 0) {
+    socket.error = errno;
+  }
   if (count == 0) BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
   socket.dry = count > 0 && count < size;
   return static_cast<int>(count);
@@ -106,7 +114,6 @@ const BIO_METHOD* TlsSession::SocketMethod() {
 
 void TlsSession::BeginCall() {
   ERR_clear_error();
-  errno = 0;
   socket_.dry = false;
 }
 
@@ -126,6 +133,11 @@ TlsSession::TlsSession(std::shared_ptr<SSL_CTX> context, int fd)
 }
 
 TlsSession::~TlsSession() = default;
+
+void TlsSession::ChangeKeyEvery(uint64_t bytes) {
+  MutexLock lock(&mutex_);
+  bytes_of_key_ = bytes;
+}
 
 std::shared_ptr<TlsSession> TlsSession::Accept(std::shared_ptr<SSL_CTX> context, int fd) {
   std::shared_ptr<TlsSession> session(new TlsSession(std::move(context), fd));
@@ -156,6 +168,13 @@ std::shared_ptr<TlsSession> TlsSession::Connect(std::shared_ptr<SSL_CTX> context
   return session;
 }
 
+std::shared_ptr<TlsSession> TlsSession::ConnectToAny(std::shared_ptr<SSL_CTX> context, int fd) {
+  std::shared_ptr<TlsSession> session(new TlsSession(std::move(context), fd));
+  MutexLock lock(&session->mutex_);
+  if (session->error_.ok()) SSL_set_connect_state(session->session_.get());
+  return session;
+}
+
 TlsSession::Progress TlsSession::Handshake() {
   MutexLock lock(&mutex_);
   if (!error_.ok()) return Progress::kFailed;
@@ -178,7 +197,6 @@ TlsSession::Progress TlsSession::Handshake() {
 }
 
 void TlsSession::NoteFailure(int result) {
-  const int system_error = errno;
   const int kind = SSL_get_error(session_.get(), result);
   const long verified = SSL_get_verify_result(session_.get());
   const unsigned long last = ERR_peek_last_error();
@@ -191,8 +209,8 @@ void TlsSession::NoteFailure(int result) {
     error_ = absl::UnauthenticatedError(text);
   } else if (kind == SSL_ERROR_SYSCALL ||
              ERR_GET_REASON(last) == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
-    error_ = absl::UnavailableError(system_error == 0 ? "the peer closed the connection"
-                                                      : std::strerror(system_error));
+    error_ = absl::UnavailableError(socket_.error == 0 ? "the peer closed the connection"
+                                                       : std::strerror(socket_.error));
   } else {
     error_ = absl::FailedPreconditionError(text);
   }
@@ -206,10 +224,27 @@ absl::Status TlsSession::error() const {
 ssize_t TlsSession::Receive(void* bytes, size_t size) {
   MutexLock lock(&mutex_);
   BeginCall();
+  return ReceiveLocked(bytes, size);
+}
+
+ssize_t TlsSession::Receive(absl::Span<const iovec> pieces) {
+  MutexLock lock(&mutex_);
+  BeginCall();
+  ssize_t total = 0;
+  for (const iovec& piece : pieces) {
+    if (piece.iov_len == 0) continue;
+    const ssize_t got = ReceiveLocked(piece.iov_base, piece.iov_len);
+    if (got <= 0) return total > 0 ? total : got;  // the same happens at the next call
+    total += got;
+    if (static_cast<size_t>(got) < piece.iov_len) break;
+  }
+  return total;
+}
+
+ssize_t TlsSession::ReceiveLocked(void* bytes, size_t size) {
   size_t total = 0;
   while (total < size) {
     ERR_clear_error();
-    errno = 0;
     size_t count = 0;
     const int result =
         SSL_read_ex(session_.get(), static_cast<char*>(bytes) + total, size - total, &count);
@@ -228,6 +263,7 @@ ssize_t TlsSession::Receive(void* bytes, size_t size) {
       default:
         if (error_.ok()) NoteFailure(result);
         // A peer that was killed has not said goodbye.
+        if (socket_.error != 0) return Fail(socket_.error);
         return absl::IsUnavailable(error_) ? 0 : Fail(ECONNRESET);
     }
   }
@@ -252,25 +288,40 @@ ssize_t TlsSession::Peek(void* bytes, size_t size) {
   }
 }
 
-ssize_t TlsSession::SendLocked(absl::string_view bytes) {
+ssize_t TlsSession::SendRecord(absl::string_view bytes) {
   BeginCall();
   size_t sent = 0;
   const int result = SSL_write_ex(session_.get(), bytes.data(), bytes.size(), &sent);
-  if (result == 1) return static_cast<ssize_t>(sent);
+  if (result == 1) {
+    ChangeKeyInTime(sent);
+    return static_cast<ssize_t>(sent);
+  }
   switch (SSL_get_error(session_.get(), result)) {
     case SSL_ERROR_WANT_READ:
     case SSL_ERROR_WANT_WRITE:
       return Fail(EAGAIN);
     default:
       if (error_.ok()) NoteFailure(result);
-      return Fail(EPIPE);
+      return Fail(socket_.error != 0 ? socket_.error : EPIPE);
   }
 }
 
+void TlsSession::ChangeKeyInTime(size_t sent) {
+  sent_by_key_ += sent;
+  if (sent_by_key_ < bytes_of_key_ || SSL_version(session_.get()) < TLS1_3_VERSION) return;
+  // The next call of SSL_write sends the message; the peer keeps its own key.
+  if (SSL_key_update(session_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) == 1) sent_by_key_ = 0;
+}
+
 ssize_t TlsSession::Send(absl::string_view bytes) {
-  if (bytes.empty()) return 0;
   MutexLock lock(&mutex_);
-  return SendLocked(bytes);
+  size_t total = 0;
+  while (total < bytes.size()) {
+    const ssize_t sent = SendRecord(bytes.substr(total));
+    if (sent < 0) return total > 0 ? static_cast<ssize_t>(total) : sent;
+    total += static_cast<size_t>(sent);
+  }
+  return static_cast<ssize_t>(total);
 }
 
 ssize_t TlsSession::Send(absl::Span<const iovec> pieces) {
@@ -304,7 +355,7 @@ ssize_t TlsSession::Send(absl::Span<const iovec> pieces) {
     }
     if (bytes.empty()) bytes = absl::string_view(record, filled);
     if (bytes.empty()) return static_cast<ssize_t>(total);
-    const ssize_t sent = SendLocked(bytes);
+    const ssize_t sent = SendRecord(bytes);
     if (sent < 0) return total > 0 ? static_cast<ssize_t>(total) : sent;
     total += static_cast<size_t>(sent);
     for (size_t left = static_cast<size_t>(sent); left > 0;) {

@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -35,7 +36,13 @@ class TlsSession {
   // The client's end. The server's certificate must be valid for `host`, a name or an address.
   static std::shared_ptr<TlsSession> Connect(std::shared_ptr<SSL_CTX> context, int fd,
                                              const std::string& host);
+  // The client's end. The server may have any name; its certificate must be one that the context
+  // trusts.
+  static std::shared_ptr<TlsSession> ConnectToAny(std::shared_ptr<SSL_CTX> context, int fd);
   ~TlsSession();
+
+  // The key for sending changes after this many bytes, with TLS 1.3. For tests.
+  void ChangeKeyEvery(uint64_t bytes);
 
   Progress Handshake();
   // The reason of a failure, which names a refused certificate.
@@ -47,6 +54,8 @@ class TlsSession {
 
   // Fewer bytes than `size` are all there are now.
   ssize_t Receive(void* bytes, size_t size);
+  // The same for several pieces of memory, one after the other.
+  ssize_t Receive(absl::Span<const iovec> pieces);
   ssize_t Peek(void* bytes, size_t size);
   ssize_t Send(absl::string_view bytes);
   // Puts small pieces together.
@@ -56,11 +65,15 @@ class TlsSession {
   bool HasInput() const;
 
  private:
+  // AES-GCM may encrypt 360 GiB with one key (RFC 8446, 5.5).
+  static constexpr uint64_t kBytesOfKey = uint64_t{64} << 30;
+
   // The socket, as OpenSSL's callbacks see it.
   struct Socket {
     int fd;
     // It had fewer bytes than it was asked for: a second question would cost a system call.
     bool dry = false;
+    int error = 0;  // errno of the call that failed; 0: none has
   };
   struct Free {
     void operator()(SSL* session) const { SSL_free(session); }
@@ -72,7 +85,10 @@ class TlsSession {
   static const BIO_METHOD* SocketMethod();
   void BeginCall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteFailure(int result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  ssize_t SendLocked(absl::string_view bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  ssize_t ReceiveLocked(void* bytes, size_t size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Sends one record at most.
+  ssize_t SendRecord(absl::string_view bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ChangeKeyInTime(size_t sent) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<SSL_CTX> context_;
   mutable Mutex mutex_;
@@ -80,6 +96,8 @@ class TlsSession {
   const std::unique_ptr<SSL, Free> session_ ABSL_PT_GUARDED_BY(mutex_);
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
   std::string refused_name_ ABSL_GUARDED_BY(mutex_);  // of a certificate
+  uint64_t bytes_of_key_ ABSL_GUARDED_BY(mutex_) = kBytesOfKey;
+  uint64_t sent_by_key_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes that the present key encrypted
   bool drained_ ABSL_GUARDED_BY(mutex_) = false;
   PeerCertificate peer_;  // written by the handshake
 };

@@ -100,7 +100,8 @@ class Group {
   virtual int64_t generation() const = 0;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // By rank: how this rank reaches it, "self", "shared memory" or "tcp 10.0.0.4:4123".
+  // By rank: how this rank reaches it, "self", "shared memory", "tcp 10.0.0.4:4123" or, with TLS,
+  // "tls 10.0.0.4:4123".
   virtual const std::vector<std::string>& paths() const = 0;
   // By rank: the machine that the rank runs on, as it reported when the group formed. Ranks of one
   // machine have the same text, whether or not they can share memory.

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <future>
 #include <iostream>
 #include <string>
@@ -110,7 +111,8 @@ TEST_F(EndsTest, AKilledClientIsNamedToOtherHostsWithinASecond) {
   for (int rank = 0; rank < 3; ++rank) clients[rank] = StartClient(rank, Transport::kTcp, rank, 3);
   for (const auto& client : clients) EXPECT_THAT(Line(*client), StartsWith("joined"));
   for (const auto& client : clients) EXPECT_EQ(Line(*client), "running");
-  EXPECT_THAT(Describe(0).ranks(0).paths(1), StartsWith("tcp "));
+  EXPECT_THAT(Describe(0).ranks(0).paths(1),
+              StartsWith(std::getenv("COHORT_TLS_CA") == nullptr ? "tcp " : "tls "));
   const pid_t victim = clients[1]->pid();
   const Instant killed = Clock::Steady().Now();
   clients[1]->Kill();

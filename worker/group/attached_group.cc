@@ -11,6 +11,7 @@
 #include "client/collective/remote/worker_session_impl.h"
 #include "cohort/v1/attach.pb.h"
 #include "worker/group/bootstrap/worker_relayed_unique_ids.h"
+#include "worker/group/connections/rank_tls.h"
 #include "worker/group/connections/transfer_connections.h"
 
 namespace cohort::worker {
@@ -45,13 +46,15 @@ absl::StatusOr<std::unique_ptr<AttachedGroup>> AttachedGroup::Create(
   const absl::Duration timeout = options.timeout;
   const absl::Duration join_timeout = options.join_timeout;
   options.attached = true;
+  COHORT_ASSIGN_OR_RETURN(const RankTls tls, RankTlsOfEnvironment());
+  options.rank_tls = tls.state;
   COHORT_ASSIGN_OR_RETURN(std::unique_ptr<client::RemoteGroup> membership,
                           client::RemoteGroup::Create(std::move(options)));
   // The worker can read the record there, even while this process hangs.
   const auto record_bytes = static_cast<int64_t>(FlightRecorder::MemoryBytes());
   COHORT_ASSIGN_OR_RETURN(Tensor record, membership->Allocate(DataType::kU8, {record_bytes}));
   auto group = absl::WrapUnique(new AttachedGroup(std::move(membership), timeout, std::move(record),
-                                                  placement, std::move(gpu)));
+                                                  placement, std::move(gpu), tls.files));
   MutexLock lock(&group->call_mutex_);
   COHORT_RETURN_IF_ERROR(group->Take(kTimeout, join_timeout));
   return group;
@@ -59,12 +62,13 @@ absl::StatusOr<std::unique_ptr<AttachedGroup>> AttachedGroup::Create(
 
 AttachedGroup::AttachedGroup(std::unique_ptr<client::RemoteGroup> membership,
                              absl::Duration timeout, Tensor flight_record, Placement placement,
-                             std::shared_ptr<GpuContext> gpu)
+                             std::shared_ptr<GpuContext> gpu, TlsFiles tls_files)
     : InProcessGroup(timeout, std::shared_ptr<void>(flight_record.owner(), flight_record.data())),
       membership_(std::move(membership)),
       flight_record_(std::move(flight_record)),
       placement_(placement),
-      gpu_(std::move(gpu)) {}
+      gpu_(std::move(gpu)),
+      tls_files_(std::move(tls_files)) {}
 
 AttachedGroup::~AttachedGroup() {
   MutexLock lock(&call_mutex_);
@@ -110,6 +114,9 @@ absl::Status AttachedGroup::Take(absl::Duration timeout, absl::Duration forming_
         absl::StrCat(session->worker(), " sending the connections of group ", name(), ", rank ",
                      rank(), ": ", connections.status().message()));
   }
+  // The clients of the other ranks may take their connections later.
+  COHORT_RETURN_IF_ERROR(
+      SecureConnections(*connections, tls_files_, Clock::Steady().Now() + forming_timeout));
   COHORT_RETURN_IF_ERROR(Begin(*std::move(connections)));
   session->AwaitEnd(
       membership_->number(), generation(),

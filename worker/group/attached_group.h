@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/tls/tls_context.h"
 #include "client/collective/remote/remote_group.h"
 #include "worker/group/gpu/gpu_context.h"
 #include "worker/group/in_process_group.h"
@@ -27,7 +28,8 @@ namespace cohort::worker {
 class AttachedGroup final : public InProcessGroup {
  public:
   // `gpu` is this rank's GPU, on which this process computes; the host placement ignores it.
-  // Errors: those of RemoteGroup::Create, ReceiveConnections and GpuContext::Form;
+  // Errors: those of RemoteGroup::Create, ReceiveConnections, SecureConnections and
+  // GpuContext::Form;
   // FAILED_PRECONDITION (no memory is shared with the worker, with the reason; a placement on
   // devices without a GPU).
   static absl::StatusOr<std::unique_ptr<AttachedGroup>> Create(
@@ -72,11 +74,12 @@ class AttachedGroup final : public InProcessGroup {
 
  private:
   AttachedGroup(std::unique_ptr<client::RemoteGroup> membership, absl::Duration timeout,
-                Tensor flight_record, Placement placement, std::shared_ptr<GpuContext> gpu);
+                Tensor flight_record, Placement placement, std::shared_ptr<GpuContext> gpu,
+                TlsFiles tls_files);
 
   GpuContext* gpu_context() const override { return gpu_.get(); }
-  // Takes over the worker's connections of the present generation. If the placement includes
-  // devices, forms the group there too.
+  // Takes over the worker's connections of the present generation, and puts TLS on the sockets if
+  // the ranks use it. If the placement includes devices, forms the group there too.
   absl::Status Take(absl::Duration timeout, absl::Duration forming_timeout)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   // Stops the reports of the generation's end.
@@ -86,6 +89,7 @@ class AttachedGroup final : public InProcessGroup {
   const Tensor flight_record_;
   const Placement placement_;
   const std::shared_ptr<GpuContext> gpu_;
+  const TlsFiles tls_files_;  // for sockets to other hosts
 };
 
 }  // namespace cohort::worker

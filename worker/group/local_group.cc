@@ -47,6 +47,10 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(LocalGroupOptions
   if (options.bootstrap.heap == nullptr) {
     COHORT_ASSIGN_OR_RETURN(options.bootstrap.heap, ProcessHeap());
   }
+  if (!options.tls.has_value()) {
+    COHORT_ASSIGN_OR_RETURN(options.tls, RankTlsOfEnvironment());
+  }
+  options.bootstrap.tls = options.tls->state;
   auto group = absl::WrapUnique(new LocalGroup(std::move(options)));
   group->options_.membership.report_tensors = [reporter = group->reporter_] {
     return reporter->Report();
@@ -58,10 +62,11 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(LocalGroupOptions
   const LocalGroupOptions& kept = group->options_;
   COHORT_ASSIGN_OR_RETURN(group->membership_,
                           RankMembership::Join({kept.membership, kept.bootstrap}));
+  const Instant deadline = Clock::Steady().Now() + kept.bootstrap.timeout;
   COHORT_ASSIGN_OR_RETURN(Connections connections,
                           group->membership_->Connect(kept.bootstrap.timeout));
   MutexLock lock(&group->call_mutex_);
-  COHORT_RETURN_IF_ERROR(group->Form(std::move(connections)));
+  COHORT_RETURN_IF_ERROR(group->Form(std::move(connections), deadline));
   return group;
 }
 
@@ -76,7 +81,8 @@ LocalGroup::~LocalGroup() {
   membership_.reset();
 }
 
-absl::Status LocalGroup::Form(Connections connections) {
+absl::Status LocalGroup::Form(Connections connections, Instant deadline) {
+  COHORT_RETURN_IF_ERROR(SecureConnections(connections, options_.tls->files, deadline));
   connections.gives_way = options_.gives_way;
   COHORT_RETURN_IF_ERROR(Begin(std::move(connections)));
   membership_->NotifyOnEnd([this, generation = generation()](const std::string& cause) {
@@ -107,8 +113,9 @@ absl::Status LocalGroup::Rejoin(absl::Duration timeout) {
   MutexLock lock(&call_mutex_);
   membership_->StopWatching();
   Drop();
+  const Instant deadline = Clock::Steady().Now() + timeout;
   COHORT_ASSIGN_OR_RETURN(Connections connections, membership_->Rejoin(timeout));
-  return Form(std::move(connections));
+  return Form(std::move(connections), deadline);
 }
 
 absl::StatusOr<Tensor> LocalGroup::Allocate(DataType type, const Shape& shape, Device device) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,9 +14,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "client/collective/trace/flight_record.h"
 #include "client/rendezvous/process_group/process_group.h"
 #include "worker/group/bootstrap/group_bootstrap.h"
+#include "worker/group/connections/rank_tls.h"
 #include "worker/group/flight_recorder/tensor_wait_reporter.h"
 #include "worker/group/in_process_group.h"
 #include "worker/group/membership/rank_membership.h"
@@ -27,6 +30,8 @@ struct LocalGroupOptions {
   client::ProcessGroupOptions membership;
   // How ranks find each other. Without a heap: the heap of the process.
   BootstrapOptions bootstrap;
+  // TLS on sockets to other hosts. Absent: as the environment says (RankTlsOfEnvironment).
+  std::optional<RankTls> tls;
   absl::Duration timeout = absl::Seconds(300);  // for calls without their own
   // This rank's GPU; the host placement ignores it.
   std::shared_ptr<GpuContext> gpu_context;
@@ -46,8 +51,8 @@ struct LocalGroupOptions {
 class LocalGroup final : public InProcessGroup {
  public:
   // Joins the group, waits until it is complete, and connects the ranks. Errors: those of
-  // ProcessGroup::Create, ConnectRanks and GpuContext::Form; FAILED_PRECONDITION (a placement on
-  // devices without a GPU).
+  // ProcessGroup::Create, ConnectRanks, SecureConnections and GpuContext::Form; FAILED_PRECONDITION
+  // (a placement on devices without a GPU).
   static absl::StatusOr<std::unique_ptr<LocalGroup>> Create(LocalGroupOptions options);
   // Leaves. Before that it waits at most one second until its messages and broadcasts have arrived.
   ~LocalGroup() override;
@@ -91,7 +96,8 @@ class LocalGroup final : public InProcessGroup {
       : InProcessGroup(options.timeout), options_(std::move(options)) {}
 
   GpuContext* gpu_context() const override { return options_.gpu_context.get(); }
-  absl::Status Form(Connections connections) ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
+  absl::Status Form(Connections connections, Instant deadline)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
 
   LocalGroupOptions options_;
   const std::shared_ptr<TensorWaitReporter> reporter_ = std::make_shared<TensorWaitReporter>();

@@ -64,6 +64,7 @@ absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOpti
   request.set_member(wanted.member);
   request.set_parameters_digest(wanted.parameters_digest);
   request.set_attached(wanted.attached);
+  request.set_rank_tls(wanted.rank_tls);
   if (wanted.lease.has_value()) SetDuration(*wanted.lease, request.mutable_lease());
   if (wanted.data_expiration.has_value()) {
     SetDuration(*wanted.data_expiration, request.mutable_data_expiration());

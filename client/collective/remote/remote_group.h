@@ -47,6 +47,8 @@ struct RemoteGroupOptions {
   absl::Duration timeout = absl::Seconds(300);  // of calls without their own
   // Tensor collectives are not the worker's to run: see worker::AttachedGroup.
   bool attached = false;
+  // Attached: whether this process puts TLS on its sockets to ranks of other hosts; a v1::RankTls.
+  int rank_tls = 0;
 
   // Which memory the group moves; the same on all ranks. Only an attached group has GPU memory.
   Placement placement = Placement::kHost;

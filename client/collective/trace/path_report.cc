@@ -8,8 +8,10 @@
 namespace cohort::client {
 
 std::string EncodePathReport(const PathReport& report) {
-  const nlohmann::json json = {
-      {"generation", report.generation}, {"hosts", report.hosts}, {"why_not", report.why_not}};
+  const nlohmann::json json = {{"generation", report.generation},
+                               {"hosts", report.hosts},
+                               {"why_not", report.why_not},
+                               {"tls", report.tls}};
   // Texts of other ranks may not be UTF-8.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -22,6 +24,7 @@ std::optional<PathReport> DecodePathReport(absl::string_view bytes) {
     json.at("generation").get_to(report.generation);
     json.at("hosts").get_to(report.hosts);
     json.at("why_not").get_to(report.why_not);
+    report.tls = json.value("tls", false);  // older releases do not store it
     return report;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
@@ -39,9 +42,11 @@ std::string FormatPathReport(const PathReport& report) {
     sharing.push_back(absl::StrCat("ranks ", set.ToString()));
   }
   if (ranks < 2) return "one rank alone";
-  if (sharing.empty()) return "TCP between all ranks";
+  const char* const socket = report.tls ? "TCP with TLS" : "TCP";
+  if (sharing.empty()) return absl::StrCat(socket, " between all ranks");
   const std::string memory = absl::StrCat("shared memory: ", absl::StrJoin(sharing, "; "));
-  return report.hosts.size() == 1 ? memory : absl::StrCat(memory, ". TCP between all others");
+  if (report.hosts.size() == 1) return memory;
+  return absl::StrCat(memory, ". ", socket, " between all others");
 }
 
 }  // namespace cohort::client

@@ -21,6 +21,7 @@ struct PathReport {
   std::vector<std::vector<int>> hosts;
   // Why ranks on one host do not share memory, in their words; each text once.
   std::vector<std::string> why_not;
+  bool tls = false;  // on the sockets between the groups
 };
 
 std::string EncodePathReport(const PathReport& note);

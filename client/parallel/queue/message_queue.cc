@@ -50,9 +50,9 @@ void Put(const absl::Status& status, v1::QueueOffer* offer) {
   offer->set_error(WireText(status.message(), kMostErrorBytes));
 }
 
-// "10.0.0.4" of "tcp 10.0.0.4:4123"; empty for other paths.
+// "10.0.0.4" of "tcp 10.0.0.4:4123" and "tls 10.0.0.4:4123"; empty for other paths.
 std::string HostOfPath(absl::string_view path) {
-  if (!absl::ConsumePrefix(&path, "tcp ")) return "";
+  if (!absl::ConsumePrefix(&path, "tcp ") && !absl::ConsumePrefix(&path, "tls ")) return "";
   const size_t colon = path.rfind(':');
   return colon == absl::string_view::npos ? "" : std::string(path.substr(0, colon));
 }

@@ -149,7 +149,7 @@ class Group(TensorMaps):
 
     @property
     def paths(self) -> List[str]:
-        """By rank: "self", "shared memory" or "tcp HOST:PORT"."""
+        """By rank: "self", "shared memory" "tcp HOST:PORT" or "tls HOST:PORT"."""
         return self._core.paths()
 
     @property

@@ -2,6 +2,7 @@
 // at once, and form the next generation with its replacement.
 #include <signal.h>
 
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <random>
@@ -120,8 +121,9 @@ TEST_F(RankKilledTest, InEveryOperationAndSizeOnOneHost) {
 
 TEST_F(RankKilledTest, BetweenHosts) {
   const std::string hosts[] = {"a", "b", "c", "d"};
+  const char* const between_hosts = std::getenv("COHORT_TLS_CA") == nullptr ? "tcp " : "tls ";
   for (int rank = 0; rank < kSize; ++rank) Start(rank, hosts[rank]);
-  for (const std::string& line : Lines()) EXPECT_THAT(line, HasSubstr("tcp "));
+  for (const std::string& line : Lines()) EXPECT_THAT(line, HasSubstr(between_hosts));
   std::mt19937 random(static_cast<uint32_t>(testing::TestSeed()));
   for (const char* const what : {"all_reduce 8 plain", "all_reduce 3000000 registered",
                                  "broadcast 3000000 plain", "exchange 300000 plain"}) {

@@ -64,9 +64,9 @@ absl::StatusOr<Mesh> SocketCommunicator::ConnectLinks(int rank, const Listener& 
 absl::StatusOr<std::unique_ptr<SocketCommunicator>> SocketCommunicator::Make(
     int rank, Mesh mesh, const SocketOptions& options) {
   const size_t size = mesh.streams.size();
-  std::vector<UniqueFd> links(size);
+  std::vector<RankSocket> links(size);
   for (size_t peer = 0; peer < size; ++peer) {
-    std::vector<UniqueFd>& streams = mesh.streams[peer];
+    std::vector<RankSocket>& streams = mesh.streams[peer];
     if (streams.empty()) continue;
     links[peer] = std::move(streams.front());
     streams.erase(streams.begin());
@@ -90,8 +90,8 @@ absl::StatusOr<std::unique_ptr<SocketCommunicator>> SocketCommunicator::Connect(
   return Make(rank, std::move(mesh), options);
 }
 
-SocketCommunicator::SocketCommunicator(int rank, std::vector<UniqueFd> links,
-                                       std::vector<std::vector<UniqueFd>> streams,
+SocketCommunicator::SocketCommunicator(int rank, std::vector<RankSocket> links,
+                                       std::vector<std::vector<RankSocket>> streams,
                                        absl::Duration spin)
     : rank_(rank),
       spin_(spin),
@@ -102,9 +102,10 @@ SocketCommunicator::SocketCommunicator(int rank, std::vector<UniqueFd> links,
   direct_bytes_ = Share(kDirectBytes, size, kMinDirectBytes, kMaxDirectBytes);
   const int64_t window = Share(kWindowBytes, size, kMinWindowBytes, kMaxWindowBytes);
   for (int peer = 0; peer < size; ++peer) {
-    UniqueFd& fd = links[static_cast<size_t>(peer)];
-    peers_.push_back(peer == rank ? nullptr
-                                  : std::make_unique<Peer>(peer, std::move(fd), &traffic_, window));
+    RankSocket& socket = links[static_cast<size_t>(peer)];
+    peers_.push_back(peer == rank
+                         ? nullptr
+                         : std::make_unique<Peer>(peer, std::move(socket), &traffic_, window));
   }
 }
 

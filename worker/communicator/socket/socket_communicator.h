@@ -89,8 +89,8 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   };
   // Another rank. It may be ahead by one operation at most.
   struct Peer {
-    Peer(int rank, UniqueFd fd, Traffic* traffic, int64_t window)
-        : link(rank, std::move(fd)),
+    Peer(int rank, RankSocket socket, Traffic* traffic, int64_t window)
+        : link(rank, std::move(socket)),
           mailbox(&link, traffic, window),
           control(Mailbox::ForControl(&link, traffic)) {}
     Mailbox& MailboxOf(MessageChannel channel) {
@@ -103,8 +103,8 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
     char abort_text[kMaxAbortBytes];
   };
 
-  SocketCommunicator(int rank, std::vector<UniqueFd> links,
-                     std::vector<std::vector<UniqueFd>> streams, absl::Duration spin);
+  SocketCommunicator(int rank, std::vector<RankSocket> links,
+                     std::vector<std::vector<RankSocket>> streams, absl::Duration spin);
 
   // Calls `body` for each peer, from the next rank on.
   template <typename Body>

@@ -213,7 +213,8 @@ TEST(SocketFailureTest, UnreceivedMessagesAreBounded) {
 
 // Rank 1 comes to the operation and sends no byte of its part.
 TEST(SocketFailureTest, ADeadlineInTheMiddleNamesTheStoppedRank) {
-  const TestGroup group(2);
+  TestGroup group(2);
+  group.tls = nullptr;
   MeshOptions options;
   options.rank = 1;
   options.addresses = group.addresses;
@@ -231,7 +232,7 @@ TEST(SocketFailureTest, ADeadlineInTheMiddleNamesTheStoppedRank) {
   FrameHeader header;
   header.number = 1;
   header.key = KeyOf(operation);
-  ASSERT_EQ(send(mesh->streams[0][0].get(), &header, sizeof(header), 0),
+  ASSERT_EQ(send(mesh->streams[0][0].fd(), &header, sizeof(header), 0),
             static_cast<ssize_t>(sizeof(header)));
   const absl::Status status = Sum(*rank, kLargeCount, In(absl::Milliseconds(50)));
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;

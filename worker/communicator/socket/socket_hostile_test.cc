@@ -45,7 +45,7 @@ class SocketHostileTest : public ::testing::Test {
   void Say(size_t stream, const void* bytes, size_t count) {
     // The communicator may have ended, and its buffers may be full.
     [[maybe_unused]] const ssize_t sent =
-        send(streams_[stream].get(), bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
+        send(streams_[stream].fd(), bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
   void Say(const FrameHeader& header, const std::string& payload = "") {
     Say(0, &header, sizeof(header));
@@ -95,7 +95,7 @@ class SocketHostileTest : public ::testing::Test {
   const unsigned seed_;
   std::mt19937 random_;
   std::vector<float> memory_ = std::vector<float>(200000);
-  std::vector<UniqueFd> streams_;
+  std::vector<RankSocket> streams_;
   std::unique_ptr<SocketCommunicator> rank_;
 };
 

@@ -151,17 +151,19 @@ absl::Status SocketCommunicator::GiveUp(const std::string& text) {
 void SocketCommunicator::Sleep(Instant deadline) {
   polled_.clear();
   polled_peers_.clear();
-  ForEachPeer([this](Peer& peer) {
+  bool has_input = false;  // that a TLS session took from its socket
+  ForEachPeer([this, &has_input](Peer& peer) {
     if (!peer.link.end().empty()) return;
+    has_input = has_input || peer.link.HasInput();
     const int events = POLLIN | (peer.link.has_unsent() ? POLLOUT : 0);
     polled_.push_back({peer.link.fd(), static_cast<short>(events), 0});
     polled_peers_.push_back(&peer);
   });
   polled_.push_back({event_.get(), POLLIN, 0});
-  traffic_.AddInterest(&polled_);
-  if (!PollUntil(polled_, deadline)) return;
+  has_input = traffic_.AddInterest(&polled_) || has_input;
+  if (!PollUntil(polled_, has_input ? absl::InfinitePast() : deadline) && !has_input) return;
   for (size_t i = 0; i < polled_peers_.size(); ++i) {
-    if ((polled_[i].revents & ~POLLOUT) == 0) continue;
+    if ((polled_[i].revents & ~POLLOUT) == 0 && !polled_peers_[i]->link.HasInput()) continue;
     if (poisoned_.load(std::memory_order_relaxed)) return;
     Read(*polled_peers_[i]);
   }

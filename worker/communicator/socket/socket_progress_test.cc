@@ -110,7 +110,7 @@ class SocketProgressTest : public ::testing::Test {
     return rank_->Broadcast(memory_.data(), memory_.data(), kBytes, DataType::kU8, 1, deadline);
   }
   int Stream(int rank, int stream) const {
-    return meshes_[static_cast<size_t>(rank)].streams[0][static_cast<size_t>(stream)].get();
+    return meshes_[static_cast<size_t>(rank)].streams[0][static_cast<size_t>(stream)].fd();
   }
 
   RepeatedMemory memory_;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/tensor/device.h"
@@ -44,12 +45,22 @@ absl::StatusOr<Placement> ReadPlacement(int placement) {
   return absl::InvalidArgumentError(absl::StrCat(placement, " is not the number of a placement"));
 }
 
+// Such as: tls
+absl::string_view BetweenHosts(const GroupFacts& facts) {
+  for (const std::string& path : facts.paths) {
+    if (absl::StartsWith(path, "tcp ")) return "plain";
+    if (absl::StartsWith(path, "tls ")) return "tls";
+  }
+  return "no sockets";
+}
+
 void LogMembership(absl::string_view what, const Session& session, const GroupFacts& facts) {
   Log(LogLevel::kInfo, what,
       {{"group", facts.group},
        {"generation", facts.generation},
        {"rank", facts.rank},
        {"world_size", facts.world_size},
+       {"between_hosts", BetweenHosts(facts)},
        {"client", session.client().name},
        {"pid", session.client().pid}});
 }
@@ -129,6 +140,8 @@ absl::StatusOr<LocalGroupOptions> ReadJoin(const WorkerServiceOptions& daemon,
   options.bootstrap.host_identity = daemon.host_identity;
   options.bootstrap.timeout = timeout;
   options.bootstrap.cancellation = joining;
+  // The daemon runs the calls of other ranks itself, with the certificate of its environment.
+  if (request.attached()) options.bootstrap.tls = static_cast<v1::RankTls>(request.rank_tls());
   COHORT_ASSIGN_OR_RETURN(options.bootstrap.heap, session.heap());
   COHORT_ASSIGN_OR_RETURN(options.bootstrap.placement, ReadPlacement(request.placement()));
   if (options.bootstrap.placement != Placement::kHost && !request.attached()) {

@@ -15,16 +15,18 @@
 #include "base/text/printable.h"
 #include "cohort/v1/rank_info.pb.h"
 #include "worker/communicator/nccl/agreement/nccl_operation_log.h"
+#include "worker/communicator/socket/mesh/link_proof.h"
 #include "worker/communicator/socket/mesh/rank_listener.h"
 #include "worker/communicator/socket/socket_communicator.h"
 #include "worker/group/bootstrap/host_bootstrap.h"
 #include "worker/group/bootstrap/host_identity.h"
+#include "worker/group/connections/rank_tls.h"
 
 namespace cohort::worker {
 namespace {
 
 // The version of RankInfo, and of all messages that ranks then send each other.
-constexpr uint32_t kVersion = 5;
+constexpr uint32_t kVersion = 6;
 // The names of the rounds through the coordinator.
 constexpr char kRankInfo[] = "cohort.bootstrap.rank_info";
 constexpr char kReach[] = "cohort.bootstrap.reach";
@@ -58,6 +60,11 @@ class Bootstrap {
     COHORT_ASSIGN_OR_RETURN(HostMembers members, ShareMemoryOnHost());
     COHORT_ASSIGN_OR_RETURN(connections.hosts, ExchangeReach(members, connected));
     COHORT_RETURN_IF_ERROR(TakeDescriptors(DescriptorsOfGroup(connections.hosts, group_.rank())));
+    const size_t hosts = connections.hosts.size();
+    if (hosts > 1) {
+      COHORT_ASSIGN_OR_RETURN(tls_, UseTls(group_.group(), infos_));
+      if (tls_) connections.tls_secret = secret_;
+    }
     connections.why_not = members.why_not;
     connections.paths = PathsOf(members);
     for (const v1::RankInfo& info : infos_) connections.machines.push_back(info.machine());
@@ -70,7 +77,6 @@ class Bootstrap {
       connections.operation_log =
           std::make_shared<const NcclOperationLog>(std::move(operation_log));
     }
-    const size_t hosts = connections.hosts.size();
     if (hosts == 1) return connected;
     COHORT_ASSIGN_OR_RETURN(connections.mesh, BySockets());
     if (hosts == infos_.size()) return connected;
@@ -119,6 +125,7 @@ class Bootstrap {
     info.set_host_name(HostName());
     info.set_pid(getpid());
     info.set_placement(static_cast<uint32_t>(options_.placement));
+    info.set_tls(options_.tls);
     COHORT_ASSIGN_OR_RETURN(const client::ObjectList infos,
                             AllGather(info.SerializeAsString(), kRankInfo));
     for (size_t rank = 0; rank < infos.size(); ++rank) {
@@ -207,17 +214,23 @@ class Bootstrap {
 
   std::vector<std::string> PathsOf(const HostMembers& members) const {
     std::vector<std::string> paths;
-    for (const v1::RankInfo& info : infos_) paths.push_back(absl::StrCat("tcp ", info.address()));
+    const char* const kind = tls_ ? "tls " : "tcp ";
+    for (const v1::RankInfo& info : infos_) paths.push_back(absl::StrCat(kind, info.address()));
     for (const int rank : members.ranks) paths[static_cast<size_t>(rank)] = "shared memory";
     paths[static_cast<size_t>(group_.rank())] = "self";
     return paths;
   }
 
+  // The secret that travels in plain text.
+  Id128 SecretToConnect(const Id128& secret) const {
+    return tls_ ? SecretBeforeTls(secret) : secret;
+  }
+
   absl::StatusOr<Mesh> BySockets() {
     std::vector<std::string> addresses;
     for (const v1::RankInfo& info : infos_) addresses.push_back(info.address());
-    return SocketCommunicator::ConnectLinks(group_.rank(), *listener_, addresses, secret_,
-                                            OptionsOfMesh(), deadline_);
+    return SocketCommunicator::ConnectLinks(group_.rank(), *listener_, addresses,
+                                            SecretToConnect(secret_), OptionsOfMesh(), deadline_);
   }
 
   absl::Status Cross(Connections& connections) {
@@ -227,7 +240,7 @@ class Bootstrap {
     for (const int rank : crossing.ranks) {
       addresses.push_back(infos_[static_cast<size_t>(rank)].address());
     }
-    const Id128 secret = {secret_.high, secret_.low + 1 + crossing.index};
+    const Id128 secret = SecretToConnect(SecretOfCrossing(secret_, crossing));
     COHORT_ASSIGN_OR_RETURN(
         connections.across,
         SocketCommunicator::ConnectLinks(static_cast<int>(crossing.host), *listener_, addresses,
@@ -242,6 +255,7 @@ class Bootstrap {
   std::optional<Listener> listener_;
   std::vector<v1::RankInfo> infos_;  // by rank
   Id128 secret_;
+  bool tls_ = false;  // between hosts
 };
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "base/tensor/device.h"
 #include "client/rendezvous/call/cancellation.h"
 #include "client/rendezvous/process_group/process_group.h"
+#include "cohort/v1/rank_info.pb.h"
 #include "worker/group/bootstrap/host_bootstrap.h"
 #include "worker/group/connections/connections.h"
 
@@ -29,6 +30,8 @@ struct BootstrapOptions {
   std::string host_identity;
   // The same on all ranks.
   Placement placement = Placement::kHost;
+  // TLS on the sockets to other hosts: all ranks use it, or none.
+  v1::RankTls tls = v1::RANK_TLS_OFF;
   absl::Duration timeout = absl::Seconds(30);
   // How long ranks of one host wait for each other before they go on by sockets.
   absl::Duration host_window = absl::Seconds(5);
@@ -51,10 +54,12 @@ struct ConnectedRanks {
 // Connects all ranks of `group`'s generation; all call it. Blocks for at most the timeout. The
 // first round through the coordinator exchanges how each rank can be reached. After ranks of one
 // host have connected, the second exchanges which ranks share memory. A third follows if there are
-// several hosts and ranks that share memory. Errors: those of ProcessGroup::AllGather (naming the
+// several hosts and ranks that share memory. If the ranks use TLS, the caller goes on with
+// SecureConnections. Errors: those of ProcessGroup::AllGather (naming the
 // missing ranks); FAILED_PRECONDITION (ranks of another version); INVALID_ARGUMENT, on all ranks
-// alike (different placements); UNAVAILABLE, DEADLINE_EXCEEDED and RESOURCE_EXHAUSTED name the rank
-// that could not be connected.
+// alike (different placements); FAILED_PRECONDITION, on all ranks alike (some use TLS between
+// hosts); UNAVAILABLE, DEADLINE_EXCEEDED and RESOURCE_EXHAUSTED name the rank that could not be
+// connected.
 absl::StatusOr<ConnectedRanks> ConnectRanks(client::ProcessGroup& group,
                                             const std::string& coordinator_address,
                                             const BootstrapOptions& options);

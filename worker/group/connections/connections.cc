@@ -34,6 +34,10 @@ Crossing CrossingOf(const Hosts& hosts, int rank) {
   return crossing;
 }
 
+Id128 SecretOfCrossing(const Id128& secret, const Crossing& crossing) {
+  return {secret.high, secret.low + 1 + crossing.index};
+}
+
 int MostDescriptorsOfGroup(int world_size) {
   constexpr int kMostRanks = 1 << 20;
   // A neighbor has sockets too if there are other hosts. A rank of another host has two sets of
@@ -68,6 +72,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(Connections conne
   if (connections.memory != nullptr) {
     connections.memory->waits = connections.waits;
     connections.memory->gives_way = connections.gives_way;
+  }
+  if (connections.tls_secret.has_value()) {
+    return absl::FailedPreconditionError("the ranks use TLS, and the sockets are still plain");
   }
   if (connections.hosts.size() == 1) {
     return std::make_unique<HostCommunicator>(std::move(*connections.memory), rank);

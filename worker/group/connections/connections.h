@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/id128.h"
 #include "worker/communicator/communicator.h"
 #include "worker/communicator/hierarchical/hierarchical_communicator.h"
 #include "worker/communicator/host/host_communicator.h"
@@ -23,7 +24,8 @@ namespace cohort::worker {
 struct Connections {
   int rank = 0;
   Hosts hosts;  // which ranks share memory
-  // By rank: how this rank reaches it, "self", "shared memory" or "tcp 10.0.0.4:4123".
+  // By rank: how this rank reaches it, "self", "shared memory", "tcp 10.0.0.4:4123" or, with TLS,
+  // "tls 10.0.0.4:4123".
   std::vector<std::string> paths;
   // By rank: the machine that it runs on.
   std::vector<std::string> machines;
@@ -34,6 +36,9 @@ struct Connections {
   std::unique_ptr<HostMemory> memory;
   std::optional<Mesh> mesh;    // of all ranks; absent if they all share memory
   std::optional<Mesh> across;  // of one rank of each host, if there are two levels
+  // The secret of the generation, if the ranks use TLS and the sockets are still plain:
+  // SecureConnections comes before MakeCommunicator.
+  std::optional<Id128> tls_secret;
 
   // The operation log of all ranks, if they have GPUs and all share memory.
   std::shared_ptr<const NcclOperationLog> operation_log;
@@ -55,6 +60,8 @@ struct Crossing {
   std::vector<int> ranks;  // by host: the rank that it talks to
 };
 Crossing CrossingOf(const Hosts& hosts, int rank);
+// The secret of the ranks of a crossing, each of which has its own.
+Id128 SecretOfCrossing(const Id128& secret, const Crossing& crossing);
 
 // The most file descriptors that a rank opens for a group, wherever the ranks are.
 int MostDescriptorsOfGroup(int world_size);
@@ -65,7 +72,7 @@ int DescriptorsOfGroup(const Hosts& hosts, int rank);
 SocketOptions OptionsOfMesh();
 SocketOptions OptionsOfCrossing(const Crossing& crossing);
 
-// Errors: RESOURCE_EXHAUSTED.
+// Errors: RESOURCE_EXHAUSTED; FAILED_PRECONDITION (SecureConnections was not called).
 absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(Connections connections);
 
 }  // namespace cohort::worker

@@ -93,8 +93,8 @@ TEST(ConnectionsTest, WaitsAcrossHostsAreLogged) {
   Levels levels;
   levels.mesh = *SocketCommunicator::Make(2, std::move(mesh[2]), OptionsOfMesh());
   levels.inside = std::make_unique<HostCommunicator>(std::move(*Attach(never_complete)), 0);
-  levels.across = *SocketCommunicator::Make(1, std::move(across[1]),
-                                            OptionsOfCrossing(CrossingOf(hosts, 2)));
+  levels.across =
+      *SocketCommunicator::Make(1, std::move(across[1]), OptionsOfCrossing(CrossingOf(hosts, 2)));
   ranks.push_back(std::make_unique<HierarchicalCommunicator>(std::move(levels), hosts));
 
   const Instant deadline = In(absl::Seconds(2));

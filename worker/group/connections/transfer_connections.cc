@@ -34,9 +34,9 @@ constexpr char kFds = 'd';
 void AddMesh(const std::optional<Mesh>& mesh, google::protobuf::RepeatedField<int32_t>* streams,
              std::vector<int>& fds) {
   if (!mesh.has_value()) return;
-  for (const std::vector<UniqueFd>& of_rank : mesh->streams) {
+  for (const std::vector<RankSocket>& of_rank : mesh->streams) {
     streams->Add(static_cast<int32_t>(of_rank.size()));
-    for (const UniqueFd& fd : of_rank) fds.push_back(fd.get());
+    for (const RankSocket& socket : of_rank) fds.push_back(socket.fd());
   }
 }
 
@@ -93,6 +93,13 @@ class ConnectionsReceiver {
     if (hosts > 1 && hosts < size && crossing.crosses) {
       COHORT_ASSIGN_OR_RETURN(connections.across, TakeMesh(message_.crossing_streams(), hosts,
                                                            static_cast<int>(crossing.host)));
+    }
+    if (message_.has_tls_secret()) {
+      const size_t bytes = message_.tls_secret().size();
+      if (hosts == 1 || bytes != Id128::kBytes) {
+        return Malformed(absl::StrCat("a TLS secret of ", bytes, " bytes for ", hosts, " hosts"));
+      }
+      connections.tls_secret = Id128::FromBytes(message_.tls_secret());
     }
     if (message_.has_operation_log()) {
       if (own_host.size() < 2 || hosts > 1) {
@@ -156,7 +163,7 @@ class ConnectionsReceiver {
         if (!IsStream(fd.get())) {
           return Malformed(absl::StrCat("a descriptor that is not a socket for rank ", rank));
         }
-        mesh.streams.back().push_back(std::move(fd));
+        mesh.streams.back().emplace_back(std::move(fd));
       }
     }
     return mesh;
@@ -191,6 +198,9 @@ absl::Status SendConnections(const Connections& connections, const LocalSocket& 
   }
   AddMesh(connections.mesh, message.mutable_mesh_streams(), fds);
   AddMesh(connections.across, message.mutable_crossing_streams(), fds);
+  if (connections.tls_secret.has_value()) {
+    message.set_tls_secret(connections.tls_secret->ToBytes());
+  }
   if (connections.operation_log != nullptr) {
     message.set_has_operation_log(true);
     fds.push_back(connections.operation_log->fd());

@@ -16,7 +16,7 @@
 namespace cohort::worker {
 
 // The version of the messages and of the layout of the memory: another layout is another version.
-inline constexpr uint32_t kConnectionsVersion = 4;
+inline constexpr uint32_t kConnectionsVersion = 5;
 
 // Sends all connections as descriptors; the receiver alone has them once the sender destroys its
 // own. Errors: UNAVAILABLE (the client is gone), DEADLINE_EXCEEDED.

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -11,10 +12,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/shm/heap.h"
+#include "base/tls/testing/certificates.h"
 #include "base/unique_fd.h"
 #include "cohort/v1/connections.pb.h"
 #include "gtest/gtest.h"
+#include "worker/communicator/socket/mesh/link_proof.h"
 #include "worker/communicator/socket/testing/socket_group.h"
+#include "worker/group/connections/rank_tls.h"
 
 namespace cohort::worker {
 namespace {
@@ -37,7 +41,7 @@ Ends Connected() {
 }
 
 // Two hosts of two ranks, within one process.
-class TransferConnectionsTest : public testing::Test {
+class TransferConnectionsTest : public ::testing::Test {
  protected:
   static constexpr int kRanks = 4;
   const Hosts kHosts = {{0, 2}, {1, 3}};
@@ -56,7 +60,7 @@ class TransferConnectionsTest : public testing::Test {
   }
 
   Connections MakeConnections(int rank, const TestGroup& mesh,
-                              const std::vector<TestGroup>& crossings) const {
+                              const std::vector<TestGroup>& crossings, bool tls) const {
     Connections connections;
     connections.rank = rank;
     connections.hosts = kHosts;
@@ -68,50 +72,71 @@ class TransferConnectionsTest : public testing::Test {
     for (const int other : kHosts[crossing.host]) heaps.push_back(HeapOf(other));
     connections.memory = std::make_unique<HostMemory>(HostMemory{
         *HostSharedMemory::Attach(dup(spaces_[crossing.host].fd()), 2), std::move(heaps)});
-    connections.mesh =
-        *SocketCommunicator::ConnectLinks(rank, mesh.listeners[static_cast<size_t>(rank)],
-                                          mesh.addresses, kTestSecret, OptionsOfMesh(), Soon());
+    connections.mesh = *SocketCommunicator::ConnectLinks(
+        rank, mesh.listeners[static_cast<size_t>(rank)], mesh.addresses,
+        tls ? SecretBeforeTls(kTestSecret) : kTestSecret, OptionsOfMesh(), Soon());
     const TestGroup& across = crossings[crossing.index];
     connections.across = *SocketCommunicator::ConnectLinks(
         static_cast<int>(crossing.host), across.listeners[crossing.host], across.addresses,
-        kTestSecret, OptionsOfCrossing(crossing), Soon());
+        tls ? SecretBeforeTls(SecretOfCrossing(kTestSecret, crossing)) : kTestSecret,
+        OptionsOfCrossing(crossing), Soon());
+    if (tls) connections.tls_secret = kTestSecret;
     return connections;
+  }
+
+  // Sends each rank's connections, puts TLS on them if there are `files`, and uses them.
+  void SendAndUse(const std::optional<TlsFiles>& files) const {
+    const TestGroup mesh(kRanks);
+    std::vector<TestGroup> crossings;
+    for (int index = 0; index < 2; ++index) crossings.emplace_back(2);
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      ranks.emplace_back([&, rank] {
+        Ends ends = Connected();
+        {
+          const Connections connections = MakeConnections(rank, mesh, crossings, files.has_value());
+          const absl::Status sent = SendConnections(connections, ends.daemon, Soon());
+          ASSERT_TRUE(sent.ok()) << sent;
+        }
+        absl::StatusOr<Connections> taken = ReceiveConnections(ends.client, HeapOf(rank), Soon());
+        ASSERT_TRUE(taken.ok()) << taken.status();
+        EXPECT_EQ(taken->hosts, kHosts);
+        EXPECT_EQ(taken->why_not, "no reason");
+        if (files.has_value()) {
+          Connections not_secured;
+          not_secured.paths = taken->paths;
+          not_secured.tls_secret = taken->tls_secret;
+          EXPECT_TRUE(
+              absl::IsFailedPrecondition(MakeCommunicator(std::move(not_secured)).status()));
+        }
+        const absl::Status secured = SecureConnections(*taken, files.value_or(TlsFiles()), Soon());
+        ASSERT_TRUE(secured.ok()) << secured;
+        EXPECT_EQ(taken->mesh->streams[static_cast<size_t>(rank == 0)][0].has_tls(),
+                  files.has_value());
+        absl::StatusOr<std::unique_ptr<Communicator>> group = MakeCommunicator(*std::move(taken));
+        ASSERT_TRUE(group.ok()) << group.status();
+        // A small call goes through the mesh, a large one through both levels.
+        for (const int64_t count : {int64_t{1}, int64_t{100000}}) {
+          std::vector<float> values(static_cast<size_t>(count), static_cast<float>(rank + 1));
+          const absl::Status status = (*group)->AllReduce(values.data(), values.data(), count,
+                                                          DataType::kF32, {ReduceOp::kSum}, Soon());
+          ASSERT_TRUE(status.ok()) << status;
+          EXPECT_EQ(values, std::vector<float>(values.size(), 10.0f));
+        }
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
   }
 
   std::vector<std::shared_ptr<shm::Heap>> heaps_;
   std::vector<HostSharedMemory> spaces_;
 };
 
-TEST_F(TransferConnectionsTest, SentConnectionsWork) {
-  const TestGroup mesh(kRanks);
-  std::vector<TestGroup> crossings;
-  for (int index = 0; index < 2; ++index) crossings.emplace_back(2);
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < kRanks; ++rank) {
-    ranks.emplace_back([&, rank] {
-      Ends ends = Connected();
-      {
-        const Connections connections = MakeConnections(rank, mesh, crossings);
-        const absl::Status sent = SendConnections(connections, ends.daemon, Soon());
-        ASSERT_TRUE(sent.ok()) << sent;
-      }
-      absl::StatusOr<Connections> taken = ReceiveConnections(ends.client, HeapOf(rank), Soon());
-      ASSERT_TRUE(taken.ok()) << taken.status();
-      EXPECT_EQ(taken->hosts, kHosts);
-      EXPECT_EQ(taken->why_not, "no reason");
-      absl::StatusOr<std::unique_ptr<Communicator>> group = MakeCommunicator(*std::move(taken));
-      ASSERT_TRUE(group.ok()) << group.status();
-      // A small call goes through the mesh, a large one through both levels.
-      for (const int64_t count : {int64_t{1}, int64_t{100000}}) {
-        std::vector<float> values(static_cast<size_t>(count), static_cast<float>(rank + 1));
-        const absl::Status status = (*group)->AllReduce(values.data(), values.data(), count,
-                                                        DataType::kF32, {ReduceOp::kSum}, Soon());
-        ASSERT_TRUE(status.ok()) << status;
-        EXPECT_EQ(values, std::vector<float>(values.size(), 10.0f));
-      }
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
+TEST_F(TransferConnectionsTest, SentConnectionsWork) { SendAndUse(std::nullopt); }
+
+TEST_F(TransferConnectionsTest, TheReceiverPutsTlsOnTheSockets) {
+  const testing::CertificateAuthority ca(::testing::TempDir());
+  SendAndUse(ca.Sign("rank", {"rank", ""}));
 }
 
 TEST_F(TransferConnectionsTest, MalformedBytesAreRefused) {

@@ -122,7 +122,8 @@ void RankMembership::NotifyHost(const std::string& why) {
 
 void RankMembership::StorePaths(const ConnectedRanks& connected) {
   const client::PathReport note = {process_group_->generation(), connected.connections.hosts,
-                                   connected.why_not_of_all};
+                                   connected.why_not_of_all,
+                                   connected.connections.tls_secret.has_value()};
   // The note is for people; the group works without it.
   client::StoreClient::Create(connection_, process_group_->group())
       ->Put(client::kPathReportKey, client::EncodePathReport(note), {}, kNoteTimeout)

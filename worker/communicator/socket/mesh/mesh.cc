@@ -49,9 +49,9 @@ bool IsOutOfDescriptors(int error) {
 absl::Status OutOfDescriptors(absl::string_view operation, int error) {
   rlimit limit = {};
   getrlimit(RLIMIT_NOFILE, &limit);
-  return absl::ResourceExhaustedError(
-      absl::StrCat(operation, ": ", strerror(error), "; the limit of open files (RLIMIT_NOFILE) is ",
-                   limit.rlim_cur));
+  return absl::ResourceExhaustedError(absl::StrCat(operation, ": ", strerror(error),
+                                                   "; the limit of open files (RLIMIT_NOFILE) is ",
+                                                   limit.rlim_cur));
 }
 
 class Builder {
@@ -84,7 +84,7 @@ class Builder {
   int Name(int rank) const {
     return options_.names.empty() ? rank : options_.names[static_cast<size_t>(rank)];
   }
-  UniqueFd& slot(int rank, int stream) {
+  RankSocket& slot(int rank, int stream) {
     return mesh_.streams[static_cast<size_t>(rank)][static_cast<size_t>(stream)];
   }
 
@@ -148,7 +148,7 @@ absl::Status Builder::Advance(Outgoing& outgoing) {
   if (outgoing.got < sizeof(Welcome)) return absl::OkStatus();
   const absl::string_view rejection = RejectionOf(outgoing.welcome, self_);
   if (!rejection.empty()) return Failed(outgoing.rank, rejection);
-  slot(outgoing.rank, outgoing.stream) = std::move(outgoing.fd);
+  slot(outgoing.rank, outgoing.stream) = RankSocket(std::move(outgoing.fd));
   outgoing.done = true;
   --missing_;
   return absl::OkStatus();
@@ -188,7 +188,7 @@ bool Builder::Advance(PendingConnection& pending) {
   const bool other = pending.got >= sizeof(uint64_t) && pending.hello.magic != kHandshakeMagic;
   if (pending.got < sizeof(Hello) && !other) return false;
   Answer answer = Judge(pending.hello, self_);
-  UniqueFd* free_slot = nullptr;
+  RankSocket* free_slot = nullptr;
   if (answer == Answer::kWelcome) {
     free_slot = &slot(static_cast<int>(pending.hello.from), static_cast<int>(pending.hello.stream));
     if (free_slot->is_open()) answer = Answer::kDuplicate;
@@ -202,7 +202,7 @@ bool Builder::Advance(PendingConnection& pending) {
   }
   if (sent != static_cast<ssize_t>(sizeof(welcome))) return true;
   TuneConnection(pending.fd.get(), static_cast<int>(pending.hello.stream), options_.link_timeout);
-  *free_slot = std::move(pending.fd);
+  *free_slot = RankSocket(std::move(pending.fd));
   --missing_;
   return true;
 }
@@ -220,8 +220,8 @@ absl::Status Builder::GiveUp() const {
   }
   RankSet absent;
   for (int rank = self_.rank + 1; rank < self_.size; ++rank) {
-    for (const UniqueFd& fd : mesh_.streams[static_cast<size_t>(rank)]) {
-      if (!fd.is_open()) absent.Add(Name(rank));
+    for (const RankSocket& socket : mesh_.streams[static_cast<size_t>(rank)]) {
+      if (!socket.is_open()) absent.Add(Name(rank));
     }
   }
   if (!absent.empty()) {

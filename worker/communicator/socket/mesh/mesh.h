@@ -9,8 +9,8 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/id128.h"
-#include "base/unique_fd.h"
 #include "worker/communicator/socket/mesh/rank_listener.h"
+#include "worker/communicator/socket/mesh/rank_socket.h"
 
 namespace cohort::worker {
 
@@ -26,7 +26,7 @@ struct MeshOptions {
 
 struct Mesh {
   // By rank and stream, non-blocking; none for this rank itself. Stream 0 has the link's time-out.
-  std::vector<std::vector<UniqueFd>> streams;
+  std::vector<std::vector<RankSocket>> streams;
 };
 
 // Connects this rank with all others: it connects to the ranks below it and accepts those above it,

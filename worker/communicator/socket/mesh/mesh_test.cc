@@ -72,8 +72,8 @@ class MeshTest : public ::testing::Test {
   std::vector<Listener> listeners_;
 };
 
-void Send(const UniqueFd& fd, const void* bytes, size_t count) {
-  EXPECT_EQ(send(fd.get(), bytes, count, MSG_NOSIGNAL), static_cast<ssize_t>(count));
+void Send(int fd, const void* bytes, size_t count) {
+  EXPECT_EQ(send(fd, bytes, count, MSG_NOSIGNAL), static_cast<ssize_t>(count));
 }
 
 // Returns the answer, until the connection is closed.
@@ -88,7 +88,7 @@ std::string ReadAll(const UniqueFd& fd) {
 }
 
 Answer AnswerTo(const UniqueFd& fd, const Hello& hello) {
-  Send(fd, &hello, sizeof(hello));
+  Send(fd.get(), &hello, sizeof(hello));
   const std::string answer = ReadAll(fd);
   EXPECT_EQ(answer.size(), sizeof(Welcome));
   Welcome welcome;
@@ -105,9 +105,9 @@ void ExpectConnected(const std::vector<absl::StatusOr<Mesh>>& meshes) {
       if (to == from) continue;
       for (size_t stream = 0; stream < meshes[from]->streams[to].size(); ++stream) {
         const std::string out = absl::StrCat(from, " to ", to, " by ", stream);
-        Send(meshes[from]->streams[to][stream], out.data(), out.size());
+        Send(meshes[from]->streams[to][stream].fd(), out.data(), out.size());
         std::string in(out.size(), '\0');
-        pollfd readable = {meshes[to]->streams[from][stream].get(), POLLIN, 0};
+        pollfd readable = {meshes[to]->streams[from][stream].fd(), POLLIN, 0};
         ASSERT_EQ(poll(&readable, 1, 60000), 1);
         ASSERT_EQ(recv(readable.fd, &in[0], in.size(), 0), static_cast<ssize_t>(in.size()));
         EXPECT_EQ(in, out);
@@ -160,7 +160,7 @@ TEST_F(MeshTest, RejectsUnidentifiedConnectionsWithoutHarmToRanks) {
     const UniqueFd unidentified = Knock(0);
     std::string garbage(random() % 100, '\0');
     for (char& byte : garbage) byte = static_cast<char>(random());
-    Send(unidentified, garbage.data(), garbage.size());
+    Send(unidentified.get(), garbage.data(), garbage.size());
     if (garbage.size() >= sizeof(uint64_t)) {
       EXPECT_LE(ReadAll(unidentified).size(), sizeof(Welcome));
     }
@@ -170,7 +170,7 @@ TEST_F(MeshTest, RejectsUnidentifiedConnectionsWithoutHarmToRanks) {
   for (int i = 0; i < 300; ++i) silent.push_back(Knock(0));
   // One that comes twice.
   const UniqueFd early = Knock(0);
-  Send(early, &good, sizeof(good));
+  Send(early.get(), &good, sizeof(good));
   Welcome welcome;
   ASSERT_EQ(recv(early.get(), &welcome, sizeof(welcome), MSG_WAITALL),
             static_cast<ssize_t>(sizeof(welcome)));
@@ -179,7 +179,7 @@ TEST_F(MeshTest, RejectsUnidentifiedConnectionsWithoutHarmToRanks) {
   EXPECT_EQ(AnswerTo(Knock(0), good), Answer::kDuplicate);
   good.stream = 1;
   const UniqueFd second = Knock(0);
-  Send(second, &good, sizeof(good));
+  Send(second.get(), &good, sizeof(good));
   waiting.join();
   EXPECT_TRUE(first.ok()) << first.status();
 }
@@ -238,7 +238,7 @@ TEST_F(MeshTest, AnAnsweringRankMustBelongToTheGroup) {
   const UniqueFd impostor(accept(listeners_[0].fd(), nullptr, nullptr));
   Welcome welcome;
   welcome.secret = kSecret.high;
-  Send(impostor, &welcome, sizeof(welcome));
+  Send(impostor.get(), &welcome, sizeof(welcome));
   connecting.join();
   EXPECT_THAT(std::string(status.message()), HasSubstr("another group or generation"));
 }

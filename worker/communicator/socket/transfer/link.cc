@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "base/status_macros.h"
 
 namespace cohort::worker {
@@ -42,10 +43,8 @@ void Link::SendLocked(const FrameHeader& header, absl::string_view payload) {
   if (!has_unsent()) {
     iovec pieces[] = {{const_cast<char*>(frame.data()), frame.size()},
                       {const_cast<char*>(payload.data()), payload.size()}};
-    msghdr message = {};
-    message.msg_iov = pieces;
-    message.msg_iovlen = payload.empty() ? 1 : 2;
-    const ssize_t result = sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t result =
+        socket_.stream().Send(absl::MakeConstSpan(pieces, payload.empty() ? 1 : 2));
     if (result < 0 && !IsNothing(errno)) {
       closed_ = true;
       is_broken_.store(true, std::memory_order_relaxed);
@@ -62,8 +61,7 @@ void Link::SendLocked(const FrameHeader& header, absl::string_view payload) {
 void Link::Flush() {
   MutexLock lock(&mutex_);
   while (unsent_at_ < unsent_.size()) {
-    const ssize_t sent = send(fd_.get(), unsent_.data() + unsent_at_, unsent_.size() - unsent_at_,
-                              MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t sent = socket_.stream().Send(absl::string_view(unsent_).substr(unsent_at_));
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (IsNothing(errno)) return;
@@ -80,10 +78,10 @@ void Link::Flush() {
 
 void Link::Close() {
   Flush();
-  shutdown(fd_.get(), SHUT_WR);
+  shutdown(fd(), SHUT_WR);
   // Closing a socket with unread bytes resets the connection, and sent bytes are dropped.
   char unread[4096];
-  while (recv(fd_.get(), unread, sizeof(unread), MSG_DONTWAIT) > 0) {
+  while (recv(fd(), unread, sizeof(unread), MSG_DONTWAIT) > 0) {
   }
 }
 
@@ -91,10 +89,9 @@ absl::StatusOr<bool> Link::Read(Handler& handler, std::vector<char>& landing) {
   if (!end_.empty()) return false;
   // The rest of a payload goes straight to where it belongs.
   const size_t straight = sink_ != nullptr ? payload_left_ : 0;
-  iovec pieces[] = {{sink_, straight}, {landing.data(), landing.size()}};
-  const bool both = straight > 0;
-  const ssize_t got = both ? readv(fd_.get(), pieces, 2)
-                           : recv(fd_.get(), landing.data(), landing.size(), MSG_DONTWAIT);
+  const iovec pieces[] = {{sink_, straight}, {landing.data(), landing.size()}};
+  const ssize_t got = straight > 0 ? socket_.stream().Receive(pieces)
+                                   : socket_.stream().Receive(landing.data(), landing.size());
   if (got <= 0) {
     if (got < 0 && IsNothing(errno)) return false;
     in_order_ = leaving_ || got == 0;

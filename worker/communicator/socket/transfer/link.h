@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/threads/mutex.h"
-#include "base/unique_fd.h"
+#include "worker/communicator/socket/mesh/rank_socket.h"
 #include "worker/communicator/socket/transfer/link_frame.h"
 
 namespace cohort::worker {
@@ -34,10 +34,10 @@ class Link {
     virtual absl::Status OnFrame(Link& link, const FrameHeader& header) = 0;
   };
 
-  Link(int rank, UniqueFd fd) : rank_(rank), fd_(std::move(fd)) {}
+  Link(int rank, RankSocket socket) : rank_(rank), socket_(std::move(socket)) {}
 
   int rank() const { return rank_; }
-  int fd() const { return fd_.get(); }
+  int fd() const { return socket_.fd(); }
 
   // Bytes that the socket does not take immediately are copied, and wait for Flush.
   void Send(const FrameHeader& header, absl::string_view payload = {});
@@ -53,6 +53,8 @@ class Link {
 
   // Reads the bytes that have arrived, through `landing`. Returns whether there were any.
   absl::StatusOr<bool> Read(Handler& handler, std::vector<char>& landing);
+  // Whether Read has bytes although the socket is not readable.
+  bool HasInput() const { return end_.empty() && socket_.stream().HasInput(); }
   // Why the link has ended; empty while it has not.
   const std::string& end() const { return end_; }
   // Whether the peer ended the link on purpose, or after all its frames. The data that it sent
@@ -67,7 +69,7 @@ class Link {
   absl::Status Filled(Handler& handler, size_t count);
 
   const int rank_;
-  const UniqueFd fd_;
+  const RankSocket socket_;
 
   Mutex mutex_;
   std::string unsent_ ABSL_GUARDED_BY(mutex_);

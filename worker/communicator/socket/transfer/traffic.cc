@@ -38,13 +38,13 @@ bool IsNothing(int error) { return error == EAGAIN || error == EWOULDBLOCK || er
 
 }  // namespace
 
-Traffic::Traffic(std::vector<std::vector<UniqueFd>> streams) : index_(streams.size()) {
+Traffic::Traffic(std::vector<std::vector<RankSocket>> streams) : index_(streams.size()) {
   for (size_t rank = 0; rank < streams.size(); ++rank) {
-    for (UniqueFd& fd : streams[rank]) {
+    for (RankSocket& socket : streams[rank]) {
       index_[rank].push_back(static_cast<int>(all_.size()));
       Stream& stream = all_.emplace_back();
       stream.rank = static_cast<int>(rank);
-      stream.fd = std::move(fd);
+      stream.socket = std::move(socket);
     }
     streams_ = std::max(streams_, static_cast<int>(index_[rank].size()));
   }
@@ -98,8 +98,8 @@ int64_t Traffic::Push(Stream& stream, std::string* reason) {
   const int64_t bytes =
       Straight(flow.done, std::min(Limit(flow, true) - flow.done, kSendBytes), flow.ring);
   if (bytes <= 0) return 0;
-  const ssize_t sent = send(stream.fd.get(), At(flow.data, flow.done, flow.ring),
-                            static_cast<size_t>(bytes), MSG_DONTWAIT | MSG_NOSIGNAL);
+  const ssize_t sent = stream.socket.stream().Send(
+      {At(flow.data, flow.done, flow.ring), static_cast<size_t>(bytes)});
   if (sent < 0) {
     if (IsNothing(errno)) return 0;
     *reason = ReasonOfEnd(sent, errno);
@@ -115,8 +115,8 @@ int64_t Traffic::Pull(Stream& stream, std::string* reason) {
   const int64_t bytes =
       Straight(flow.done, std::min(Limit(flow, false) - flow.done, kReceiveBytes), flow.ring);
   if (bytes <= 0) return 0;
-  const ssize_t got = recv(stream.fd.get(), At(flow.data, flow.done, flow.ring),
-                           static_cast<size_t>(bytes), MSG_DONTWAIT);
+  const ssize_t got = stream.socket.stream().Receive(At(flow.data, flow.done, flow.ring),
+                                                     static_cast<size_t>(bytes));
   if (got <= 0) {
     if (got < 0 && IsNothing(errno)) return 0;
     *reason = ReasonOfEnd(got, errno);
@@ -190,7 +190,8 @@ Traffic::Moved Traffic::Move() {
   return moved;
 }
 
-void Traffic::AddInterest(std::vector<pollfd>* polled) const {
+bool Traffic::AddInterest(std::vector<pollfd>* polled) const {
+  bool has_input = false;
   for (const Stream* stream : active_) {
     short events = 0;
     if (!stream->sends.empty()) {
@@ -199,10 +200,14 @@ void Traffic::AddInterest(std::vector<pollfd>* polled) const {
     }
     if (!stream->receives.empty()) {
       const Flow& flow = *stream->receives.front();
-      if (Limit(flow, false) > flow.done) events |= POLLIN;
+      if (Limit(flow, false) > flow.done) {
+        events |= POLLIN;
+        has_input = has_input || stream->socket.stream().HasInput();
+      }
     }
-    if (events != 0) polled->push_back({stream->fd.get(), events, 0});
+    if (events != 0) polled->push_back({stream->socket.fd(), events, 0});
   }
+  return has_input;
 }
 
 RankSet Traffic::Unfinished() const {

@@ -13,7 +13,7 @@
 #include "base/collective/reduction.h"
 #include "base/rank_set.h"
 #include "base/tensor/data_type.h"
-#include "base/unique_fd.h"
+#include "worker/communicator/socket/mesh/rank_socket.h"
 
 namespace cohort::worker {
 
@@ -52,7 +52,7 @@ struct Reducer {
 class Traffic {
  public:
   // By rank and stream; none for this rank.
-  explicit Traffic(std::vector<std::vector<UniqueFd>> streams);
+  explicit Traffic(std::vector<std::vector<RankSocket>> streams);
 
   int streams() const { return streams_; }
 
@@ -74,7 +74,8 @@ class Traffic {
   };
   // Moves the bytes that can be moved without waiting.
   Moved Move();
-  void AddInterest(std::vector<pollfd>* polled) const;
+  // Returns whether Move can move bytes although no socket is ready.
+  bool AddInterest(std::vector<pollfd>* polled) const;
   // The ranks whose flows are not done.
   RankSet Unfinished() const;
   bool Needs(int peer) const;
@@ -82,7 +83,7 @@ class Traffic {
  private:
   struct Stream {
     int rank = 0;
-    UniqueFd fd;
+    RankSocket socket;
     std::deque<Flow*> sends;
     std::deque<Flow*> receives;
   };

@@ -1,0 +1,108 @@
+#include "worker/group/connections/rank_tls.h"
+
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/rank_set.h"
+#include "base/rpc/client_tls.h"
+#include "base/status_macros.h"
+#include "worker/communicator/socket/mesh/secure_mesh.h"
+
+namespace cohort::worker {
+namespace {
+
+constexpr char kVariable[] = "COHORT_RANK_TLS";
+constexpr absl::string_view kPathPrefix = "tls ";
+
+absl::string_view Describe(v1::RankTls state) {
+  switch (state) {
+    case v1::RANK_TLS_ON:
+      return "uses TLS";
+    case v1::RANK_TLS_OFF:
+      return "has COHORT_RANK_TLS=off";
+    case v1::RANK_TLS_NO_CERTIFICATE:
+      return "has no TLS certificate (COHORT_TLS_CERTIFICATE)";
+    case v1::RANK_TLS_NO_CA:
+      return "has no CA certificates (COHORT_TLS_CA)";
+    default:
+      return "has no TLS in this release";
+  }
+}
+
+std::string OnHost(size_t rank, const v1::RankInfo& info) {
+  return absl::StrCat("rank ", rank, " on ", info.host_name());
+}
+
+}  // namespace
+
+absl::StatusOr<RankTls> RankTlsOfEnvironment() {
+  const char* const variable = std::getenv(kVariable);
+  const absl::string_view wanted = variable == nullptr ? "" : variable;
+  RankTls tls;
+  if (wanted == "off") return tls;
+  if (!wanted.empty() && wanted != "on") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kVariable, " is \"", wanted, "\", expected on or off"));
+  }
+  tls.files = TlsFilesOfEnvironment();
+  tls.state = tls.files.certificate.empty() ? v1::RANK_TLS_NO_CERTIFICATE
+              : tls.files.ca.empty()        ? v1::RANK_TLS_NO_CA
+                                            : v1::RANK_TLS_ON;
+  if (wanted == "on" && tls.state != v1::RANK_TLS_ON) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kVariable, " is on, and this process ", Describe(tls.state)));
+  }
+  return tls;
+}
+
+absl::StatusOr<bool> UseTls(absl::string_view group, absl::Span<const v1::RankInfo> infos) {
+  RankSet plain;
+  size_t first_plain = infos.size();
+  size_t first_with_tls = infos.size();
+  for (size_t rank = 0; rank < infos.size(); ++rank) {
+    const bool uses_tls = infos[rank].tls() == v1::RANK_TLS_ON;
+    size_t& first = uses_tls ? first_with_tls : first_plain;
+    if (first == infos.size()) first = rank;
+    if (!uses_tls) plain.Add(static_cast<int>(rank));
+  }
+  if (plain.empty()) return true;
+  if (first_with_tls == infos.size()) return false;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "ranks of group ", group,
+      " differ in TLS between hosts: ", OnHost(first_plain, infos[first_plain]), " ",
+      Describe(infos[first_plain].tls()), ", ", OnHost(first_with_tls, infos[first_with_tls]),
+      " uses TLS (without TLS: rank ", plain.ToString(),
+      "). Give all ranks COHORT_TLS_CA, COHORT_TLS_CERTIFICATE and COHORT_TLS_KEY, or all "
+      "COHORT_RANK_TLS=off"));
+}
+
+absl::Status SecureConnections(Connections& connections, const TlsFiles& files, Instant deadline) {
+  if (!connections.tls_secret.has_value()) return absl::OkStatus();
+  const Id128 secret = *std::exchange(connections.tls_secret, std::nullopt);
+  COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<TlsContext> context,
+                          TlsContext::Load(files, TlsSide::kPeer));
+  SecureMeshOptions options;
+  options.rank = connections.rank;
+  options.secret = secret;
+  options.context = context->Current(Clock::Steady().Now());
+  for (const std::string& path : connections.paths) {
+    options.places.emplace_back(absl::StripPrefix(path, kPathPrefix));
+  }
+  COHORT_RETURN_IF_ERROR(SecureMesh(*connections.mesh, options, deadline));
+  if (!connections.across.has_value()) return absl::OkStatus();
+  const Crossing crossing = CrossingOf(connections.hosts, connections.rank);
+  SecureMeshOptions across = {static_cast<int>(crossing.host),
+                              SecretOfCrossing(secret, crossing),
+                              options.context,
+                              crossing.ranks,
+                              {}};
+  for (const int rank : crossing.ranks) {
+    across.places.push_back(options.places[static_cast<size_t>(rank)]);
+  }
+  return SecureMesh(*connections.across, across, deadline);
+}
+
+}  // namespace cohort::worker
