@@ -6,8 +6,8 @@
 
 namespace cohort {
 
-// Whoever knows an incarnation can join as that member, so answers have this in its place: the
-// first 8 bytes of the SHA-256 of its 8 bytes, both in the order of little-endian machines, without
+// A client that knows an incarnation can join as that member, so answers have this in its place:
+// the first 8 bytes of the SHA-256 of its 8 bytes, both in the order of little-endian machines, without
 // the sign. 0 stays 0.
 int64_t IncarnationHash(int64_t incarnation);
 

@@ -1,5 +1,5 @@
-// Prints docs/methods.md: every method of the coordinator with the least role that it needs, from
-// the descriptors and from the tables that the coordinator itself uses.
+// Prints docs/methods.md: every method of the coordinator and of workers with the least role that
+// it needs, from the descriptors and from what the servers themselves use.
 //
 //   bazel run //docs:print_methods > docs/methods.md
 #include <cstdio>
@@ -15,12 +15,14 @@
 #include "cohort/v1/messaging.pb.h"
 #include "cohort/v1/store.pb.h"
 #include "cohort/v1/unique_id.pb.h"
+#include "cohort/v1/worker.pb.h"
 #include "coordinator/service/dispatch/method_table.h"
 #include "coordinator/service/framed_rpc/framed_rpc_handler.h"
 #include "coordinator/service/tcpstore/tcpstore_calls.h"
 #include "coordinator/service/tcpstore/tcpstore_request.h"
 #include "google/protobuf/descriptor.h"
 #include "torchft/lighthouse.pb.h"
+#include "worker/daemon/access/caller.h"
 
 namespace cohort::coordinator {
 namespace {
@@ -105,6 +107,18 @@ void PrintTorchft() {
   Print(service.full_name(), rows);
 }
 
+void PrintWorker() {
+  const ServiceDescriptor& service =
+      *v1::JoinGroupRequest::descriptor()->file()->FindServiceByName("WorkerService");
+  std::vector<Row> rows;
+  for (int i = 0; i < service.method_count(); ++i) {
+    const std::string& name = service.method(i)->name();
+    rows.push_back({name, RoleName(worker::RoleOfMethod(name)), "the tenants of its groups",
+                    name == "RunCollective" ? "gRPC, framed RPC" : "gRPC"});
+  }
+  Print(absl::StrCat(service.full_name(), ", of a worker"), rows);
+}
+
 void PrintOthers() {
   const std::string none = RoleName(Role::kNone);
   Print("gRPC's own services",
@@ -122,6 +136,7 @@ void PrintAll() {
   }
   PrintTcpStore();
   PrintTorchft();
+  PrintWorker();
   PrintOthers();
 }
 

@@ -39,7 +39,7 @@ namespace cohort {
 
 // All tenants, in a rule. A method that concerns the whole server needs its role in them.
 inline constexpr absl::string_view kAllTenants = "*";
-// Of a request without a tenant.
+// The tenant of a request that names none.
 inline constexpr absl::string_view kDefaultTenant = "default";
 
 // The rights of one identity: those of all rules that match it.

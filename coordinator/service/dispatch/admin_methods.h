@@ -11,8 +11,8 @@
 
 namespace cohort::coordinator {
 
-// Each parses `request`, acts, and puts the response into `message`. `change`: what was changed,
-// for the log; empty: nothing was. Errors: INVALID_ARGUMENT.
+// Each parses `request`, acts, and puts the response into `message`. `change` names the change, for
+// the log; empty: nothing was changed. Errors: INVALID_ARGUMENT.
 absl::Status RunLimits(Engine& engine, google::protobuf::io::ZeroCopyInputStream* request,
                        MessageBytes* message, std::string* change);
 absl::Status RunDrain(Engine& engine, google::protobuf::io::ZeroCopyInputStream* request,

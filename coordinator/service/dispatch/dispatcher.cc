@@ -43,7 +43,7 @@ struct ValueBytesOf {
 };
 int64_t ValueBytes(const ReplyBody& body) { return std::visit(ValueBytesOf(), body); }
 
-// What the log says about the object of a call that it names; empty: it does not name the call.
+// The object of a call, for the audit log; empty: the log does not name the call.
 std::string AuditedObject(const Call& call) {
   std::string of_group = absl::StrCat("group ", call.caller.key.group);
   if (const auto* join = std::get_if<JoinCall>(&call.body)) {

@@ -5,6 +5,11 @@
 
 namespace cohort::worker {
 
+Role RoleOfMethod(absl::string_view method) {
+  const bool reads = method == "GetWorker" || method == "GetFlightRecord";
+  return reads ? Role::kObserver : Role::kMember;
+}
+
 absl::Status Caller::Require(Role role, absl::string_view tenant) const {
   if (Has(role, tenant)) return absl::OkStatus();
   Role has = Role::kNone;

@@ -11,9 +11,14 @@
 #include "base/access/access_policy.h"
 #include "base/access/audit_log.h"
 #include "base/access/peer_access.h"
+#include "base/access/role.h"
 #include "grpcpp/server_context.h"
 
 namespace cohort::worker {
+
+// The least role that a method needs: a new one needs the role member. Methods of sessions need it
+// in the tenants of the session's groups, too.
+Role RoleOfMethod(absl::string_view method);
 
 // Thread-safe.
 class Caller {

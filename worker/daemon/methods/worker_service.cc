@@ -69,7 +69,7 @@ grpc::ServerWriteReactor<v1::SessionEvent>* WorkerService::OpenSession(
 grpc::Status WorkerService::GetWorker(grpc::ServerContext* context, const v1::GetWorkerRequest*,
                                       v1::GetWorkerResponse* response) {
   const Caller caller = access_.CallerOf("GetWorker", *context);
-  if (const absl::Status may = caller.Require(Role::kObserver, ""); !may.ok()) {
+  if (const absl::Status may = caller.Require(RoleOfMethod("GetWorker"), ""); !may.ok()) {
     return Answer(context, may);
   }
   const WorkerStats stats = sessions_.Stats();
@@ -115,7 +115,7 @@ grpc::Status WorkerService::GetFlightRecord(grpc::ServerContext* context,
                                             const v1::GetFlightRecordRequest* request,
                                             v1::GetFlightRecordResponse* response) {
   const Caller caller = access_.CallerOf("GetFlightRecord", *context);
-  if (const absl::Status may = caller.Require(Role::kObserver, ""); !may.ok()) {
+  if (const absl::Status may = caller.Require(RoleOfMethod("GetFlightRecord"), ""); !may.ok()) {
     return Answer(context, may);
   }
   for (const std::shared_ptr<Session>& session : sessions_.All()) {

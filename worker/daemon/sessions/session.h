@@ -32,7 +32,7 @@ class Session {
     std::string name;
     int pid = 0;
     std::string host;
-    std::string identity;  // by the access policy; empty: there is none
+    std::string identity;  // empty: the worker has no access policy
   };
 
   // Errors: RESOURCE_EXHAUSTED (descriptors).

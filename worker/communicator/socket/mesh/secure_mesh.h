@@ -17,7 +17,7 @@ namespace cohort::worker {
 
 struct SecureMeshOptions {
   int rank = 0;
-  // Of this group and generation; the mesh was connected with SecretBeforeTls(secret).
+  // Belongs to this group and generation; the mesh was connected with SecretBeforeTls(secret).
   Id128 secret;
   std::shared_ptr<SSL_CTX> context;  // of TlsSide::kPeer
   std::vector<int> names;            // by rank, for errors; empty: as they are
