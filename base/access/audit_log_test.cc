@@ -31,12 +31,12 @@ TEST(AuditLogTest, ADenialNamesTheMethodTheRoleTheTenantAndTheClient) {
 
 TEST(AuditLogTest, LogsOneDenialEachSecondAndCountsTheOthers) {
   AuditLog log;
-  ::testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
   for (int i = 0; i < 5; ++i) {
     log.Deny(absl::StrCat("reason ", i), kClient, Instant()).IgnoreError();
   }
   log.Deny("reason 5", kClient, Instant() + absl::Seconds(1)).IgnoreError();
-  const std::string lines = ::testing::internal::GetCapturedStderr();
+  const std::string lines = ::testing::internal::GetCapturedStdout();
   EXPECT_THAT(lines, HasSubstr("why=\"reason 0\" from=10.0.0.3 times=1"));
   EXPECT_THAT(lines, Not(HasSubstr("reason 1")));
   EXPECT_THAT(lines, HasSubstr("why=\"reason 5\" from=10.0.0.3 times=5"));
@@ -44,12 +44,12 @@ TEST(AuditLogTest, LogsOneDenialEachSecondAndCountsTheOthers) {
 
 TEST(AuditLogTest, LogsWhoDidWhatFromWhere) {
   AuditLog log;
-  ::testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
   for (int i = 0; i <= AuditLog::kMaxLines; ++i) {
     log.Done("Evict", kClient, "team-a", absl::StrCat("member ", i, " of group g"), Instant());
   }
   log.Done("Drain", kClient, "*", "the coordinator drains", Instant() + absl::Seconds(1));
-  const std::string lines = ::testing::internal::GetCapturedStderr();
+  const std::string lines = ::testing::internal::GetCapturedStdout();
   EXPECT_THAT(lines, HasSubstr("audit call=Evict identity=spiffe://test/a from=10.0.0.3 "
                                "tenant=team-a object=\"member 0 of group g\" left_out=0"));
   EXPECT_THAT(lines, Not(HasSubstr(absl::StrCat("member ", AuditLog::kMaxLines, " of"))));

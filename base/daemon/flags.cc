@@ -74,7 +74,9 @@ void Flags::Add(const std::string& name, std::string& field, const std::string& 
 }
 
 void Flags::Add(const std::string& name, std::vector<std::string>& field, const std::string& help) {
-  app_->add_option(Dashed(name), field, help);
+  CLI::Option* const option = app_->add_option(Dashed(name), field, help);
+  // ToString writes an empty list, which Parse reads back.
+  if (field.empty()) option->expected(0, CLI::detail::expected_max_vector_size);
   const auto read = [&field] {
     std::vector<std::string> values;
     for (const std::string& value : field) values.push_back(Quoted(value));

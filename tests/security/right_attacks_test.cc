@@ -181,11 +181,11 @@ TEST_F(RightAttacksTest, AGuessedTokenBesideARightCertificate) {
   EXPECT_THAT(ErrorOf(*client, PutIn("a")), HasSubstr("a client with an unknown token"));
 }
 
-TEST_F(RightAttacksTest, ATokenBehindTheFirstCall) {
-  const auto client = Connect(coordinator_.anonymous());
-  EXPECT_THAT(ErrorOf(*client, PutIn("a")), HasSubstr(" has no role there"));
-  client->Send(framed_rpc::Kind::kToken, 0, kGoodToken);
-  EXPECT_EQ(ErrorOf(*client, PutIn("a")), "closed");
+TEST_F(RightAttacksTest, AGuessedTokenInPlaceOfARightOne) {
+  const auto client = ConnectWithToken(kGoodToken);
+  EXPECT_EQ(ErrorOf(*client, PutIn("a")), "");
+  client->Send(framed_rpc::Kind::kToken, 0, "guess");
+  EXPECT_THAT(ErrorOf(*client, PutIn("a")), HasSubstr("a client with an unknown token"));
 }
 
 TEST_F(RightAttacksTest, ATokenThatIsRevokedWhileItsConnectionIsOpen) {

@@ -271,7 +271,7 @@ TEST_F(BadInputTest, ImpossibleRanksAndSizes) {
   EXPECT_EQ(join(), grpc::StatusCode::INVALID_ARGUMENT);
   request.set_rank(0);
   request.set_coordinator("nonsense");
-  EXPECT_EQ(join(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(join(), grpc::StatusCode::PERMISSION_DENIED);
   request.set_coordinator("");
 }
 

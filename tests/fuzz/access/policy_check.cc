@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -83,13 +84,14 @@ absl::Status CheckRights(const AccessPolicy& policy, const json& rules, const st
 }
 
 absl::Status CheckTokens(const AccessPolicy& policy, const json& tokens) {
-  if (policy.RightsOfToken(HashToken(kStranger)).HighestRole() != Role::kNone) {
-    return Violation("an unknown token has a role");
+  if (policy.RightsOfToken(HashToken(kStranger)).has_value()) {
+    return Violation("an unknown token has rights");
   }
   for (const json& token : tokens) {
     const std::string hash = absl::HexStringToBytes(token["sha256"].get<std::string>());
     const std::string name = absl::StrCat("token:", token["name"].get<std::string>());
-    if (*policy.RightsOfToken(hash).identity != name) {
+    const std::optional<Rights> rights = policy.RightsOfToken(hash);
+    if (!rights.has_value() || *rights->identity != name) {
       return Violation("a token does not have its name");
     }
   }
