@@ -78,7 +78,7 @@ int TlsSession::WriteSocket(BIO* bio, const char* bytes, int size) {
   if (sent < 0 && (errno == EAGAIN || errno == EINTR)) {
     BIO_set_retry_write(bio);
   } else if (sent < 0) {
-    socket.error = errno;
+    socket.send_error = errno;
   }
   return static_cast<int>(sent);
 }
@@ -94,9 +94,12 @@ int TlsSession::ReadSocket(BIO* bio, char* bytes, int size) {
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
     BIO_set_retry_read(bio);
   } else if (count < 0) {
-    socket.error = errno;
+    socket.receive_error = errno;
   }
-  if (count == 0) BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
+  if (count == 0) {
+    socket.ended = true;
+    BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
+  }
   socket.dry = count > 0 && count < size;
   return static_cast<int>(count);
 }
@@ -209,8 +212,10 @@ void TlsSession::NoteFailure(int result) {
     error_ = absl::UnauthenticatedError(text);
   } else if (kind == SSL_ERROR_SYSCALL ||
              ERR_GET_REASON(last) == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
-    error_ = absl::UnavailableError(socket_.error == 0 ? "the peer closed the connection"
-                                                       : std::strerror(socket_.error));
+    // After an end, OpenSSL sends an alert, which fails.
+    const int error = socket_.receive_error != 0 ? socket_.receive_error : socket_.send_error;
+    error_ = absl::UnavailableError(socket_.ended || error == 0 ? "the peer closed the connection"
+                                                                : std::strerror(error));
   } else {
     error_ = absl::FailedPreconditionError(text);
   }
@@ -263,7 +268,7 @@ ssize_t TlsSession::ReceiveLocked(void* bytes, size_t size) {
       default:
         if (error_.ok()) NoteFailure(result);
         // A peer that was killed has not said goodbye.
-        if (socket_.error != 0) return Fail(socket_.error);
+        if (socket_.receive_error != 0) return Fail(socket_.receive_error);
         return absl::IsUnavailable(error_) ? 0 : Fail(ECONNRESET);
     }
   }
@@ -302,7 +307,7 @@ ssize_t TlsSession::SendRecord(absl::string_view bytes) {
       return Fail(EAGAIN);
     default:
       if (error_.ok()) NoteFailure(result);
-      return Fail(socket_.error != 0 ? socket_.error : EPIPE);
+      return Fail(socket_.send_error != 0 ? socket_.send_error : EPIPE);
   }
 }
 

@@ -73,7 +73,9 @@ class TlsSession {
     int fd;
     // It had fewer bytes than it was asked for: a second question would cost a system call.
     bool dry = false;
-    int error = 0;  // errno of the call that failed; 0: none has
+    bool ended = false;     // the peer has closed it
+    int receive_error = 0;  // errno of the calls that failed; 0: none has
+    int send_error = 0;
   };
   struct Free {
     void operator()(SSL* session) const { SSL_free(session); }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -175,8 +176,10 @@ TEST_F(RankTlsTest, ARefusedCertificateIsNamedOnBothSides) {
 // The daemons connect the ranks, and their clients put TLS on the sockets.
 TEST_F(RankTlsTest, AttachedRanks) {
   std::vector<std::unique_ptr<ChildProcess>> workers;
+  std::string folder = "/tmp/rank-tls-XXXXXX";  // a socket's path is short
+  ASSERT_NE(mkdtemp(&folder[0]), nullptr);
   for (const int rank : {0, 1}) {
-    const std::string path = absl::StrCat(testing::NewFolder(), "/worker");
+    const std::string path = absl::StrCat(folder, "/worker-", rank);
     SetTls(good_);
     workers.push_back(std::make_unique<ChildProcess>(std::vector<std::string>{
         "worker/daemon/cohort-worker", "--listen", absl::StrCat("unix:", path), "--coordinator",
@@ -189,7 +192,10 @@ TEST_F(RankTlsTest, AttachedRanks) {
   ExpectOk("once all_reduce 3000000 registered");
   ExpectOk("rejoin");
   ExpectOk("once all_reduce 3000000 plain");
-  EXPECT_THAT(workers[0]->ErrorText(), HasSubstr("between_hosts"));
+  EXPECT_THAT(workers[0]->ErrorText(), HasSubstr("between_hosts=tls"));
+  ranks_.clear();
+  workers.clear();
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -239,9 +239,9 @@ TEST_F(TransferConnectionsTest, AnotherVersionSaysSo) {
 
 // A new field needs a new version, because builds without it exist.
 TEST_F(TransferConnectionsTest, TheMessageHasItsVersion) {
-  EXPECT_EQ(v1::ConnectionsMessage::descriptor()->field_count(), 10)
+  EXPECT_EQ(v1::ConnectionsMessage::descriptor()->field_count(), 11)
       << "raise kConnectionsVersion, too";
-  EXPECT_EQ(kConnectionsVersion, 4u);
+  EXPECT_EQ(kConnectionsVersion, 5u);
 }
 
 TEST_F(TransferConnectionsTest, ADescriptorThatIsNoSocketIsRefused) {
