@@ -446,7 +446,7 @@ TEST_F(PlantedSecretsTest, GetGroupHidesTheIncarnation) {
   ASSERT_TRUE(status.ok()) << status.error_message();
   ASSERT_EQ(response.group().members_size(), kMembers);
   for (const v1::Member& member : response.group().members()) {
-    EXPECT_NE(member.incarnation(), incarnations_[static_cast<size_t>(member.rank())]);
+    EXPECT_NE(member.incarnation_hash(), incarnations_[static_cast<size_t>(member.rank())]);
   }
 }
 
