@@ -74,9 +74,7 @@ void Flags::Add(const std::string& name, std::string& field, const std::string& 
 }
 
 void Flags::Add(const std::string& name, std::vector<std::string>& field, const std::string& help) {
-  CLI::Option* const option = app_->add_option(Dashed(name), field, help);
-  // ToString writes an empty list, which Parse reads back.
-  if (field.empty()) option->expected(0, CLI::detail::expected_max_vector_size);
+  app_->add_option(Dashed(name), field, help);
   const auto read = [&field] {
     std::vector<std::string> values;
     for (const std::string& value : field) values.push_back(Quoted(value));
@@ -265,7 +263,9 @@ absl::StatusOr<std::string> Flags::Parse(int argc, const char* const* argv) {
 std::string Flags::ToString() const {
   std::string text;
   for (const Flag& flag : flags_) {
-    const std::string value = absl::StrJoin(flag.read(), ", ");
+    const std::vector<std::string> values = flag.read();
+    if (flag.is_list && values.empty()) continue;  // CLI11 reads no empty list
+    const std::string value = absl::StrJoin(values, ", ");
     absl::StrAppend(&text, flag.name, " = ", flag.is_list ? absl::StrCat("[", value, "]") : value,
                     "\n");
   }

@@ -101,15 +101,18 @@ absl::Status CheckFrames(absl::string_view bytes, TokenCounts& counts) {
   for (const std::string& token : tokens) client.Send(framed_rpc::Kind::kToken, 0, token);
   client.Send(framed_rpc::Kind::kCall, client.NumberOf(kPut), Put().SerializeAsString());
   const std::optional<FrameClient::Reply> reply = client.Next();
-  const bool too_long = !tokens.empty() && tokens.front().size() > kMaxTokenBytes;
-  if (tokens.size() > 1 || too_long) {
+  const bool too_long = std::any_of(tokens.begin(), tokens.end(), [](const std::string& token) {
+    return token.size() > kMaxTokenBytes;
+  });
+  if (too_long) {
     ++counts.refused;
     return reply.has_value() ? Violation("the server went on behind a wrong token frame")
                              : absl::OkStatus();
   }
   if (!reply.has_value()) return Violation("the server closed without cause");
   std::string identity = tokens.empty() ? absl::StrCat("uid:", geteuid()) : kUnknownToken;
-  if (!tokens.empty() && tokens.front() == kGoodToken) identity.clear();
+  // The last token counts.
+  if (!tokens.empty() && tokens.back() == kGoodToken) identity.clear();
   return CheckAnswer(reply->code == 0, reply->text, identity, counts);
 }
 
