@@ -7,6 +7,8 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "base/access/access_policy.h"
+#include "base/access/role.h"
 #include "base/memory/no_memory.h"
 #include "base/status_macros.h"
 #include "coordinator/service/codec/encode.h"

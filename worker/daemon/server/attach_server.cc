@@ -17,6 +17,7 @@
 #include "base/status_macros.h"
 #include "base/text/logging.h"
 #include "base/threads/thread.h"
+#include "worker/daemon/access/caller.h"
 
 namespace cohort::worker {
 namespace {
