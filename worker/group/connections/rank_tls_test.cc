@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cohort/v1/rank_info.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

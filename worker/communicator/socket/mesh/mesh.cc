@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/rank_set.h"
 #include "base/status_macros.h"
+#include "base/unique_fd.h"
 #include "worker/communicator/socket/mesh/handshake.h"
 #include "worker/communicator/socket/mesh/poll_until.h"
 #include "worker/communicator/socket/mesh/tuning.h"

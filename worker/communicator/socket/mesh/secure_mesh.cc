@@ -13,6 +13,7 @@
 #include "base/tls/tls_session.h"
 #include "worker/communicator/socket/mesh/link_proof.h"
 #include "worker/communicator/socket/mesh/poll_until.h"
+#include "worker/communicator/socket/mesh/rank_socket.h"
 
 namespace cohort::worker {
 namespace {

@@ -17,9 +17,9 @@ namespace cohort::worker {
 
 struct SecureMeshOptions {
   int rank = 0;
-  // Belongs to this group and generation; the mesh was connected with SecretBeforeTls(secret).
+  // The secret of this group and generation; the mesh was connected with SecretBeforeTls(secret).
   Id128 secret;
-  std::shared_ptr<SSL_CTX> context;  // of TlsSide::kPeer
+  std::shared_ptr<SSL_CTX> context;  // for TlsSide::kPeer
   std::vector<int> names;            // by rank, for errors; empty: as they are
   std::vector<std::string> places;   // by rank, for errors: the address
 };

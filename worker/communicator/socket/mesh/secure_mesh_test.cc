@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/communicator/socket/mesh/link_proof.h"
+#include "worker/communicator/socket/mesh/mesh.h"
 
 namespace cohort::worker {
 namespace {
