@@ -14,9 +14,13 @@
 #include "base/tensor/device.h"
 #include "client/rendezvous/call/cancellation.h"
 #include "client/rendezvous/process_group/process_group.h"
-#include "cohort/v1/rank_info.pb.h"
 #include "worker/group/bootstrap/host_bootstrap.h"
 #include "worker/group/connections/connections.h"
+
+// Of cohort/v1/rank_info.pb.h, which a public header must not include.
+namespace cohort::v1 {
+enum RankTls : int;
+}  // namespace cohort::v1
 
 namespace cohort::worker {
 
@@ -31,7 +35,7 @@ struct BootstrapOptions {
   // The same on all ranks.
   Placement placement = Placement::kHost;
   // TLS on the sockets to other hosts: all ranks use it, or none.
-  v1::RankTls tls = v1::RANK_TLS_OFF;
+  v1::RankTls tls = static_cast<v1::RankTls>(2);  // RANK_TLS_OFF
   absl::Duration timeout = absl::Seconds(30);
   // How long ranks of one host wait for each other before they go on by sockets.
   absl::Duration host_window = absl::Seconds(5);

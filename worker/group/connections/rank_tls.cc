@@ -9,6 +9,7 @@
 #include "base/rank_set.h"
 #include "base/rpc/client_tls.h"
 #include "base/status_macros.h"
+#include "cohort/v1/rank_info.pb.h"
 #include "worker/communicator/socket/mesh/secure_mesh.h"
 
 namespace cohort::worker {

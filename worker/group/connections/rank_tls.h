@@ -10,14 +10,19 @@
 #include "absl/types/span.h"
 #include "base/clock.h"
 #include "base/tls/tls_context.h"
-#include "cohort/v1/rank_info.pb.h"
 #include "worker/group/connections/connections.h"
+
+// Of cohort/v1/rank_info.pb.h, which a public header must not include.
+namespace cohort::v1 {
+class RankInfo;
+enum RankTls : int;
+}  // namespace cohort::v1
 
 namespace cohort::worker {
 
 // Whether a rank uses TLS, or why not.
 struct RankTls {
-  v1::RankTls state = v1::RANK_TLS_OFF;
+  v1::RankTls state = static_cast<v1::RankTls>(2);  // RANK_TLS_OFF
   TlsFiles files;
 };
 
