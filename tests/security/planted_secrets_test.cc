@@ -1,5 +1,6 @@
 // Secrets that a coordinator and a worker get must not leave them: bearer tokens, private keys,
 // sessions, unique ids and values do not appear in logs, metrics, errors or in answers to others.
+// One file, though long: one test plants all secrets, and searches all outputs for each of them.
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 // Callers that break the protocol: each gets an error that names its mistake, and the worker goes
-// on.
+// on. One file, though long: all tests call one worker by hand-made requests.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<AttachedGroup>> AttachedGroup::Create(
   const absl::Duration join_timeout = options.join_timeout;
   options.attached = true;
   COHORT_ASSIGN_OR_RETURN(const RankTls tls, RankTlsOfEnvironment());
-  options.rank_tls = tls.state;
+  options.rank_tls = static_cast<int>(tls.state);
   COHORT_ASSIGN_OR_RETURN(std::unique_ptr<client::RemoteGroup> membership,
                           client::RemoteGroup::Create(std::move(options)));
   // The worker can read the record there, even while this process hangs.

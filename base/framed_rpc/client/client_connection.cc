@@ -1,4 +1,5 @@
-// A connection at work, whose parts share one lock; client_connection_connect.cc connects it.
+// A connection at work; client_connection_connect.cc connects it. One file, though long: the calls,
+// the answers and the end of a connection share one lock.
 #include "base/framed_rpc/client/client_connection.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+// One file, though long: all tests write frames to a server with one handler, and read its answers.
 #include "base/framed_rpc/server/blocking_server.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// One file, though long: all tests connect to a listener with the same sinks.
 #include "base/rpc/listener/listener.h"
 
 #include <netinet/in.h>

@@ -1,3 +1,4 @@
+// One file, though long: its services share one state, and each method is a few lines.
 #include "client/rendezvous/testing/fake_coordinator.h"
 
 #include <algorithm>

@@ -141,7 +141,7 @@ absl::StatusOr<LocalGroupOptions> ReadJoin(const WorkerServiceOptions& daemon,
   options.bootstrap.timeout = timeout;
   options.bootstrap.cancellation = joining;
   // The daemon runs the calls of other ranks itself, with the certificate of its environment.
-  if (request.attached()) options.bootstrap.tls = static_cast<v1::RankTls>(request.rank_tls());
+  if (request.attached()) options.bootstrap.tls = static_cast<TlsState>(request.rank_tls());
   COHORT_ASSIGN_OR_RETURN(options.bootstrap.heap, session.heap());
   COHORT_ASSIGN_OR_RETURN(options.bootstrap.placement, ReadPlacement(request.placement()));
   if (options.bootstrap.placement != Placement::kHost && !request.attached()) {

@@ -20,7 +20,6 @@
 #include "worker/communicator/socket/socket_communicator.h"
 #include "worker/group/bootstrap/host_bootstrap.h"
 #include "worker/group/bootstrap/host_identity.h"
-#include "worker/group/connections/rank_tls.h"
 
 namespace cohort::worker {
 namespace {
@@ -38,6 +37,19 @@ absl::StatusOr<std::string> RandomSecret() {
     return absl::ErrnoToStatus(errno, "getrandom");
   }
   return secret;
+}
+
+std::vector<PeerTls> PeersOf(const std::vector<v1::RankInfo>& infos) {
+  static_assert(static_cast<int>(TlsState::kUnknown) == v1::RANK_TLS_UNSPECIFIED &&
+                static_cast<int>(TlsState::kOn) == v1::RANK_TLS_ON &&
+                static_cast<int>(TlsState::kOff) == v1::RANK_TLS_OFF &&
+                static_cast<int>(TlsState::kNoCertificate) == v1::RANK_TLS_NO_CERTIFICATE &&
+                static_cast<int>(TlsState::kNoCa) == v1::RANK_TLS_NO_CA);
+  std::vector<PeerTls> peers;
+  for (const v1::RankInfo& info : infos) {
+    peers.push_back({info.host_name(), static_cast<TlsState>(info.tls())});
+  }
+  return peers;
 }
 
 class Bootstrap {
@@ -62,7 +74,7 @@ class Bootstrap {
     COHORT_RETURN_IF_ERROR(TakeDescriptors(DescriptorsOfGroup(connections.hosts, group_.rank())));
     const size_t hosts = connections.hosts.size();
     if (hosts > 1) {
-      COHORT_ASSIGN_OR_RETURN(tls_, UseTls(group_.group(), infos_));
+      COHORT_ASSIGN_OR_RETURN(tls_, UseTls(group_.group(), PeersOf(infos_)));
       if (tls_) connections.tls_secret = secret_;
     }
     connections.why_not = members.why_not;
@@ -125,7 +137,7 @@ class Bootstrap {
     info.set_host_name(HostName());
     info.set_pid(getpid());
     info.set_placement(static_cast<uint32_t>(options_.placement));
-    info.set_tls(options_.tls);
+    info.set_tls(static_cast<v1::RankTls>(options_.tls));
     COHORT_ASSIGN_OR_RETURN(const client::ObjectList infos,
                             AllGather(info.SerializeAsString(), kRankInfo));
     for (size_t rank = 0; rank < infos.size(); ++rank) {

@@ -16,11 +16,7 @@
 #include "client/rendezvous/process_group/process_group.h"
 #include "worker/group/bootstrap/host_bootstrap.h"
 #include "worker/group/connections/connections.h"
-
-// Of cohort/v1/rank_info.pb.h, which a public header must not include.
-namespace cohort::v1 {
-enum RankTls : int;
-}  // namespace cohort::v1
+#include "worker/group/connections/rank_tls.h"
 
 namespace cohort::worker {
 
@@ -35,7 +31,7 @@ struct BootstrapOptions {
   // The same on all ranks.
   Placement placement = Placement::kHost;
   // TLS on the sockets to other hosts: all ranks use it, or none.
-  v1::RankTls tls = static_cast<v1::RankTls>(2);  // RANK_TLS_OFF
+  TlsState tls = TlsState::kOff;
   absl::Duration timeout = absl::Seconds(30);
   // How long ranks of one host wait for each other before they go on by sockets.
   absl::Duration host_window = absl::Seconds(5);

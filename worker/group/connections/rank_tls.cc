@@ -9,7 +9,6 @@
 #include "base/rank_set.h"
 #include "base/rpc/client_tls.h"
 #include "base/status_macros.h"
-#include "cohort/v1/rank_info.pb.h"
 #include "worker/communicator/socket/mesh/secure_mesh.h"
 
 namespace cohort::worker {
@@ -18,23 +17,23 @@ namespace {
 constexpr char kVariable[] = "COHORT_RANK_TLS";
 constexpr absl::string_view kPathPrefix = "tls ";
 
-absl::string_view Describe(v1::RankTls state) {
+absl::string_view Describe(TlsState state) {
   switch (state) {
-    case v1::RANK_TLS_ON:
+    case TlsState::kOn:
       return "uses TLS";
-    case v1::RANK_TLS_OFF:
+    case TlsState::kOff:
       return "has COHORT_RANK_TLS=off";
-    case v1::RANK_TLS_NO_CERTIFICATE:
+    case TlsState::kNoCertificate:
       return "has no TLS certificate (COHORT_TLS_CERTIFICATE)";
-    case v1::RANK_TLS_NO_CA:
+    case TlsState::kNoCa:
       return "has no CA certificates (COHORT_TLS_CA)";
     default:
       return "has no TLS in this release";
   }
 }
 
-std::string OnHost(size_t rank, const v1::RankInfo& info) {
-  return absl::StrCat("rank ", rank, " on ", info.host_name());
+std::string OnHost(size_t rank, const PeerTls& peer) {
+  return absl::StrCat("rank ", rank, " on ", peer.host_name);
 }
 
 }  // namespace
@@ -49,32 +48,32 @@ absl::StatusOr<RankTls> RankTlsOfEnvironment() {
         absl::StrCat(kVariable, " is \"", wanted, "\", expected on or off"));
   }
   tls.files = TlsFilesOfEnvironment();
-  tls.state = tls.files.certificate.empty() ? v1::RANK_TLS_NO_CERTIFICATE
-              : tls.files.ca.empty()        ? v1::RANK_TLS_NO_CA
-                                            : v1::RANK_TLS_ON;
-  if (wanted == "on" && tls.state != v1::RANK_TLS_ON) {
+  tls.state = tls.files.certificate.empty() ? TlsState::kNoCertificate
+              : tls.files.ca.empty()        ? TlsState::kNoCa
+                                            : TlsState::kOn;
+  if (wanted == "on" && tls.state != TlsState::kOn) {
     return absl::InvalidArgumentError(
         absl::StrCat(kVariable, " is on, and this process ", Describe(tls.state)));
   }
   return tls;
 }
 
-absl::StatusOr<bool> UseTls(absl::string_view group, absl::Span<const v1::RankInfo> infos) {
+absl::StatusOr<bool> UseTls(absl::string_view group, absl::Span<const PeerTls> peers) {
   RankSet plain;
-  size_t first_plain = infos.size();
-  size_t first_with_tls = infos.size();
-  for (size_t rank = 0; rank < infos.size(); ++rank) {
-    const bool uses_tls = infos[rank].tls() == v1::RANK_TLS_ON;
+  size_t first_plain = peers.size();
+  size_t first_with_tls = peers.size();
+  for (size_t rank = 0; rank < peers.size(); ++rank) {
+    const bool uses_tls = peers[rank].state == TlsState::kOn;
     size_t& first = uses_tls ? first_with_tls : first_plain;
-    if (first == infos.size()) first = rank;
+    if (first == peers.size()) first = rank;
     if (!uses_tls) plain.Add(static_cast<int>(rank));
   }
   if (plain.empty()) return true;
-  if (first_with_tls == infos.size()) return false;
+  if (first_with_tls == peers.size()) return false;
   return absl::FailedPreconditionError(absl::StrCat(
       "ranks of group ", group,
-      " differ in TLS between hosts: ", OnHost(first_plain, infos[first_plain]), " ",
-      Describe(infos[first_plain].tls()), ", ", OnHost(first_with_tls, infos[first_with_tls]),
+      " differ in TLS between hosts: ", OnHost(first_plain, peers[first_plain]), " ",
+      Describe(peers[first_plain].state), ", ", OnHost(first_with_tls, peers[first_with_tls]),
       " uses TLS (without TLS: rank ", plain.ToString(),
       "). Give all ranks COHORT_TLS_CA, COHORT_TLS_CERTIFICATE and COHORT_TLS_KEY, or all "
       "COHORT_RANK_TLS=off"));

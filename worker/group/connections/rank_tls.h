@@ -12,17 +12,15 @@
 #include "base/tls/tls_context.h"
 #include "worker/group/connections/connections.h"
 
-// Of cohort/v1/rank_info.pb.h, which a public header must not include.
-namespace cohort::v1 {
-class RankInfo;
-enum RankTls : int;
-}  // namespace cohort::v1
-
 namespace cohort::worker {
 
-// Whether a rank uses TLS, or why not.
+// Whether a rank uses TLS on its sockets to other hosts, or why not. The numbers are those of
+// v1::RankTls in rank_info.proto, whose header no public header may include.
+enum class TlsState { kUnknown = 0, kOn = 1, kOff = 2, kNoCertificate = 3, kNoCa = 4 };
+
+// The TLS of this rank.
 struct RankTls {
-  v1::RankTls state = static_cast<v1::RankTls>(2);  // RANK_TLS_OFF
+  TlsState state = TlsState::kOff;
   TlsFiles files;
 };
 
@@ -31,9 +29,15 @@ struct RankTls {
 // without the files).
 absl::StatusOr<RankTls> RankTlsOfEnvironment();
 
+// The state of a rank, as it told the others.
+struct PeerTls {
+  std::string host_name;
+  TlsState state = TlsState::kUnknown;
+};
+
 // Whether the ranks use TLS, which all of them do or none. Errors: FAILED_PRECONDITION, the same on
-// all ranks: names a rank of each kind, and all that have no TLS. `infos`: by rank.
-absl::StatusOr<bool> UseTls(absl::string_view group, absl::Span<const v1::RankInfo> infos);
+// all ranks: names a rank of each kind, and all that have no TLS. `peers`: by rank.
+absl::StatusOr<bool> UseTls(absl::string_view group, absl::Span<const PeerTls> peers);
 
 // Puts TLS on the sockets if the ranks use it; all ranks call it. Errors: those of SecureMesh;
 // INVALID_ARGUMENT (files that cannot be used).

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cohort/v1/rank_info.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -15,21 +14,20 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::vector<v1::RankInfo> Infos(const std::vector<v1::RankTls>& states) {
-  std::vector<v1::RankInfo> infos;
+std::vector<PeerTls> Peers(const std::vector<TlsState>& states) {
+  std::vector<PeerTls> peers;
   for (size_t rank = 0; rank < states.size(); ++rank) {
-    infos.emplace_back().set_tls(states[rank]);
-    infos.back().set_host_name(absl::StrCat("host-", rank));
+    peers.push_back({absl::StrCat("host-", rank), states[rank]});
   }
-  return infos;
+  return peers;
 }
 
 TEST(RankTlsTest, AllRanksUseTlsOrNone) {
-  EXPECT_TRUE(*UseTls("g", Infos({v1::RANK_TLS_ON, v1::RANK_TLS_ON})));
-  EXPECT_FALSE(*UseTls("g", Infos({v1::RANK_TLS_OFF, v1::RANK_TLS_NO_CERTIFICATE})));
-  const absl::Status status = UseTls("g", Infos({v1::RANK_TLS_ON, v1::RANK_TLS_ON,
-                                                 v1::RANK_TLS_NO_CERTIFICATE, v1::RANK_TLS_NO_CA}))
-                                  .status();
+  EXPECT_TRUE(*UseTls("g", Peers({TlsState::kOn, TlsState::kOn})));
+  EXPECT_FALSE(*UseTls("g", Peers({TlsState::kOff, TlsState::kNoCertificate})));
+  const absl::Status status =
+      UseTls("g", Peers({TlsState::kOn, TlsState::kOn, TlsState::kNoCertificate, TlsState::kNoCa}))
+          .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(status.message(),
             "ranks of group g differ in TLS between hosts: rank 2 on host-2 has no TLS certificate "
@@ -39,13 +37,13 @@ TEST(RankTlsTest, AllRanksUseTlsOrNone) {
 }
 
 TEST(RankTlsTest, EachReasonIsNamed) {
-  const auto reason = [](v1::RankTls state) {
-    return std::string(UseTls("g", Infos({state, v1::RANK_TLS_ON})).status().message());
+  const auto reason = [](TlsState state) {
+    return std::string(UseTls("g", Peers({state, TlsState::kOn})).status().message());
   };
-  EXPECT_THAT(reason(v1::RANK_TLS_OFF), HasSubstr("rank 0 on host-0 has COHORT_RANK_TLS=off"));
-  EXPECT_THAT(reason(v1::RANK_TLS_NO_CA), HasSubstr("rank 0 on host-0 has no CA certificates"));
-  EXPECT_THAT(reason(v1::RANK_TLS_UNSPECIFIED), HasSubstr("rank 0 on host-0 has no TLS in this"));
-  EXPECT_THAT(reason(static_cast<v1::RankTls>(77)), HasSubstr("has no TLS in this release"));
+  EXPECT_THAT(reason(TlsState::kOff), HasSubstr("rank 0 on host-0 has COHORT_RANK_TLS=off"));
+  EXPECT_THAT(reason(TlsState::kNoCa), HasSubstr("rank 0 on host-0 has no CA certificates"));
+  EXPECT_THAT(reason(TlsState::kUnknown), HasSubstr("rank 0 on host-0 has no TLS in this"));
+  EXPECT_THAT(reason(static_cast<TlsState>(77)), HasSubstr("has no TLS in this release"));
 }
 
 TEST(RankTlsTest, TheEnvironmentDecides) {
@@ -53,13 +51,12 @@ TEST(RankTlsTest, TheEnvironmentDecides) {
     const char* wanted;
     const char* certificate;
     const char* ca;
-    v1::RankTls state;
+    TlsState state;
   };
-  for (const Case& each : {Case{"", "a.crt", "ca.crt", v1::RANK_TLS_ON},
-                           Case{"on", "a.crt", "ca.crt", v1::RANK_TLS_ON},
-                           Case{"off", "a.crt", "ca.crt", v1::RANK_TLS_OFF},
-                           Case{"", "", "ca.crt", v1::RANK_TLS_NO_CERTIFICATE},
-                           Case{"", "a.crt", "", v1::RANK_TLS_NO_CA}}) {
+  for (const Case& each :
+       {Case{"", "a.crt", "ca.crt", TlsState::kOn}, Case{"on", "a.crt", "ca.crt", TlsState::kOn},
+        Case{"off", "a.crt", "ca.crt", TlsState::kOff},
+        Case{"", "", "ca.crt", TlsState::kNoCertificate}, Case{"", "a.crt", "", TlsState::kNoCa}}) {
     setenv("COHORT_RANK_TLS", each.wanted, 1);
     setenv("COHORT_TLS_CERTIFICATE", each.certificate, 1);
     setenv("COHORT_TLS_CA", each.ca, 1);
