@@ -52,7 +52,6 @@ Expected ReadFrames(const std::string& bytes) {
     return value;
   };
   Expected expected;
-  bool may_send_token = true;
   for (size_t at = 0; bytes.size() - at >= framed_rpc::kHeaderBytes;) {
     const size_t size = number(at, 4);
     const uint32_t call = number(at + 4, 4);
@@ -64,11 +63,9 @@ Expected ReadFrames(const std::string& bytes) {
     // The server answers a frame that is too large from its header, and rejects an unknown kind
     // there, too.
     if (known && !whole && size <= kMaxMessageBytes) break;
-    // One token is taken in front of the first call.
-    const bool is_token = kind == static_cast<uint32_t>(framed_rpc::Kind::kToken);
-    const bool is_taken = is_token && may_send_token && size <= kMaxTokenBytes;
-    if (is_token || (is_call && size <= kMaxMessageBytes)) may_send_token = false;
-    if (!is_call && !is_taken && kind != static_cast<uint32_t>(framed_rpc::Kind::kCancel)) {
+    const bool is_token =
+        kind == static_cast<uint32_t>(framed_rpc::Kind::kToken) && size <= kMaxTokenBytes;
+    if (!is_call && !is_token && kind != static_cast<uint32_t>(framed_rpc::Kind::kCancel)) {
       expected.broken = true;
       break;
     }
