@@ -17,7 +17,7 @@ namespace cohort::coordinator {
 enum class JournalKind { kMemory, kSqlite };
 
 // The default limits of a process that may use `memory_bytes`. max_bytes_held is half of it,
-// because malloc, gRPC and the journal need memory, too.
+// because malloc, gRPC and the journal need memory, too. A tenant may have three quarters of that.
 Limits DefaultLimits(int64_t memory_bytes);
 
 struct Options : DaemonOptions {

@@ -225,6 +225,11 @@ class AdminClientImpl final : public AdminClient {
     }
     stats.charged_bytes = response.charged_bytes();
     stats.max_bytes_held = response.max_bytes_held();
+    for (const v1::TenantUse& use : response.tenants()) {
+      stats.tenants.push_back({use.tenant(), use.bytes(), use.group_count(), use.member_count(),
+                               use.waiter_count(), use.stream_count()});
+    }
+    stats.tenant_count = response.tenant_count();
     return stats;
   }
 

@@ -25,6 +25,15 @@ struct DrainResult {
   int64_t waiter_count = 0;
   int64_t group_count = 0;
 };
+// Its limits have the names max_tenant_*.
+struct TenantUse {
+  std::string tenant;
+  int64_t bytes = 0;
+  int64_t group_count = 0;
+  int64_t member_count = 0;  // also members that left or were lost and keep their rank
+  int64_t waiter_count = 0;
+  int64_t stream_count = 0;
+};
 struct ServerStats {
   int64_t server_incarnation = 0;
   absl::Duration uptime;
@@ -41,6 +50,9 @@ struct ServerStats {
   std::vector<std::pair<std::string, int64_t>> memory;
   int64_t charged_bytes = 0;
   int64_t max_bytes_held = 0;
+  // What the tenants make the coordinator keep: at most 100, those with the most bytes first.
+  std::vector<TenantUse> tenants;
+  int64_t tenant_count = 0;  // of all tenants; 0 if the coordinator does not report them
 };
 
 // Thread-safe. Every call is bounded by `timeout`.

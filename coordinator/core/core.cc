@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "coordinator/core/call_cost.h"
 #include "coordinator/core/group/group.h"
 #include "coordinator/core/runtime/shard.h"
@@ -26,12 +27,13 @@ constexpr absl::Duration kReconnectTime = absl::Seconds(10);
 struct Namespace {
   Namespace(Shard& s, const GroupKey& key, int64_t first_number)
       : shard(s),
-        ledger(std::make_shared<ByteLedger>(s.tally.account())),
+        tally(s.tallies.Of(key.tenant)),
+        ledger(std::make_shared<ByteLedger>(tally->account())),
         last_number(first_number),
-        operations(&s.tally),
-        store(s, key, operations, ledger, &last_number),
+        operations(tally.get()),
+        store(s, key, tally, operations, ledger, &last_number),
         untouched_number(last_number),
-        charge(s.tally, MemoryKind::kNamespaces, Cost(key)) {}
+        charge(*tally, MemoryKind::kNamespaces, Cost(key)) {}
   ~Namespace() { shard.timers.Cancel(timer); }
 
   static int64_t Cost(const GroupKey& key) {
@@ -43,6 +45,7 @@ struct Namespace {
   }
 
   Shard& shard;
+  const std::shared_ptr<Tally> tally;
   std::shared_ptr<ByteLedger> ledger;
   int64_t last_number;
   FirstAnswers operations;
@@ -72,25 +75,26 @@ bool MayKeep(const Call& call) {
              call.body);
 }
 
-// Publishes the charges of a step to the account of all shards at the end of the step.
+// Publishes the charges of a step to the accounts of all shards at the end of the step.
 class Publication {
  public:
-  explicit Publication(Tally& tally) : tally_(tally) {}
-  ~Publication() { tally_.Publish(); }
+  explicit Publication(Shard& shard) : shard_(shard) {}
+  ~Publication() { shard_.tallies.Publish(); }
   Publication(const Publication&) = delete;
   Publication& operator=(const Publication&) = delete;
 
  private:
-  Tally& tally_;
+  Shard& shard_;
 };
 
 }  // namespace
 
 struct Core::Impl {
-  explicit Impl(std::shared_ptr<MemoryAccount> account)
-      : shard(std::move(account)), closed_charge(shard.tally, MemoryKind::kClosedNames) {}
+  explicit Impl(std::shared_ptr<TenantAccounts> accounts)
+      : shard(std::move(accounts)),
+        closed_charge(shard.tallies.whole(), MemoryKind::kClosedNames) {}
   ~Impl() { account().closed_name_count.fetch_sub(static_cast<int64_t>(closed.size())); }
-  MemoryAccount& account() { return *shard.tally.account(); }
+  MemoryAccount& account() { return *shard.tallies.whole().account(); }
 
   Shard shard;
   std::map<GroupKey, std::unique_ptr<Group>> groups;
@@ -155,10 +159,6 @@ struct Core::Impl {
     return NodeCost<std::pair<GroupKey, Closed>>() + NodeCost<std::pair<int64_t, GroupKey>>() +
            2 * (CostOf(key.tenant) + CostOf(key.group)) + CostOf(group.cause.member) +
            CostOf(group.cause.host) + CostOf(group.cause.detail);
-  }
-
-  absl::Status CheckRoom(MemoryKind kind, int64_t bytes, Share share) const {
-    return shard.tally.CheckRoom(kind, bytes, shard.limits.max_bytes_held, share);
   }
 
   void ForgetClosed(const GroupKey& key) {
@@ -259,6 +259,9 @@ struct Core::Impl {
         });
   }
   void HandleOwn(Step& step, Call& call);
+  // Whether the quotas of the tenant, and the memory of all, allow what the call may keep. `tally` is
+  // that of the tenant or, for a group that does not exist, of all tenants; Create then checks.
+  absl::Status CheckCall(const Call& call, const Tally& tally) const;
 
   // Answers a call about a group that does not exist or was closed.
   void HandleWithout(Step& step, Call& call);
@@ -268,9 +271,11 @@ struct Core::Impl {
   void DumpNamespace(Step& step, const Call& call);
 };
 
-Core::Core(const Limits& limits, int64_t boot, std::shared_ptr<MemoryAccount> account)
-    : impl_(std::make_unique<Impl>(account != nullptr ? std::move(account)
-                                                      : std::make_shared<MemoryAccount>())) {
+Core::Core(const Limits& limits, int64_t boot, std::shared_ptr<TenantAccounts> accounts)
+    : impl_(std::make_unique<Impl>(
+          accounts != nullptr
+              ? std::move(accounts)
+              : std::make_shared<TenantAccounts>(std::make_shared<MemoryAccount>()))) {
   impl_->shard.limits = limits;
   impl_->shard.boot = boot;
 }
@@ -283,7 +288,7 @@ Group* Core::Impl::Create(Step& step, const Call& call, const GroupSpec& spec) {
               absl::UnavailableError("the coordinator is draining; no new groups are taken"));
     return nullptr;
   }
-  const int64_t group_count = account().group_count.load(std::memory_order_relaxed);
+  const int64_t group_count = account().count(QuotaKind::kGroups);
   if (group_count >= shard.limits.max_groups) {
     step.Fail(call.id, absl::ResourceExhaustedError(
                            absl::StrCat("the coordinator holds ", group_count,
@@ -297,12 +302,17 @@ Group* Core::Impl::Create(Step& step, const Call& call, const GroupSpec& spec) {
     return nullptr;
   }
   const GroupKey& key = call.caller.key;
-  absl::Status room = CheckRoom(MemoryKind::kGroups, Group::Cost(key, spec), Share::kNew);
+  const auto* join = std::get_if<JoinCall>(&call.body);
+  const std::shared_ptr<Tally> tally = shard.tallies.Of(key.tenant);
+  absl::Status room = CheckCount(*tally->account(), QuotaKind::kGroups, shard.limits);
+  if (join != nullptr) room.Update(CheckCount(*tally->account(), QuotaKind::kMembers, shard.limits));
+  room.Update(CheckCall(call, *tally));
+  room.Update(tally->CheckRoom(MemoryKind::kGroups, Group::Cost(key, spec), shard.limits,
+                               Share::kNew));
   if (!room.ok()) {
     step.Fail(call.id, std::move(room));
     return nullptr;
   }
-  const auto* join = std::get_if<JoinCall>(&call.body);
   auto group = std::make_unique<Group>(step, shard, key, spec, join == nullptr ? "" : join->member,
                                        NextGeneration(key));
   // The name's row is the living group's again.
@@ -344,13 +354,27 @@ void Core::Impl::List(Step& step, const Call& call, const ListGroupsCall& body) 
   step.Answer(call.id, std::move(reply));
 }
 
+absl::Status Core::Impl::CheckCall(const Call& call, const Tally& tally) const {
+  if (call.wait > absl::ZeroDuration()) {
+    COHORT_RETURN_IF_ERROR(CheckCount(*tally.account(), QuotaKind::kWaiters, shard.limits));
+  }
+  const CallCost cost = CostOf(call);
+  if (cost.bytes == 0) return absl::OkStatus();
+  return tally.CheckRoom(cost.kind, cost.bytes, shard.limits, cost.share);
+}
+
 void Core::Impl::HandleOwn(Step& step, Call& call) {
   const std::string tenant = call.caller.key.tenant;
   auto it = namespaces.find(tenant);
+  const std::shared_ptr<Tally> tally =
+      it != namespaces.end() ? it->second->tally : shard.tallies.Of(tenant);
+  if (absl::Status status = CheckCall(call, *tally); !status.ok()) {
+    return step.Fail(call.id, std::move(status));
+  }
   if (it == namespaces.end()) {
     if (MayKeep(call)) {
-      absl::Status room = CheckRoom(MemoryKind::kNamespaces, Namespace::Cost(call.caller.key),
-                                   Share::kNew);
+      absl::Status room = tally->CheckRoom(
+          MemoryKind::kNamespaces, Namespace::Cost(call.caller.key), shard.limits, Share::kNew);
       if (!room.ok()) return step.Fail(call.id, std::move(room));
     }
     // Without a trace, it goes when the step ends.
@@ -395,7 +419,7 @@ void Core::Impl::DumpNamespace(Step& step, const Call& call) {
 void Core::Handle(Instant now, Call call, Effects& effects) {
   Step step(now, effects);
   Impl& impl = *impl_;
-  const Publication publication(impl.shard.tally);
+  const Publication publication(impl.shard);
   // Timers and waits that are due come before this call.
   impl.shard.timers.Run(step);
   impl.shard.waits.Run(step);
@@ -408,36 +432,33 @@ void Core::Handle(Instant now, Call call, Effects& effects) {
     impl.DumpNamespace(step, call);
     return;
   }
-  if (const CallCost cost = CostOf(call); cost.bytes > 0) {
-    absl::Status room = impl.CheckRoom(cost.kind, cost.bytes, cost.share);
-    if (!room.ok()) {
-      step.Fail(call.id, std::move(room));
-      return;
-    }
-  }
   if (call.caller.key.group.empty()) {
     impl.HandleOwn(step, call);
     return;
   }
-  auto it = impl.groups.find(call.caller.key);
-  if (it == impl.groups.end()) {
+  const auto it = impl.groups.find(call.caller.key);
+  Group* const group = it == impl.groups.end() ? nullptr : it->second.get();
+  const Tally& tally = group == nullptr ? impl.shard.tallies.whole() : group->tally();
+  if (absl::Status status = impl.CheckCall(call, tally); !status.ok()) {
+    step.Fail(call.id, std::move(status));
+  } else if (group == nullptr) {
     impl.HandleWithout(step, call);
   } else {
-    it->second->Handle(step, std::move(call));
+    group->Handle(step, std::move(call));
   }
   impl.Finish(step);
 }
 
 void Core::Cancel(Instant now, CallId id, Effects& effects) {
   Step step(now, effects);
-  const Publication publication(impl_->shard.tally);
+  const Publication publication(impl_->shard);
   impl_->shard.waits.Cancel(step, id);
   impl_->Finish(step);
 }
 
 void Core::Tick(Instant now, Effects& effects) {
   Step step(now, effects);
-  const Publication publication(impl_->shard.tally);
+  const Publication publication(impl_->shard);
   impl_->shard.timers.Run(step);
   impl_->shard.waits.Run(step);
   impl_->Finish(step);
@@ -455,7 +476,7 @@ Instant Core::NextTick() const {
 
 void Core::SetDraining(Instant now, bool draining, Effects& effects) {
   Step step(now, effects);
-  const Publication publication(impl_->shard.tally);
+  const Publication publication(impl_->shard);
   const bool was_draining = impl_->shard.draining;
   impl_->shard.draining = draining;
   if (!draining || was_draining) return;
@@ -465,7 +486,7 @@ void Core::SetDraining(Instant now, bool draining, Effects& effects) {
 
 void Core::ReleaseAll(Instant now, Effects& effects) {
   Step step(now, effects);
-  const Publication publication(impl_->shard.tally);
+  const Publication publication(impl_->shard);
   for (CallId id : impl_->shard.waits.Ids()) {
     if (impl_->shard.waits.Find(id) == nullptr) continue;
     impl_->shard.waits.Cancel(step, id);
@@ -491,7 +512,7 @@ CoreStats Core::Stats() const {
   return stats;
 }
 
-const MemoryAccount& Core::account() const { return *impl_->shard.tally.account(); }
+const MemoryAccount& Core::account() const { return impl_->account(); }
 
 std::vector<GroupKey> Core::GroupKeys() const {
   std::vector<GroupKey> keys;
@@ -512,7 +533,7 @@ void Core::Restore(Instant now, const std::vector<Record>& rows) {
 
 void Core::RestoreRow(Instant now, const Record& row) {
   Impl& impl = *impl_;
-  const Publication publication(impl.shard.tally);
+  const Publication publication(impl.shard);
   if (!row.value.has_value()) return;
   if (row.kind == RecordKind::kGroup) {
     const auto* record = std::get_if<GroupRecord>(&*row.value);
@@ -540,13 +561,13 @@ void Core::RestoreRow(Instant now, const Record& row) {
 
 void Core::FinishRestore(Instant now) {
   Impl& impl = *impl_;
-  const Publication publication(impl.shard.tally);
+  const Publication publication(impl.shard);
   for (auto& [tenant, own] : impl.namespaces) impl.ScheduleAging(now, tenant);
   for (auto& [key, group] : impl.groups) group->FinishRestore(now);
   // When the memory of closed names was full, some were forgotten; one of the kept rows has their
   // generation, even if its name came back meanwhile.
   const int64_t names = impl.account().closed_name_count.load(std::memory_order_relaxed) +
-                        impl.account().group_count.load(std::memory_order_relaxed);
+                        impl.account().count(QuotaKind::kGroups);
   if (names >= impl.shard.limits.max_closed_names) {
     for (const auto& [key, known] : impl.closed) {
       impl.closed_floor = std::max(impl.closed_floor, known.generation);

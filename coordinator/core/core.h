@@ -1,5 +1,5 @@
 // The control plane as a pure state machine: a call, a tick or a cancellation goes in; replies and
-// journal records come out. No thread, no lock, no clock, no I/O, no log: `now` is an argument, and
+// journal records come out. No thread, no clock, no I/O, no log: `now` is an argument, and
 // the same sequence of inputs gives the same outputs. One Core is one shard: everything about a
 // (tenant, group) lives in it.
 //
@@ -18,6 +18,7 @@
 #include "coordinator/core/interface/effects.h"
 #include "coordinator/core/interface/limits.h"
 #include "coordinator/core/interface/memory_account.h"
+#include "coordinator/core/interface/tenant_accounts.h"
 
 namespace cohort::coordinator {
 
@@ -34,9 +35,9 @@ struct CoreStats {
 class Core {
  public:
   // `boot` counts the starts of this journal, from 1: sequence numbers, revisions and receipts of a
-  // later boot are larger than all of an earlier one. `account` is shared by shards that have one
+  // later boot are larger than all of an earlier one. `accounts` are shared by shards that have one
   // limit together; null: its own.
-  Core(const Limits& limits, int64_t boot, std::shared_ptr<MemoryAccount> account = nullptr);
+  Core(const Limits& limits, int64_t boot, std::shared_ptr<TenantAccounts> accounts = nullptr);
   ~Core();
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;

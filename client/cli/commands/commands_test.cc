@@ -768,6 +768,16 @@ TEST(ServerCommand, ShowsTotalsAndLimits) {
             "parked calls  0\n"
             "held          0 B\n"
             "calls         0\n");
+  tool.fake.stats.tenants = {{"team-a", 5000, 2, 8, 3, 1}, {"default", 7, 1, 0, 0, 0}};
+  tool.fake.stats.tenant_count = 3;
+  EXPECT_THAT(tool({"server"}).out,
+              HasSubstr("\nTENANT   BYTES  GROUPS  MEMBERS  PARKED CALLS  STREAMS\n"
+                        "team-a    5000       2        8             3        1\n"
+                        "default      7       1        0             0        0\n"
+                        "1 more tenants with fewer bytes\n"));
+  EXPECT_THAT(tool({"server", "--json"}).out,
+              HasSubstr(R"("tenants":[{"tenant":"team-a","bytes":5000,"group_count":2,)"
+                        R"("member_count":8,"waiter_count":3,"stream_count":1},)"));
   tool.fake.limits = {{"max_groups", 100}};
   EXPECT_EQ(tool({"limits", "max_keys=7"}).out,
             "LIMIT       VALUE\n"

@@ -42,6 +42,17 @@ absl::StatusOr<ExitCode> Server(Context& context) {
     table.AddRow({"max_bytes_held", absl::StrCat(stats.max_bytes_held)});
     absl::StrAppend(&text, "\n", table.ToString());
   }
+  if (!stats.tenants.empty()) {
+    Table table({"TENANT", ">BYTES", ">GROUPS", ">MEMBERS", ">PARKED CALLS", ">STREAMS"});
+    for (const client::TenantUse& use : stats.tenants) {
+      table.AddRow({use.tenant, absl::StrCat(use.bytes), absl::StrCat(use.group_count),
+                    absl::StrCat(use.member_count), absl::StrCat(use.waiter_count),
+                    absl::StrCat(use.stream_count)});
+    }
+    absl::StrAppend(&text, "\n", table.ToString());
+    const int64_t others = stats.tenant_count - static_cast<int64_t>(stats.tenants.size());
+    if (others > 0) absl::StrAppend(&text, others, " more tenants with fewer bytes\n");
+  }
   return context.Print(ToJson(stats), text);
 }
 
@@ -72,7 +83,7 @@ absl::StatusOr<ExitCode> Limits(Context& context, const std::vector<std::string>
 }  // namespace
 
 void AddServerCommand(CLI::App& parent, Context& context) {
-  AddCommand(parent, context, "server", "Totals of the coordinator, and the memory that callers made it keep, by kind",
+  AddCommand(parent, context, "server", "Totals of the coordinator, and the memory that callers made it keep, by kind and by tenant",
              "cohort server\n"
              "cohort server --coordinator 10.0.0.7:7700 --json",
              [&context] { return Server(context); });

@@ -237,6 +237,15 @@ Json ToJson(const client::ServerStats& stats) {
   for (const auto& [kind, bytes] : stats.memory) json["memory"][kind] = bytes;
   json["charged_bytes"] = stats.charged_bytes;
   json["max_bytes_held"] = stats.max_bytes_held;
+  for (const client::TenantUse& use : stats.tenants) {
+    json["tenants"].push_back({{"tenant", use.tenant},
+                               {"bytes", use.bytes},
+                               {"group_count", use.group_count},
+                               {"member_count", use.member_count},
+                               {"waiter_count", use.waiter_count},
+                               {"stream_count", use.stream_count}});
+  }
+  json["tenant_count"] = stats.tenant_count;
   return json;
 }
 

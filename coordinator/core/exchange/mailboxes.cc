@@ -52,7 +52,7 @@ absl::StatusOr<int64_t> Mailboxes::Send(Step& step, int sender, HeldSend& send) 
   object.sequence = group_.NextNumber();
   object.payload = std::move(send.payload);
   object.sent_at = step.now();
-  object.charge = Charge(group_.shard.tally, MemoryKind::kObjects, CostOfObject(call.tag));
+  object.charge = Charge(*group_.tally, MemoryKind::kObjects, CostOfObject(call.tag));
   object.expiration = call.expiration.value_or(group_.spec.data_expiration);
   const int64_t sequence = object.sequence;
 
@@ -72,7 +72,7 @@ absl::StatusOr<int64_t> Mailboxes::Send(Step& step, int sender, HeldSend& send) 
   if (call.wait_consumed) {
     object.sender_call = send.id;
     sending_[send.id] = sequence;
-    group_.shard.waits.Park(send.id, this, step.now(), send.deadline);
+    group_.shard.waits.Park(send.id, this, *group_.tally, step.now(), send.deadline);
   }
   Write(step, object);
   expiries_.insert({object.sent_at + object.expiration, sequence});
@@ -98,7 +98,7 @@ void Mailboxes::AwaitConsumed(Step& step, CallId id, absl::Duration wait, int64_
   }
   object.sender_call = id;
   sending_[id] = sequence;
-  group_.shard.waits.Park(id, this, step.now(), step.now() + wait);
+  group_.shard.waits.Park(id, this, *group_.tally, step.now(), step.now() + wait);
 }
 
 absl::Status Mailboxes::CheckSource(int receiver, const std::optional<int>& source) const {
@@ -193,7 +193,7 @@ void Mailboxes::Receive(Step& step, CallId id, const Member& receiver, const Id1
   }
   box.receivers.push_back(waiting);
   receiving_[id] = key;
-  group_.shard.waits.Park(id, this, step.now(), step.now() + wait);
+  group_.shard.waits.Park(id, this, *group_.tally, step.now(), step.now() + wait);
 }
 
 Mailboxes::Object* Mailboxes::Next(Box& box, const std::optional<int>& source) {

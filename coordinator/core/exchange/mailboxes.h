@@ -33,7 +33,7 @@ namespace cohort::coordinator {
 class Mailboxes final : public WaitOwner {
  public:
   explicit Mailboxes(GroupContext& group)
-      : group_(group), numbered_sends_(group), completed_(group.shard.tally) {}
+      : group_(group), numbered_sends_(group), completed_(*group.tally) {}
   ~Mailboxes();
   Mailboxes(const Mailboxes&) = delete;
   Mailboxes& operator=(const Mailboxes&) = delete;

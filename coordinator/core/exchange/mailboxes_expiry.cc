@@ -28,7 +28,7 @@ int64_t Mailboxes::CostOfObject(const std::string& tag) const {
 void Mailboxes::RememberLost(Box& box, int source, int64_t sequence) {
   Lost& lost = box.lost[source];
   if (lost.sequences.empty()) {
-    lost.charge = Charge(group_.shard.tally, MemoryKind::kObjects,
+    lost.charge = Charge(*group_.tally, MemoryKind::kObjects,
                          NodeCost<std::pair<int, Lost>>() + NodeCost<std::pair<BoxKey, Box>>());
   }
   lost.sequences.push_back(sequence);
@@ -155,7 +155,7 @@ void Mailboxes::Restore(Instant now, const ObjectRecord& record) {
     RememberLost(boxes_[BoxKey(object.destination, object.tag)], object.source, object.sequence);
     return;
   }
-  object.charge = Charge(group_.shard.tally, MemoryKind::kObjects, CostOfObject(object.tag));
+  object.charge = Charge(*group_.tally, MemoryKind::kObjects, CostOfObject(object.tag));
   if (object.receipt != 0) {
     ++unacknowledged_[object.destination];
     handed_out_by_operation_[object.receive_operation] = object.receipt;

@@ -67,7 +67,7 @@ absl::Status NumberedSends::Hold(Step& step, const Member& sender, HeldSend send
   send.since = step.now();
   if (order > next) {
     holding_[send.id] = {key, order};
-    group_.shard.waits.Park(send.id, this, step.now(), send.deadline);
+    group_.shard.waits.Park(send.id, this, *group_.tally, step.now(), send.deadline);
   }
   it->second.held.emplace(order, std::move(send));
   return absl::OkStatus();

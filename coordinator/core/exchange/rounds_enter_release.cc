@@ -133,7 +133,7 @@ void Rounds::Open(Step& step, const EnterRoundCall& call, int rank, RankSet part
   round.op = call.op;
   round.first_at = round.last_at = step.now();
   round.deadline = absl::InfiniteFuture();
-  round.charge = Charge(group_.shard.tally, MemoryKind::kRounds, CostOfRound(round));
+  round.charge = Charge(*group_.tally, MemoryKind::kRounds, CostOfRound(round));
 }
 
 absl::Status Rounds::CheckArguments(const EnterRoundCall& call, int rank,
@@ -269,7 +269,7 @@ void Rounds::Park(Step& step, Name& name, Round& round, CallId id, int rank, abs
   round.waiters.push_back({id, rank});
   round.deadline = std::min(round.deadline, deadline);
   parked_[id] = Position{&name, round.number};
-  group_.shard.waits.Park(id, this, step.now(), deadline);
+  group_.shard.waits.Park(id, this, *group_.tally, step.now(), deadline);
 }
 
 CallId Rounds::UnparkRank(Round& round, int rank) {

@@ -66,7 +66,7 @@ Rounds::Name* Rounds::FindOrAddName(Step& step, const std::string& text) {
   }
   auto name = std::make_unique<Name>();
   name->name = text;
-  name->charge = Charge(group_.shard.tally, MemoryKind::kRounds,
+  name->charge = Charge(*group_.tally, MemoryKind::kRounds,
                         NodeCost<std::pair<std::string, std::unique_ptr<Name>>>() +
                             BlockCost(sizeof(Name)) + NodeCost<Name*>() + 2 * CostOf(text) +
                             BlockCost(kLongReason));
@@ -309,7 +309,7 @@ void Rounds::Restore(Instant now, const RoundEndRecord& record) {
   round.opener = record.root >= 0 ? record.root : 0;
   round.participants = RankSet::FromRanges(record.participants);
   round.first_at = round.last_at = now;
-  round.charge = Charge(group_.shard.tally, MemoryKind::kRounds, CostOfRound(round));
+  round.charge = Charge(*group_.tally, MemoryKind::kRounds, CostOfRound(round));
   round.receipt = record.receipt;
   round.recorded = true;
   round.ended = record.ended;

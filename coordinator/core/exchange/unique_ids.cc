@@ -40,7 +40,7 @@ UniqueIds::Ids* UniqueIds::FindOrAdd(Step& step, CallId id, const std::string& n
 }
 
 void UniqueIds::Recharge(const std::string& name, Ids& ids) {
-  if (ids.charge.bytes() == 0) ids.charge = Charge(group_.shard.tally, MemoryKind::kUniqueIds);
+  if (ids.charge.bytes() == 0) ids.charge = Charge(*group_.tally, MemoryKind::kUniqueIds);
   int64_t cost = NodeCost<std::pair<std::string, Ids>>() + CostOf(name) + CostOf(ids.ids) +
                  BlockCost(group_.world_size / 8);
   for (const auto& [rank, progress] : ids.progress) {
@@ -112,7 +112,7 @@ void UniqueIds::Fetch(Step& step, CallId id, const Member& member, absl::Duratio
   }
   ids->waiters.push_back({id, member.rank, step.now()});
   parked_[id] = call.name;
-  group_.shard.waits.Park(id, this, step.now(), step.now() + wait);
+  group_.shard.waits.Park(id, this, *group_.tally, step.now(), step.now() + wait);
 }
 
 void UniqueIds::Report(Step& step, CallId id, const Member& member, const ReportInitCall& call) {

@@ -7,14 +7,14 @@ namespace cohort::coordinator {
 Group::Group(Shard& shard, GroupKey key, GroupSpec spec, int64_t generation, int world_size)
     : shard_(shard),
       context_(shard, key),
-      operations_(&shard.tally),
-      store_(shard, key, operations_, context_.ledger, &context_.last_number),
+      operations_(context_.tally.get()),
+      store_(shard, key, context_.tally, operations_, context_.ledger, &context_.last_number),
       rounds_(context_),
       mailboxes_(context_),
       unique_ids_(context_),
       events_(context_),
-      charge_(shard.tally, MemoryKind::kGroups, Cost(context_.key, spec)) {
-  shard.tally.account()->group_count.fetch_add(1, std::memory_order_relaxed);
+      charge_(*context_.tally, MemoryKind::kGroups, Cost(context_.key, spec)) {
+  context_.tally->account()->Count(QuotaKind::kGroups, 1);
   context_.spec = std::move(spec);
   context_.generation = generation;
   context_.world_size = world_size;
@@ -32,7 +32,7 @@ Group::Group(Step& step, Shard& shard, GroupKey key, GroupSpec spec, std::string
 }
 
 Group::~Group() {
-  shard_.tally.account()->group_count.fetch_sub(1, std::memory_order_relaxed);
+  context_.tally->account()->Count(QuotaKind::kGroups, -1);
   shard_.timers.Cancel(liveness_timer_);
   shard_.timers.Cancel(join_window_timer_);
   shard_.timers.Cancel(linger_timer_);

@@ -65,6 +65,7 @@ class Group final : public WaitOwner {
   // The number of calls that wait for another call; watches are not counted.
   int64_t waiter_count() const;
   int64_t live_count() const { return context_.roster.CountLive(); }
+  const Tally& tally() const { return *context_.tally; }
 
   void NotifyOfDraining(Step& step) {
     events_.Notify(step, EventKind::kDraining, nullptr, Cause{});

@@ -38,7 +38,7 @@ GroupEvents::GroupEvents(GroupContext& group)
     : group_(group),
       log_(group.last_number),
       delivered_revision_(group.last_number),
-      charge_(group.shard.tally, MemoryKind::kEvents) {}
+      charge_(*group.tally, MemoryKind::kEvents) {}
 
 GroupEvents::~GroupEvents() {
   group_.shard.timers.Cancel(notify_timer_);
@@ -88,7 +88,7 @@ void GroupEvents::Publish(Step& step, GroupEvent event) {
   const Instant at = MayWait(event.kind) ? last_delivery_ + kNotifyInterval : step.now();
   const int64_t cost = Cost(event);
   // A full coordinator keeps only the events that watchers still have to get.
-  const bool full = !group_.shard.tally.HasRoom(cost, limits.max_bytes_held, Share::kNew);
+  const bool full = !group_.tally->HasRoom(cost, limits, Share::kNew);
   const size_t kept = static_cast<size_t>(std::max<int64_t>(
       full ? std::min(kWatchBatch, limits.max_event_log) : limits.max_event_log, 1));
   log_.Append(revision, std::move(event), std::numeric_limits<int64_t>::max());
@@ -165,7 +165,7 @@ void GroupEvents::Watch(Step& step, const Call& call, const WatchGroupCall& body
   } else {
     if (member != nullptr) member->watch_call = call.id;
     watches_[call.id] = from;
-    group_.shard.waits.Park(call.id, this, step.now(), step.now() + call.wait);
+    group_.shard.waits.Park(call.id, this, *group_.tally, step.now(), step.now() + call.wait);
   }
 }
 

@@ -228,7 +228,7 @@ bool Group::HasRoom() const {
   const auto& members = context_.roster.members();
   const int slots = context_.roster.slot_count();
   if (state_ == GroupState::kForming) {
-    // Counted only when it matters, or a thousand joins look at a million members.
+    // QuotaKind only when it matters, or a thousand joins look at a million members.
     if (static_cast<int>(members.size()) < slots) return true;
     return slots > std::count_if(members.begin(), members.end(), [](const auto& entry) {
              return entry.second->live() && entry.second->state != MemberState::kCandidate;
@@ -260,6 +260,11 @@ void Group::AddNewcomer(Step& step, Call& call, JoinCall& body) {
   member->labels = body.labels;
   member->joined_at = member->last_heard = member->operation_at = member->progress_at = step.now();
 
+  if (absl::Status status =
+          CheckCount(*context_.tally->account(), QuotaKind::kMembers, shard_.limits);
+      !status.ok()) {
+    return step.Fail(call.id, std::move(status));
+  }
   const bool room = HasRoom();
   const bool wants_rank_beyond = body.rank.has_value() && *body.rank >= slots;
   if (!room || wants_rank_beyond) {
@@ -317,7 +322,7 @@ void Group::ParkJoin(Step& step, Call& call, Member& member, bool with_members) 
   context_.roster.Recharge(member);
   member_infos_.reset();
   joins_[call.id] = member.name;
-  shard_.waits.Park(call.id, this, step.now(), step.now() + call.wait);
+  shard_.waits.Park(call.id, this, *context_.tally, step.now(), step.now() + call.wait);
   WriteMember(step, member);
   if (liveness_timer_ == 0) ScheduleLiveness(step.now());
   FillSlots(step);

@@ -79,7 +79,7 @@ void Group::Answer(Step& step, Call& call, ProposeViewCall& body) {
       }
       open.proposer_call = call.id;
       open.calls[call.id] = member->name;
-      shard_.waits.Park(call.id, this, step.now(), step.now() + call.wait);
+      shard_.waits.Park(call.id, this, *context_.tally, step.now(), step.now() + call.wait);
       return;
     }
     const Cause cause = {CauseKind::kViewChanged, open.view.proposer,  open.proposer_rank, "", "",
@@ -115,7 +115,7 @@ void Group::Answer(Step& step, Call& call, ProposeViewCall& body) {
   proposal.proposer_call = call.id;
   proposal.proposer_rank = member->rank;
   proposal.calls[call.id] = member->name;
-  shard_.waits.Park(call.id, this, step.now(), step.now() + call.wait);
+  shard_.waits.Park(call.id, this, *context_.tally, step.now(), step.now() + call.wait);
   // The proposer may die silently; the proposal must not stay forever.
   proposal.timer = shard_.timers.Schedule(step.now() + call.wait, [this](Step& s) {
     if (!proposal_.has_value()) return;
@@ -143,7 +143,7 @@ void Group::Answer(Step& step, Call& call, AckViewCall& body) {
   }
   Proposal& proposal = *proposal_;
   proposal.calls[call.id] = member->name;
-  shard_.waits.Park(call.id, this, step.now(), step.now() + call.wait);
+  shard_.waits.Park(call.id, this, *context_.tally, step.now(), step.now() + call.wait);
   if (body.refuse && proposal.needed.Contains(member->rank)) {
     Cause cause = CauseOf(CauseKind::kReported, *member,
                           absl::StrCat("refused the view", body.reason.empty() ? "" : ": ", body.reason),

@@ -23,6 +23,11 @@ const std::vector<LimitName>& LimitNames() {
       {"max_object_bytes", &Limits::max_object_bytes},
       {"max_bytes_held", &Limits::max_bytes_held},
       {"max_group_bytes_held", &Limits::max_group_bytes_held},
+      {"max_tenant_groups", &Limits::max_tenant_groups},
+      {"max_tenant_members", &Limits::max_tenant_members},
+      {"max_tenant_bytes_held", &Limits::max_tenant_bytes_held},
+      {"max_tenant_waiters", &Limits::max_tenant_waiters},
+      {"max_tenant_streams", &Limits::max_tenant_streams},
       {"max_mailbox_depth", &Limits::max_mailbox_depth},
       {"max_send_window", &Limits::max_send_window},
       {"max_ordered_mailboxes", &Limits::max_ordered_mailboxes},
@@ -40,7 +45,7 @@ const std::vector<LimitName>& LimitNames() {
       {"max_closed_names", &Limits::max_closed_names},
   };
   // A field that is not listed could be neither set nor seen.
-  static_assert(sizeof(Limits) == 22 * sizeof(int64_t), "list every field of Limits here");
+  static_assert(sizeof(Limits) == 27 * sizeof(int64_t), "list every field of Limits here");
   return *kNames;
 }
 
@@ -54,6 +59,11 @@ absl::string_view CountedBy(absl::string_view name) {
       {"max_object_bytes", "bytes of a value that is uploaded in parts"},
       {"max_bytes_held", "bytes of everything that callers make the coordinator keep"},
       {"max_group_bytes_held", "bytes of the values of a group, or of a tenant's own store"},
+      {"max_tenant_groups", "groups of a tenant"},
+      {"max_tenant_members", "members of all groups of a tenant"},
+      {"max_tenant_bytes_held", "bytes of everything that a tenant makes the coordinator keep"},
+      {"max_tenant_waiters", "waiting calls of a tenant"},
+      {"max_tenant_streams", "watches, uploads and downloads of a tenant"},
       {"max_mailbox_depth", "undelivered objects of one (source, destination, tag)"},
       {"max_unacknowledged", "delivered objects that a member has not acknowledged"},
       {"max_send_window", "numbered sends of one mailbox that wait for an earlier one"},

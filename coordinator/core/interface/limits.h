@@ -17,6 +17,13 @@ struct Limits {
   // for calls that wait. The program's default is half of the memory that it may use (options.h).
   int64_t max_bytes_held = int64_t{4} << 30;
   int64_t max_group_bytes_held = int64_t{1} << 30;  // values of one group, or of a tenant's store
+  // What one tenant may have of the above. The program's defaults for bytes and waiters follow from
+  // max_bytes_held (options.h).
+  int64_t max_tenant_groups = 75000;
+  int64_t max_tenant_members = 1000000;        // also those that left or were lost and keep a rank
+  int64_t max_tenant_bytes_held = int64_t{3} << 30;
+  int64_t max_tenant_waiters = 500000;         // calls that wait
+  int64_t max_tenant_streams = 65536;          // watches, uploads and downloads
   int64_t max_mailbox_depth = 10000;           // undelivered objects per (source, destination, tag)
   int64_t max_send_window = 1024;              // held numbered sends per (source, destination, tag)
   int64_t max_ordered_mailboxes = 65536;       // per group; mailboxes with numbered sends

@@ -1,14 +1,16 @@
 // The account of memory. All memory that the coordinator keeps for its callers is charged here, by
 // kind.
 //
-// One MemoryAccount serves all shards, and Limits::max_bytes_held bounds its sum. A shard charges
-// its own Tally, whose plain numbers reach the account once per step: a call needs no lock, and at
-// most a few atomic additions. Values are charged directly (payload.h), because replies in flight
-// may free them on other threads. Sizes of structures are estimates, rounded up;
+// One MemoryAccount serves all shards, and Limits::max_bytes_held bounds its sum. Each tenant has an
+// account of its own (tenant_accounts.h), whose charges count in the whole, too. A shard charges a
+// Tally of each account, whose plain numbers reach the account once per step: a call needs no lock,
+// and at most a few atomic additions. Values are charged directly (payload.h), because replies in
+// flight may free them on other threads. Sizes of structures are estimates, rounded up;
 // memory_account_test.cc compares them with malloc's.
 #ifndef COHORT_COORDINATOR_CORE_INTERFACE_MEMORY_ACCOUNT_H_
 #define COHORT_COORDINATOR_CORE_INTERFACE_MEMORY_ACCOUNT_H_
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -21,6 +23,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "coordinator/core/interface/limits.h"
 
 namespace cohort::coordinator {
 
@@ -53,18 +56,47 @@ inline const char* MemoryKindName(MemoryKind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-// Thread-safe. All shards of a coordinator share one.
+// The things that have a limit for each tenant, bytes aside.
+enum class QuotaKind : uint8_t {
+  kGroups,
+  kMembers,  // also those that left or were lost, and keep their rank
+  kWaiters,  // calls that wait, watches included
+  kStreams,  // watches, uploads and downloads
+};
+inline constexpr int kQuotaKindCount = 4;
+
+// Thread-safe. All shards of a coordinator share the whole account, and one for each tenant.
 class MemoryAccount {
  public:
+  MemoryAccount() = default;
+  // The account of a tenant. What is added here is also added to `whole`.
+  MemoryAccount(std::shared_ptr<MemoryAccount> whole, std::string tenant)
+      : whole_(std::move(whole)), tenant_(std::move(tenant)) {}
+
   void Add(MemoryKind kind, int64_t bytes) {
     by_kind_[static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
     held_.fetch_add(bytes, std::memory_order_relaxed);
+    if (whole_ != nullptr) whole_->Add(kind, bytes);
   }
   // Charges a value of `bytes` bytes, and `around` bytes of structures that hold it.
   void AddValue(MemoryKind kind, int64_t bytes, int64_t around) {
     Add(kind, bytes + around);
     value_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    if (whole_ != nullptr) whole_->value_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   }
+  // Adds `more` things, or removes some if it is negative. The whole account counts groups alone.
+  void Count(QuotaKind what, int64_t more) {
+    counts_[static_cast<int>(what)].fetch_add(more, std::memory_order_relaxed);
+    if (what == QuotaKind::kGroups && whole_ != nullptr) whole_->Count(what, more);
+  }
+  int64_t count(QuotaKind what) const {
+    return counts_[static_cast<int>(what)].load(std::memory_order_relaxed);
+  }
+  // The account of all tenants together.
+  const MemoryAccount& whole() const { return whole_ == nullptr ? *this : *whole_; }
+  bool is_whole() const { return whole_ == nullptr; }
+  // Empty: this is the whole account.
+  const std::string& tenant() const { return tenant_; }
   int64_t held() const { return held_.load(std::memory_order_relaxed); }
   // The bytes of values alone, without structures.
   int64_t value_bytes() const { return value_bytes_.load(std::memory_order_relaxed); }
@@ -72,11 +104,13 @@ class MemoryAccount {
     return by_kind_[static_cast<int>(kind)].load(std::memory_order_relaxed);
   }
 
-  // Counts that have a limit over all shards.
-  std::atomic<int64_t> group_count{0};
+  // Of the whole account alone.
   std::atomic<int64_t> closed_name_count{0};
 
  private:
+  const std::shared_ptr<MemoryAccount> whole_;
+  const std::string tenant_;
+  std::array<std::atomic<int64_t>, kQuotaKindCount> counts_{};
   std::atomic<int64_t> held_{0};
   std::atomic<int64_t> value_bytes_{0};
   std::array<std::atomic<int64_t>, kMemoryKindCount> by_kind_{};
@@ -91,30 +125,91 @@ inline int64_t Ceiling(int64_t max_bytes_held, Share share) {
   return share == Share::kNew ? max_bytes_held - max_bytes_held / 8 : max_bytes_held;
 }
 
-inline absl::Status OverMaxBytesHeld(int64_t max_bytes_held, Share share, int64_t held,
-                                     MemoryKind kind, int64_t kind_held, int64_t bytes) {
+// The largest number of bytes, of the whole or of a tenant, and how many are held.
+struct ByteLimit {
+  const char* name;
+  int64_t most;
+  int64_t held;
+  int64_t held_of_kind;
+};
+
+// `tenant` is empty for the whole coordinator. Errors: RESOURCE_EXHAUSTED (names the limit, its
+// value, the kind and the bytes held).
+inline absl::Status CheckBytes(const ByteLimit& limit, const std::string& tenant, MemoryKind kind,
+                               int64_t bytes, Share share) {
+  if (limit.held + bytes <= Ceiling(limit.most, share)) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
-      "the limit max_bytes_held is ", max_bytes_held,
-      share == Share::kNew ? ", an eighth of it reserved for calls that wait" : "",
-      ": the coordinator holds ", held, " bytes, ", kind_held, " of them for ",
-      MemoryKindName(kind), ", and this request needs ", bytes, " more for ",
-      MemoryKindName(kind)));
+      "the limit ", limit.name, " is ", limit.most,
+      share == Share::kNew ? ", an eighth of it reserved for calls that wait" : "", ": ",
+      tenant.empty() ? "the coordinator" : absl::StrCat("tenant ", tenant), " holds ", limit.held,
+      " bytes, ", limit.held_of_kind, " of them for ", MemoryKindName(kind),
+      ", and this request needs ", bytes, " more for ", MemoryKindName(kind)));
 }
+
+// Whether the account may hold `bytes` more, and a tenant's account no more than its own limit.
+// `pending` and `pending_of_kind` were not added yet.
+inline absl::Status CheckRoom(const MemoryAccount& account, MemoryKind kind, int64_t bytes,
+                              const Limits& limits, Share share, int64_t pending = 0,
+                              int64_t pending_of_kind = 0) {
+  const MemoryAccount& whole = account.whole();
+  absl::Status status = CheckBytes({"max_bytes_held", limits.max_bytes_held, whole.held() + pending,
+                                    whole.held(kind) + pending_of_kind},
+                                   "", kind, bytes, share);
+  if (!status.ok() || account.is_whole()) return status;
+  return CheckBytes({"max_tenant_bytes_held", limits.max_tenant_bytes_held,
+                     account.held() + pending, account.held(kind) + pending_of_kind},
+                    account.tenant(), kind, bytes, share);
+}
+
+// Whether the tenant may have one more of `what`. Errors: RESOURCE_EXHAUSTED (names the limit, its
+// value and the tenant).
+inline absl::Status CheckCount(const MemoryAccount& account, QuotaKind what, const Limits& limits) {
+  struct Quota {
+    const char* things;
+    const char* limit;
+    int64_t most;
+  };
+  const Quota quotas[kQuotaKindCount] = {
+      {" groups", "max_tenant_groups", limits.max_tenant_groups},
+      {" members", "max_tenant_members", limits.max_tenant_members},
+      {" waiting calls", "max_tenant_waiters", limits.max_tenant_waiters},
+      {" streams", "max_tenant_streams", limits.max_tenant_streams},
+  };
+  const Quota& quota = quotas[static_cast<int>(what)];
+  const int64_t count = account.count(what);
+  if (count < quota.most || account.is_whole()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("tenant ", account.tenant(), " has ", count,
+                                                   quota.things, "; ", quota.limit, " is ",
+                                                   quota.most));
+}
+
+class Tally;
+// The tallies of a shard that have charges since the last publication.
+using ChangedTallies = std::vector<Tally*>;
 
 // The part of one shard. Confined to the thread that has the shard; outlives every Charge on it.
 class Tally {
  public:
-  explicit Tally(std::shared_ptr<MemoryAccount> account) : account_(std::move(account)) {}
-  ~Tally() { Publish(); }
+  // `changed` outlives this; null: nobody asks which tallies have changed.
+  explicit Tally(std::shared_ptr<MemoryAccount> account, ChangedTallies* changed = nullptr)
+      : account_(std::move(account)), changed_tallies_(changed) {}
+  ~Tally() {
+    if (changed_ != 0 && changed_tallies_ != nullptr) {
+      changed_tallies_->erase(
+          std::find(changed_tallies_->begin(), changed_tallies_->end(), this));
+    }
+    Publish();
+  }
   Tally(const Tally&) = delete;
   Tally& operator=(const Tally&) = delete;
 
   void Add(MemoryKind kind, int64_t bytes) {
+    if (changed_ == 0 && changed_tallies_ != nullptr) changed_tallies_->push_back(this);
     pending_by_kind_[static_cast<int>(kind)] += bytes;
     pending_ += bytes;
     changed_ |= 1u << static_cast<int>(kind);
   }
-  // Moves the charges to the account, at the end of each step. Cheap when nothing changed.
+  // Moves the charges to the account, at the end of each step.
   void Publish() {
     for (; changed_ != 0; changed_ &= changed_ - 1) {
       const int kind = __builtin_ctz(changed_);
@@ -124,25 +219,26 @@ class Tally {
     pending_ = 0;
   }
 
-  // The bytes of all shards, this step included.
-  int64_t held() const { return account_->held() + pending_; }
-  int64_t held(MemoryKind kind) const {
-    return account_->held(kind) + pending_by_kind_[static_cast<int>(kind)];
+  // Whether `bytes` more may be held, by the limits of the whole and of the tenant. The charges of
+  // this step count.
+  bool HasRoom(int64_t bytes, const Limits& limits, Share share) const {
+    const int64_t more = pending_ + bytes;
+    return account_->whole().held() + more <= Ceiling(limits.max_bytes_held, share) &&
+           (account_->is_whole() ||
+            account_->held() + more <= Ceiling(limits.max_tenant_bytes_held, share));
   }
-  bool HasRoom(int64_t bytes, int64_t max_bytes_held, Share share) const {
-    return held() + bytes <= Ceiling(max_bytes_held, share);
-  }
-  // Errors: RESOURCE_EXHAUSTED (names the limit, its value, the kind and the bytes held).
-  absl::Status CheckRoom(MemoryKind kind, int64_t bytes, int64_t max_bytes_held,
-                         Share share) const {
-    if (HasRoom(bytes, max_bytes_held, share)) return absl::OkStatus();
-    return OverMaxBytesHeld(max_bytes_held, share, held(), kind, held(kind), bytes);
+  // The same. Errors: RESOURCE_EXHAUSTED (names the limit, its value, the kind and the bytes held).
+  absl::Status CheckRoom(MemoryKind kind, int64_t bytes, const Limits& limits, Share share) const {
+    if (HasRoom(bytes, limits, share)) return absl::OkStatus();
+    return coordinator::CheckRoom(*account_, kind, bytes, limits, share, pending_,
+                                  pending_by_kind_[static_cast<int>(kind)]);
   }
 
   const std::shared_ptr<MemoryAccount>& account() const { return account_; }
 
  private:
   const std::shared_ptr<MemoryAccount> account_;
+  ChangedTallies* const changed_tallies_;
   std::array<int64_t, kMemoryKindCount> pending_by_kind_{};
   int64_t pending_ = 0;
   uint32_t changed_ = 0;  // a bit for each kind
@@ -185,7 +281,7 @@ class Charge {
 class SharedCharge {
  public:
   SharedCharge(MemoryAccount& account, MemoryKind kind, int64_t bytes = 0)
-      : account_(account), kind_(kind) {
+      : account_(&account), kind_(kind) {
     Set(bytes);
   }
   ~SharedCharge() { Set(0); }
@@ -194,13 +290,20 @@ class SharedCharge {
 
   void Set(int64_t bytes) {
     if (bytes == bytes_) return;
-    account_.Add(kind_, bytes - bytes_);
+    account_->Add(kind_, bytes - bytes_);
     bytes_ = bytes;
+  }
+  // Charges another account from now on, which outlives this.
+  void MoveTo(MemoryAccount& account) {
+    const int64_t bytes = bytes_;
+    Set(0);
+    account_ = &account;
+    Set(bytes);
   }
   int64_t bytes() const { return bytes_; }
 
  private:
-  MemoryAccount& account_;
+  MemoryAccount* account_;
   const MemoryKind kind_;
   int64_t bytes_ = 0;
 };

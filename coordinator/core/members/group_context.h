@@ -20,11 +20,13 @@ namespace cohort::coordinator {
 
 struct GroupContext {
   GroupContext(Shard& s, GroupKey k)
-      : shard(s), key(std::move(k)), ledger(std::make_shared<ByteLedger>(s.tally.account())),
-        roster(s.tally), last_number(s.FirstNumber()) {}
+      : shard(s), key(std::move(k)), tally(s.tallies.Of(key.tenant)),
+        ledger(std::make_shared<ByteLedger>(tally->account())), roster(*tally),
+        last_number(s.FirstNumber()) {}
 
   Shard& shard;
   const GroupKey key;
+  const std::shared_ptr<Tally> tally;  // of the tenant
   const std::shared_ptr<ByteLedger> ledger;
   GroupSpec spec;
   int64_t generation = 0;
@@ -67,8 +69,8 @@ struct GroupContext {
           absl::StrCat("group ", key.group, " holds ", ledger->held(), " bytes; ", bytes,
                        " more pass max_group_bytes_held (", shard.limits.max_group_bytes_held, ")"));
     }
-    return shard.tally.CheckRoom(kind, bytes + ByteLedger::kValueCost + around,
-                                 shard.limits.max_bytes_held, Share::kNew);
+    return tally->CheckRoom(kind, bytes + ByteLedger::kValueCost + around, shard.limits,
+                            Share::kNew);
   }
 };
 

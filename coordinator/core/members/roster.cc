@@ -37,6 +37,7 @@ Member& Roster::Add(std::unique_ptr<Member> member) {
     by_rank_[added.rank] = &added;
   }
   members_[added.name] = std::move(member);
+  tally_.account()->Count(QuotaKind::kMembers, 1);
   Recharge(added);
   return added;
 }
@@ -59,6 +60,7 @@ void Roster::Remove(Member& member, const Cause& why) {
   RememberIncarnation(member);
   ReleaseRank(member);
   members_.erase(members_.find(member.name));
+  tally_.account()->Count(QuotaKind::kMembers, -1);
 }
 
 void Roster::Fence(Member& member, const Cause& why) {

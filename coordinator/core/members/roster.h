@@ -83,6 +83,11 @@ struct Member : MemberRecord {
 class Roster {
  public:
   explicit Roster(Tally& tally) : tally_(tally), fenced_charge_(tally, MemoryKind::kMembers) {}
+  ~Roster() {
+    tally_.account()->Count(QuotaKind::kMembers, -static_cast<int64_t>(members_.size()));
+  }
+  Roster(const Roster&) = delete;
+  Roster& operator=(const Roster&) = delete;
 
   // Null: there is no such member.
   Member* ByName(absl::string_view name);

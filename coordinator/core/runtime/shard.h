@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "coordinator/core/interface/limits.h"
-#include "coordinator/core/interface/memory_account.h"
+#include "coordinator/core/interface/tenant_accounts.h"
 #include "coordinator/core/interface/types.h"
+#include "coordinator/core/runtime/tenant_tallies.h"
 #include "coordinator/core/runtime/timers.h"
 #include "coordinator/core/runtime/wait_table.h"
 
@@ -20,8 +21,7 @@ namespace cohort::coordinator {
 class GroupEvents;
 
 struct Shard {
-  explicit Shard(std::shared_ptr<MemoryAccount> account = std::make_shared<MemoryAccount>())
-      : tally(std::move(account)) {}
+  explicit Shard(std::shared_ptr<TenantAccounts> accounts) : tallies(std::move(accounts)) {}
 
   Limits limits;
   // Counts the starts of this journal, from 1. Counters that the journal does not keep start at
@@ -29,8 +29,8 @@ struct Shard {
   int64_t boot = 1;
   bool draining = false;
   Timers timers;
-  Tally tally;  // declared before all members that charge it
-  WaitTable waits{tally};
+  TenantTallies tallies;
+  WaitTable waits;
   // The coordinator was stopped or suspended recently. Connections that ended meanwhile say nothing
   // about their members, which may connect again at least until this instant.
   Instant resumed_until = absl::InfinitePast();

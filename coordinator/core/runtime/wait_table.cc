@@ -2,18 +2,20 @@
 
 namespace cohort::coordinator {
 
-void WaitTable::Park(CallId id, WaitOwner* owner, Instant since, Instant deadline) {
-  waits_[id] = Entry{owner, since, deadline};
+void WaitTable::Park(CallId id, WaitOwner* owner, Tally& tally, Instant since, Instant deadline) {
+  waits_[id] = Entry{owner, &tally, since, deadline};
   deadlines_.insert({deadline, id});
-  charge_.Add(kParkedCallCost);
+  tally.Add(MemoryKind::kCalls, kParkedCallCost);
+  tally.account()->Count(QuotaKind::kWaiters, 1);
 }
 
 void WaitTable::Done(CallId id) {
   auto it = waits_.find(id);
   if (it == waits_.end()) return;
   deadlines_.erase({it->second.deadline, id});
+  it->second.tally->Add(MemoryKind::kCalls, -kParkedCallCost);
+  it->second.tally->account()->Count(QuotaKind::kWaiters, -1);
   waits_.erase(it);
-  charge_.Add(-kParkedCallCost);
 }
 
 const WaitTable::Entry* WaitTable::Find(CallId id) const {

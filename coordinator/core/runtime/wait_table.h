@@ -36,15 +36,15 @@ class WaitTable {
   // in the engine. The service charges gRPC's memory for it.
   static constexpr int64_t kParkedCallCost = 400;
 
-  explicit WaitTable(Tally& tally) : charge_(tally, MemoryKind::kCalls) {}
-
   struct Entry {
     WaitOwner* owner = nullptr;
+    Tally* tally = nullptr;
     Instant since;
     Instant deadline;
   };
 
-  void Park(CallId id, WaitOwner* owner, Instant since, Instant deadline);
+  // `tally` is that of the call's tenant, and outlives the wait.
+  void Park(CallId id, WaitOwner* owner, Tally& tally, Instant since, Instant deadline);
   // The owner has answered or dropped the call. Unknown ids are fine.
   void Done(CallId id);
   const Entry* Find(CallId id) const;
@@ -65,7 +65,6 @@ class WaitTable {
  private:
   absl::flat_hash_map<CallId, Entry> waits_;
   absl::btree_set<std::pair<Instant, CallId>> deadlines_;
-  Charge charge_;
 };
 
 }  // namespace cohort::coordinator

@@ -19,19 +19,20 @@ constexpr int64_t kAnswerCost = 512;
 
 // The namespace takes a number when it begins, so that its first revision is not 0: a watch from
 // revision 0 begins with the present.
-Store::Store(Shard& shard, GroupKey key, FirstAnswers& operations,
+Store::Store(Shard& shard, GroupKey key, std::shared_ptr<Tally> tally, FirstAnswers& operations,
              std::shared_ptr<ByteLedger> ledger, int64_t* last_number)
     : shard_(shard),
       key_(std::move(key)),
+      tally_(std::move(tally)),
       operations_(operations),
       ledger_(std::move(ledger)),
       last_number_(last_number),
-      completed_pops_(shard.tally),
+      completed_pops_(*tally_),
       history_(NextNumber()),
-      keys_charge_(shard.tally, MemoryKind::kKeys),
-      items_charge_(shard.tally, MemoryKind::kQueues),
-      events_charge_(shard.tally, MemoryKind::kKeyEvents),
-      parked_charge_(shard.tally, MemoryKind::kCalls) {}
+      keys_charge_(*tally_, MemoryKind::kKeys),
+      items_charge_(*tally_, MemoryKind::kQueues),
+      events_charge_(*tally_, MemoryKind::kKeyEvents),
+      parked_charge_(*tally_, MemoryKind::kCalls) {}
 
 Store::~Store() {
   for (const auto& [id, parked] : parked_) shard_.waits.Done(id);
@@ -94,7 +95,7 @@ absl::Status Store::CheckRoom(MemoryKind kind, int64_t count, int64_t size, int6
   around += count * (ByteLedger::kValueCost + static_cast<int64_t>(sizeof(Event))) + kAnswerCost;
   const auto fits = [&](int64_t more) {
     return ledger_->held() + more <= limits.max_group_bytes_held &&
-           shard_.tally.HasRoom(more + around, limits.max_bytes_held, Share::kNew);
+           tally_->HasRoom(more + around, limits, Share::kNew);
   };
   if (fits(size)) return absl::OkStatus();
   // If no event has the old value, replacing it frees it, and it does not count any more.
@@ -106,7 +107,7 @@ absl::Status Store::CheckRoom(MemoryKind kind, int64_t count, int64_t size, int6
         absl::StrFormat("%d bytes are held and the %s %d", ledger_->held(),
                         count == 1 ? "value has" : "values have", size));
   }
-  return shard_.tally.CheckRoom(kind, size - old_size + around, limits.max_bytes_held, Share::kNew);
+  return tally_->CheckRoom(kind, size - old_size + around, limits, Share::kNew);
 }
 
 void Store::Park(Step& step, CallId id, const Caller& caller, absl::Duration wait,
@@ -122,7 +123,7 @@ void Store::Park(Step& step, CallId id, const Caller& caller, absl::Duration wai
   }
   const auto parked = parked_.emplace(id, Parked{caller.session, std::move(what)}).first;
   parked_charge_.Add(CostOfParked(parked->second));
-  shard_.waits.Park(id, this, step.now(), step.now() + wait);
+  shard_.waits.Park(id, this, *tally_, step.now(), step.now() + wait);
 }
 
 Store::Parked Store::Unpark(ParkedCalls::iterator call) {

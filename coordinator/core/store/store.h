@@ -58,10 +58,10 @@ class Store final : public WaitOwner {
   static constexpr int64_t kWatchBatchBytes = 64 << 10;
 
   // `last_number` is the group's counter: the last number that it gave out, at first
-  // shard.FirstNumber(). All references outlive the store. `ledger` counts the bytes of this
-  // namespace.
-  Store(Shard& shard, GroupKey key, FirstAnswers& operations, std::shared_ptr<ByteLedger> ledger,
-        int64_t* last_number);
+  // shard.FirstNumber(). All references outlive the store. `tally` is that of the tenant, and
+  // `ledger` counts the bytes of this namespace.
+  Store(Shard& shard, GroupKey key, std::shared_ptr<Tally> tally, FirstAnswers& operations,
+        std::shared_ptr<ByteLedger> ledger, int64_t* last_number);
   // Drops its parked calls without answers; FailAll answers them.
   ~Store();
   Store(const Store&) = delete;
@@ -317,6 +317,7 @@ class Store final : public WaitOwner {
 
   Shard& shard_;
   const GroupKey key_;
+  const std::shared_ptr<Tally> tally_;
   FirstAnswers& operations_;
   const std::shared_ptr<ByteLedger> ledger_;
   int64_t* const last_number_;

@@ -242,23 +242,25 @@ TEST(Store, ExplainsWhatACallWaitsFor) {
 }
 
 TEST(Store, LeavesNoTimersAndWaitsBehind) {
-  Shard shard;
+  const auto account = std::make_shared<MemoryAccount>();
+  Shard shard(std::make_shared<TenantAccounts>(account));
   FirstAnswers operations;
   int64_t last_number = 0;
   Effects effects;
   Step step(absl::UnixEpoch(), effects);
   {
-    Store store(shard, GroupKey{"t", "g"}, operations, std::make_shared<ByteLedger>(shard.tally.account()),
-                &last_number);
+    const std::shared_ptr<Tally> tally = shard.tallies.Of("t");
+    Store store(shard, GroupKey{"t", "g"}, tally, operations,
+                std::make_shared<ByteLedger>(tally->account()), &last_number);
     store.Handle(step, 1, Caller{}, kWait, QueuePopCall{"q"});
     store.Handle(step, 2, Caller{}, kWait, Brief("a", absl::Seconds(5)));
   }
   EXPECT_EQ(shard.waits.size(), 0u);
   EXPECT_EQ(shard.timers.Next(), absl::InfiniteFuture());
   effects = Effects{};
-  shard.tally.Publish();
-  EXPECT_EQ(shard.tally.account()->value_bytes(), 0);
-  EXPECT_EQ(shard.tally.held(), 0);
+  shard.tallies.Publish();
+  EXPECT_EQ(account->value_bytes(), 0);
+  EXPECT_EQ(account->held(), 0);
 }
 
 }  // namespace

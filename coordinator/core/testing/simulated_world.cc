@@ -52,7 +52,7 @@ SimulatedWorld::SimulatedWorld(const Options& options)
     : options_(options),
       random_(options.seed),
       now_(absl::UnixEpoch() + absl::Hours(1)),
-      account_(std::make_shared<MemoryAccount>()) {
+      accounts_(std::make_shared<TenantAccounts>(std::make_shared<MemoryAccount>())) {
   Start();
 }
 
@@ -291,7 +291,7 @@ void SimulatedWorld::Release(std::vector<Answer> answers) {
 
 void SimulatedWorld::Start() {
   ++boot_;
-  core_ = std::make_unique<Core>(options_.limits, boot_, account_);
+  core_ = std::make_unique<Core>(options_.limits, boot_, accounts_);
   std::vector<Record> rows = journal_.Rows();
   random_.Shuffle(rows);
   core_->Restore(now_, rows);

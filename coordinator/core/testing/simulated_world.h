@@ -76,7 +76,7 @@ class SimulatedWorld {
   int64_t boot() const { return boot_; }
   int64_t steps() const { return steps_; }
   size_t outstanding_count() const { return outstanding_.size(); }
-  int64_t held_bytes() const { return account_->value_bytes(); }
+  int64_t held_bytes() const { return accounts_->whole()->value_bytes(); }
 
   void After(absl::Duration delay, std::function<void()> action);
   // Runs the earliest event. False: no event is left, or a check failed.
@@ -149,7 +149,7 @@ class SimulatedWorld {
   std::vector<Event> events_;
   int64_t last_order_ = 0;
 
-  std::shared_ptr<MemoryAccount> account_;
+  std::shared_ptr<TenantAccounts> accounts_;
   std::unique_ptr<Core> core_;
   int64_t boot_ = 0;
   CallId last_id_ = 0;

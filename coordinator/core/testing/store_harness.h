@@ -35,9 +35,9 @@ class StoreHarness {
 
   explicit StoreHarness(int64_t boot = 1, Rows rows = {}) : rows_(std::move(rows)) {
     shard_.boot = boot;
-    ledger_ = std::make_shared<ByteLedger>(shard_.tally.account());
+    ledger_ = std::make_shared<ByteLedger>(tally_->account());
     last_number_ = shard_.FirstNumber();
-    store_ = std::make_unique<Store>(shard_, Key(), operations_, ledger_, &last_number_);
+    store_ = std::make_unique<Store>(shard_, Key(), tally_, operations_, ledger_, &last_number_);
     for (const auto& [name, value] : rows_) {
       if (const auto* key = std::get_if<KeyRecord>(&value)) store_->Restore(now_, *key);
       if (const auto* item = std::get_if<QueueItemRecord>(&value)) store_->Restore(now_, *item);
@@ -160,9 +160,10 @@ class StoreHarness {
 
  private:
   Instant now_ = absl::UnixEpoch() + absl::Hours(1);
-  Shard shard_;
+  Shard shard_{std::make_shared<TenantAccounts>(std::make_shared<MemoryAccount>())};
+  const std::shared_ptr<Tally> tally_ = shard_.tallies.Of("");
   std::shared_ptr<ByteLedger> ledger_;
-  FirstAnswers operations_{&shard_.tally};
+  FirstAnswers operations_{tally_.get()};
   int64_t last_number_ = 0;
   Rows rows_;
   Caller caller_;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -15,6 +17,7 @@
 namespace cohort::coordinator {
 namespace {
 
+constexpr size_t kMaxTenantsShown = 100;
 constexpr char kMalformed[] = "the request is not a well-formed message of this method";
 
 }  // namespace
@@ -85,6 +88,20 @@ absl::Status RunServerStats(Engine& engine, google::protobuf::io::ZeroCopyInputS
       [](const v1::MemoryUse& a, const v1::MemoryUse& b) { return a.bytes() > b.bytes(); });
   response.set_charged_bytes(stats.charged_bytes);
   response.set_max_bytes_held(engine.limits().max_bytes_held);
+  std::vector<std::shared_ptr<const MemoryAccount>> tenants = stats.tenants;
+  response.set_tenant_count(static_cast<int64_t>(tenants.size()));
+  std::stable_sort(tenants.begin(), tenants.end(),
+                   [](const auto& a, const auto& b) { return a->held() > b->held(); });
+  if (tenants.size() > kMaxTenantsShown) tenants.resize(kMaxTenantsShown);
+  for (const auto& tenant : tenants) {
+    v1::TenantUse* const use = response.add_tenants();
+    use->set_tenant(tenant->tenant());
+    use->set_bytes(tenant->held());
+    use->set_group_count(tenant->count(QuotaKind::kGroups));
+    use->set_member_count(tenant->count(QuotaKind::kMembers));
+    use->set_waiter_count(tenant->count(QuotaKind::kWaiters));
+    use->set_stream_count(tenant->count(QuotaKind::kStreams));
+  }
   message->Append(response.SerializeAsString());
   return absl::OkStatus();
 }

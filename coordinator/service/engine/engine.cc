@@ -65,7 +65,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(
   if (engine->durable_) {
     if (on_failure == nullptr) on_failure = [](const absl::Status&) {};
     engine->committer_ = std::make_unique<JournalCommitter>(
-        *engine->journal_, *engine->account_, observer,
+        *engine->journal_, engine->account(), observer,
         [raw](Answers answers) { raw->Deliver(std::move(answers)); }, std::move(on_failure));
     COHORT_RETURN_IF_ERROR(engine->committer_->status());
   }
@@ -84,15 +84,13 @@ void Engine::MakeShards(const EngineOptions& options, int64_t boot) {
   for (int i = 0; i < options.shards; ++i) {
     auto shard = std::make_unique<Shard>();
     MutexLock lock(&shard->mutex);
-    shard->core = std::make_unique<Core>(options.limits, boot, account_);
+    shard->core = std::make_unique<Core>(options.limits, boot, accounts_);
     shards_.push_back(std::move(shard));
   }
 }
 
 absl::Status Engine::CheckRoom(MemoryKind kind, int64_t bytes, Share share) const {
-  const int64_t limit = limits().max_bytes_held;
-  if (account_->held() + bytes <= Ceiling(limit, share)) return absl::OkStatus();
-  return OverMaxBytesHeld(limit, share, account_->held(), kind, account_->held(kind), bytes);
+  return coordinator::CheckRoom(*accounts_->whole(), kind, bytes, limits(), share);
 }
 
 size_t Engine::ShardOf(const GroupKey& key) const {

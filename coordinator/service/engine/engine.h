@@ -21,6 +21,7 @@
 #include "coordinator/core/interface/call.h"
 #include "coordinator/core/interface/limits.h"
 #include "coordinator/core/interface/memory_account.h"
+#include "coordinator/core/interface/tenant_accounts.h"
 #include "coordinator/journal/journal.h"
 #include "coordinator/service/engine/alarm.h"
 #include "coordinator/service/engine/awake_clock.h"
@@ -59,6 +60,8 @@ struct EngineStats {
   // The bytes of each kind, also of kinds with 0 bytes, and their sum.
   std::array<int64_t, kMemoryKindCount> memory{};
   int64_t charged_bytes = 0;
+  // By name.
+  std::vector<std::shared_ptr<const MemoryAccount>> tenants;
 };
 
 struct DrainResult {
@@ -101,11 +104,12 @@ class Engine {
   EngineStats Stats() const;
   // The account of the memory that the coordinator keeps for callers. The service charges its own
   // part itself.
-  MemoryAccount& account() { return *account_; }
+  MemoryAccount& account() { return *accounts_->whole(); }
   // For objects that may outlive the engine.
-  const std::shared_ptr<MemoryAccount>& shared_account() const { return account_; }
-  // Whether `bytes` more may be kept. Errors: RESOURCE_EXHAUSTED (names the limit, its value and
-  // the bytes held).
+  const std::shared_ptr<MemoryAccount>& shared_account() const { return accounts_->whole(); }
+  TenantAccounts& tenants() { return *accounts_; }
+  // Whether `bytes` more may be kept for all tenants together. Errors: RESOURCE_EXHAUSTED (names the
+  // limit, its value and the bytes held).
   absl::Status CheckRoom(MemoryKind kind, int64_t bytes, Share share) const;
   // Valid as long as the engine; a later SetLimits makes a new one.
   const Limits& limits() const { return *limits_.load(std::memory_order_acquire); }
@@ -174,7 +178,8 @@ class Engine {
   const Instant started_;
   const int64_t server_incarnation_;
   int64_t boot_ = 1;
-  const std::shared_ptr<MemoryAccount> account_ = std::make_shared<MemoryAccount>();
+  const std::shared_ptr<TenantAccounts> accounts_ =
+      std::make_shared<TenantAccounts>(std::make_shared<MemoryAccount>());
   std::vector<std::unique_ptr<Shard>> shards_;
   std::atomic<bool> draining_{false};
   std::atomic<bool> closed_{false};

@@ -108,11 +108,13 @@ EngineStats Engine::Stats() const {
     stats.total.objects_expired += part.objects_expired;
     stats.calls += shard->calls;
   }
-  stats.total.bytes_held = account_->value_bytes();
+  const MemoryAccount& account = *accounts_->whole();
+  stats.total.bytes_held = account.value_bytes();
   for (int kind = 0; kind < kMemoryKindCount; ++kind) {
-    stats.memory[kind] = account_->held(static_cast<MemoryKind>(kind));
+    stats.memory[kind] = account.held(static_cast<MemoryKind>(kind));
   }
-  stats.charged_bytes = account_->held();
+  stats.charged_bytes = account.held();
+  stats.tenants = accounts_->All();
   stats.uptime = clock_.Now() - started_ + clock_.asleep();
   stats.server_incarnation = server_incarnation_;
   stats.boot = boot_;

@@ -42,7 +42,9 @@ void BlobDownloadStream::Begin(grpc::CallbackServerContext* context,
                                   copy.Length(), TimeLeft(context->raw_deadline()), &call, &asker_);
     }
   }
+  if (status.ok()) status = tenant_stream_.Begin(dispatcher_.engine(), call.caller.key.tenant);
   if (!status.ok()) return Complete(status);
+  charge_.MoveTo(tenant_stream_.account());
   blob_ = std::get<GetBlobCall>(call.body).blob;
   offset_ = std::get<GetBlobCall>(call.body).offset;
   if (!OutgoingBlobs::IsOutgoing(blob_)) {

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "coordinator/service/dispatch/dispatcher.h"
+#include "coordinator/service/dispatch/tenant_stream.h"
 #include "coordinator/service/engine/reply_sink.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
@@ -43,7 +44,8 @@ class BlobDownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffe
   size_t part_ = 0;          // the value that `offset_` lies in
   int64_t part_offset_ = 0;  // ... and where
   grpc::ByteBuffer message_;
-  const SharedCharge charge_;  // the content is charged where it came from
+  TenantStream tenant_stream_;  // outlives the charge
+  SharedCharge charge_;         // the content is charged where it came from
 };
 
 }  // namespace cohort::coordinator

@@ -102,9 +102,12 @@ absl::Status BlobUploadStream::TakeFirst(v1::UploadRequest& part) {
   begun_ = true;
   size_bytes_ = part.size_bytes();
   announced_crc32_ = part.crc32();
-  // A value that does not fit is refused before the client sends it.
   COHORT_RETURN_IF_ERROR(
-      dispatcher_.engine().CheckRoom(MemoryKind::kUploads, size_bytes_, Share::kNew));
+      tenant_stream_.Begin(dispatcher_.engine(), call_.caller.key.tenant));
+  charge_.MoveTo(tenant_stream_.account());
+  held_.MoveTo(tenant_stream_.account());
+  // A value that does not fit is refused before the client sends it.
+  COHORT_RETURN_IF_ERROR(CheckTenantRoom(size_bytes_));
   bytes_.reserve(static_cast<size_t>(std::min(size_bytes_, kTrustedBytes)));
   return absl::OkStatus();
 }
@@ -121,13 +124,17 @@ absl::Status BlobUploadStream::CheckWhole() const {
   return absl::OkStatus();
 }
 
+absl::Status BlobUploadStream::CheckTenantRoom(int64_t bytes) {
+  return CheckRoom(tenant_stream_.account(), MemoryKind::kUploads, bytes,
+                   dispatcher_.engine().limits(), Share::kNew);
+}
+
 absl::Status BlobUploadStream::Reserve(int64_t more) {
   const auto size = static_cast<int64_t>(bytes_.size());
   const auto capacity = static_cast<int64_t>(bytes_.capacity());
   int64_t needed = capacity;
   if (size + more > capacity) needed = std::min(std::max(size + more, 2 * capacity), size_bytes_);
-  COHORT_RETURN_IF_ERROR(
-      dispatcher_.engine().CheckRoom(MemoryKind::kUploads, needed - size, Share::kNew));
+  COHORT_RETURN_IF_ERROR(CheckTenantRoom(needed - size));
   COHORT_RETURN_IF_ERROR(WithMemory("cohort.v1.MessagingService/Upload", "an upload", size_bytes_,
                                     [&] {
                                       bytes_.reserve(static_cast<size_t>(needed));

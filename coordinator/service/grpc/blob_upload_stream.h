@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "cohort/v1/messaging.pb.h"
 #include "coordinator/service/dispatch/dispatcher.h"
+#include "coordinator/service/dispatch/tenant_stream.h"
 #include "coordinator/service/engine/reply_sink.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
@@ -31,6 +32,8 @@ class BlobUploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   absl::Status TakeFirst(v1::UploadRequest& part);
   absl::Status TakePart();
   absl::Status CheckWhole() const;
+  // Whether the tenant may hold `bytes` more for uploads.
+  absl::Status CheckTenantRoom(int64_t bytes);
   // Whether `bytes_` may grow by `more`; charges the memory that it then has.
   absl::Status Reserve(int64_t more);
   void Complete(const absl::Status& status);
@@ -51,7 +54,8 @@ class BlobUploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   int64_t size_bytes_ = 0;  // as announced
   uint32_t announced_crc32_ = 0;
   uint32_t crc32_ = 0;  // of `bytes_`
-  const SharedCharge charge_;
+  TenantStream tenant_stream_;  // outlives the charges
+  SharedCharge charge_;
   SharedCharge held_;  // `bytes_`, until the state machine has them
 };
 

@@ -57,7 +57,10 @@ void WatchServerStream::Begin(grpc::CallbackServerContext* context,
                                   TimeLeft(context->raw_deadline()), &call_, &asker_);
     }
   }
+  if (status.ok()) status = tenant_stream_.Begin(dispatcher_.engine(), call_.caller.key.tenant);
   if (!status.ok()) return Complete(status);
+  charge_.MoveTo(tenant_stream_.account());
+  output_.MoveTo(tenant_stream_.account());
   // A client that opens a broken watch again learns from it that the coordinator has restarted, and
   // that revisions may stand for other events now.
   context->AddInitialMetadata("cohort-server-incarnation",
@@ -132,8 +135,8 @@ void WatchServerStream::OnReply(Reply&& reply, DeliveryContext& context) {
   const absl::Status status = dispatcher_.Encode(method_, reply, asker_, context, &message);
   if (!status.ok()) return Complete(status);
   const auto size = static_cast<int64_t>(message.own_size());
-  const absl::Status room =
-      dispatcher_.engine().CheckRoom(MemoryKind::kOutput, size, Share::kGoingOn);
+  const absl::Status room = CheckRoom(tenant_stream_.account(), MemoryKind::kOutput, size,
+                                      dispatcher_.engine().limits(), Share::kGoingOn);
   if (!room.ok()) return Complete(room);
   output_.Set(size);
   if (const auto* group = std::get_if<WatchGroupReply>(&reply.body)) {

@@ -11,6 +11,7 @@
 #include "base/threads/mutex.h"
 #include "coordinator/service/dispatch/dispatcher.h"
 #include "coordinator/service/dispatch/method_table.h"
+#include "coordinator/service/dispatch/tenant_stream.h"
 #include "coordinator/service/engine/reply_sink.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
@@ -58,7 +59,8 @@ class WatchServerStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer
   bool by_us_ = true;  // the coordinator ends the stream; false: the caller went away
   bool last_ = false;  // the group has closed: the message being written is the last
   grpc::ByteBuffer message_;
-  const SharedCharge charge_;
+  TenantStream tenant_stream_;  // outlives the charges
+  SharedCharge charge_;
   SharedCharge output_;  // of `message_`, until the reader's side has taken it
 
   Mutex mutex_;

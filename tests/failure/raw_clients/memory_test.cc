@@ -66,9 +66,10 @@ class MemoryTest : public ::testing::Test {
     v1::CreateGroupResponse response;
     return stubs_->groups->CreateGroup(testing::Context().get(), request, &response);
   }
-  grpc::Status Put(const std::string& key, const std::string& value) {
+  grpc::Status Put(const std::string& key, const std::string& value,
+                   const std::string& tenant = "tenant") {
     v1::PutRequest request;
-    request.mutable_scope()->set_tenant("tenant");
+    request.mutable_scope()->set_tenant(tenant);
     request.set_key(key);
     request.set_value(value);
     v1::PutResponse response;
@@ -280,13 +281,19 @@ TEST_F(MemoryTest, AFullJournalComesBackWithinTheSameMemory) {
     const grpc::Status created = CreateGroup(absl::StrCat("group", i), 16384);
     ASSERT_TRUE(created.ok()) << created.error_message();
   }
-  grpc::Status status;
   int puts = 0;
-  for (; status.ok() && puts < 2000; ++puts) {
-    status = Put(absl::StrCat("key", puts), std::string(200000, 'x'));
-  }
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
-  EXPECT_THAT(status.error_message(), HasSubstr(absl::StrCat("max_bytes_held is ", kMemory / 2)));
+  const auto fill = [&](const std::string& tenant) {
+    grpc::Status status;
+    for (; status.ok() && puts < 2000; ++puts) {
+      status = Put(absl::StrCat("key", puts), std::string(200000, 'x'), tenant);
+    }
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
+    return status.error_message();
+  };
+  // One tenant leaves memory to the others; all together fill it.
+  EXPECT_THAT(fill("tenant"),
+              HasSubstr(absl::StrCat("max_tenant_bytes_held is ", kMemory / 2 / 4 * 3)));
+  EXPECT_THAT(fill("other"), HasSubstr(absl::StrCat("max_bytes_held is ", kMemory / 2)));
   const int64_t charged = Stats().charged_bytes();
   std::cout << puts << " values of 200 kB: " << charged / kMiB << " MiB charged, "
             << Resident() / kMiB << " MiB resident" << std::endl;
