@@ -87,12 +87,14 @@ PeerAccess::PeerAccess(std::shared_ptr<AccessPolicy> policy, std::vector<std::st
     : policy_(std::move(policy)),
       names_(std::move(names)),
       address_(std::move(address)),
-      budget_(std::make_shared<SignatureBudget>()) {}
+      budget_(std::make_shared<SignatureBudget>()),
+      paused_until_(std::make_shared<std::atomic<int64_t>>(0)) {}
 
 PeerAccess::PeerAccess(const PeerAccess& connection, absl::string_view token, std::string hash)
     : policy_(connection.policy_),
       address_(connection.address_),
       budget_(connection.budget_),
+      paused_until_(connection.paused_until_),
       token_hash_(std::move(hash)),
       jwt_(LooksLikeJwt(token) ? token : "") {}
 
@@ -113,6 +115,20 @@ std::shared_ptr<PeerAccess> PeerAccess::WithToken(absl::string_view token) {
   }
   std::rotate(known_tokens_.begin(), found, found + 1);
   return known_tokens_.front();
+}
+
+void PeerAccess::PauseReading(Instant until) {
+  paused_until_->store(absl::ToUnixNanos(until), std::memory_order_relaxed);
+}
+
+std::optional<Instant> PeerAccess::Pause() {
+  int64_t nanos = paused_until_->load(std::memory_order_relaxed);
+  if (nanos == 0) return std::nullopt;
+  const Instant until = absl::FromUnixNanos(nanos);
+  if (until > Clock::Steady().Now()) return until;
+  // Another thread may have asked for the next pause.
+  paused_until_->compare_exchange_strong(nanos, 0, std::memory_order_relaxed);
+  return std::nullopt;
 }
 
 std::shared_ptr<const Rights> PeerAccess::Current(Instant now) {

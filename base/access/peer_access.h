@@ -50,6 +50,12 @@ class PeerAccess {
   std::shared_ptr<const Rights> Current(Instant now);
   const std::string& address() const { return address_; }
 
+  // Asks the reader of the connection to read nothing until `until`: the client's tenant has used
+  // its share. The tokens of a connection have one pause.
+  void PauseReading(Instant until);
+  // Whether the reader has to wait, and until when. Cheap while no pause was asked for.
+  std::optional<Instant> Pause();
+
  private:
   // The signature checks of all tokens of a connection.
   class SignatureBudget;
@@ -62,6 +68,7 @@ class PeerAccess {
   const std::vector<std::string> names_;  // empty: a token counts in their place
   const std::string address_;
   const std::shared_ptr<SignatureBudget> budget_;
+  const std::shared_ptr<std::atomic<int64_t>> paused_until_;  // nanoseconds; 0: not paused
   const std::string token_hash_;  // empty: the client has shown no token
   const std::string jwt_;         // the token, if it may be a signed one
   Mutex mutex_;

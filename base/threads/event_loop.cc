@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
@@ -110,6 +111,16 @@ void EventLoop::Post(std::function<void()> task) {
   if (first && !InLoop()) Wake();
 }
 
+void EventLoop::PostAt(Instant at, std::function<void()> task) {
+  bool first = false;
+  {
+    MutexLock lock(&mutex_);
+    first = later_.emplace(at, std::move(task)) == later_.begin();
+    if (!StartLocked().ok()) return;
+  }
+  if (first && !InLoop()) Wake();
+}
+
 void EventLoop::SetTicking(bool ticking) {
   if (ticking_.exchange(ticking) == ticking || !ticking) return;
   // A loop that starts now looks at it by itself.
@@ -122,9 +133,16 @@ void EventLoop::Wake() {
   [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
 }
 
-bool EventLoop::HasTasks() {
+int EventLoop::MillisecondsToSleep(bool ticking) {
+  const absl::Duration most = ticking ? tick_ : absl::InfiniteDuration();
   MutexLock lock(&mutex_);
-  return !tasks_.empty();
+  if (!tasks_.empty()) return 0;  // posted by tasks
+  absl::Duration left = most;
+  if (!later_.empty()) {
+    left = std::min(left, later_.begin()->first - Clock::Steady().Now());
+    left = absl::Ceil(std::max(left, absl::ZeroDuration()), absl::Milliseconds(1));
+  }
+  return left == absl::InfiniteDuration() ? -1 : static_cast<int>(absl::ToInt64Milliseconds(left));
 }
 
 void EventLoop::RunTasks() {
@@ -132,6 +150,13 @@ void EventLoop::RunTasks() {
   {
     MutexLock lock(&mutex_);
     tasks.swap(tasks_);
+    if (!later_.empty()) {
+      const Instant now = Clock::Steady().Now();
+      while (!later_.empty() && later_.begin()->first <= now) {
+        tasks.push_back(std::move(later_.begin()->second));
+        later_.erase(later_.begin());
+      }
+    }
   }
   for (std::function<void()>& task : tasks) task();
 }
@@ -142,9 +167,8 @@ void EventLoop::Run() {
   Instant next_tick = absl::InfinitePast();
   while (!stop_.load()) {
     const bool ticking = ticking_.load() && tick_ < absl::InfiniteDuration();
-    int timeout = ticking ? static_cast<int>(absl::ToInt64Milliseconds(tick_)) : -1;
-    if (HasTasks()) timeout = 0;  // posted by tasks
-    const int count = epoll_wait(epoll_.get(), events.data(), kMaxEvents, timeout);
+    const int count =
+        epoll_wait(epoll_.get(), events.data(), kMaxEvents, MillisecondsToSleep(ticking));
     for (int i = 0; i < count; ++i) {
       const int fd = events[i].data.fd;
       if (fd == wake_.get()) {

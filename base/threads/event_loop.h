@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/threads/mutex.h"
 #include "base/unique_fd.h"
 
@@ -50,6 +52,8 @@ class EventLoop {
   void Remove(int fd);
   // Runs `task` on the loop's thread, after those before it.
   void Post(std::function<void()> task);
+  // The same, not before `at`, and up to a millisecond later. A loop that ends drops the task.
+  void PostAt(Instant at, std::function<void()> task);
   bool InLoop() const {
     return std::this_thread::get_id() == running_.load(std::memory_order_relaxed);
   }
@@ -59,7 +63,8 @@ class EventLoop {
   absl::Status StartLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run();
   void Wake();
-  bool HasTasks();
+  // How long the loop may sleep, for epoll_wait.
+  int MillisecondsToSleep(bool ticking);
   void RunTasks();
 
   const std::string name_;
@@ -73,6 +78,7 @@ class EventLoop {
   Mutex mutex_;
   absl::flat_hash_map<int, std::shared_ptr<Handler>> handlers_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::function<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
+  std::multimap<Instant, std::function<void()>> later_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_ ABSL_GUARDED_BY(mutex_);
   std::atomic<std::thread::id> running_{};  // the thread's, once it runs
 };

@@ -47,6 +47,34 @@ TEST(EventLoopTest, RunsATaskThatATaskPostedWithoutAnotherEvent) {
   EXPECT_TRUE(ran.WaitForNotificationWithTimeout(kSoon)) << "the posted task still waits";
 }
 
+TEST(EventLoopTest, RunsLaterTasksInTheOrderOfTheirTimes) {
+  EventLoop loop("cohort-test");
+  const Instant start = Clock::Steady().Now();
+  std::vector<int> order;
+  absl::Notification ran;
+  loop.PostAt(start + absl::Milliseconds(20), [&] {
+    order.push_back(20);
+    EXPECT_GE(Clock::Steady().Now(), start + absl::Milliseconds(20));
+    ran.Notify();
+  });
+  loop.PostAt(start + absl::Milliseconds(5), [&] {
+    order.push_back(5);
+    loop.PostAt(start + absl::Milliseconds(10), [&] { order.push_back(10); });
+  });
+  EXPECT_TRUE(ran.WaitForNotificationWithTimeout(kSoon));
+  EXPECT_EQ(order, (std::vector<int>{5, 10, 20}));
+}
+
+TEST(EventLoopTest, ALoopThatEndsDropsLaterTasks) {
+  const auto held = std::make_shared<int>(0);
+  {
+    EventLoop loop("cohort-test");
+    loop.PostAt(Clock::Steady().Now() + absl::Hours(1), [held] { FAIL(); });
+    EXPECT_EQ(held.use_count(), 2);
+  }
+  EXPECT_EQ(held.use_count(), 1);
+}
+
 TEST(EventLoopTest, WithoutAThreadItRefusesAndStartsOnceThereIsOne) {
   const UniqueFd fd(eventfd(1, EFD_CLOEXEC));
   const auto handler = std::make_shared<CalledHandler>();

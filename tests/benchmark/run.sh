@@ -6,6 +6,7 @@
 #   tests/benchmark/run.sh rendezvous --quick    a few minutes less, more noise
 #   tests/benchmark/run.sh rendezvous --operation barrier --members 8 --members 256
 #   tests/benchmark/run.sh peer-systems          the peer systems alone
+#   tests/benchmark/run.sh flood [--json]        how much a tenant that floods the coordinator slows the others
 #   tests/benchmark/run.sh guarantees [--json]   a million barriers, cost of a parked call, ...
 #   tests/benchmark/run.sh collective [--json]   collectives on host memory: Cohort, Open MPI, Gloo
 #   tests/benchmark/run.sh collective --members 4 --operation all_reduce --sizes 64K 1M
@@ -147,6 +148,13 @@ case $section in
     build //tests/benchmark/rendezvous:peer_systems_benchmark //tests/benchmark/rendezvous/peer_systems:bare_grpc_server
     peer_system_flags
     run_driver "$bin/tests/benchmark/rendezvous/peer_systems_benchmark" "${flags[@]}" "$@"
+    ;;
+  flood)
+    build //tests/benchmark/rendezvous/flood:tenant_flood //tests/benchmark/rendezvous/flood:tenant_flood_benchmark \
+      //coordinator:cohort-coordinator
+    run_driver "$bin/tests/benchmark/rendezvous/flood/tenant_flood_benchmark" --scratch "$scratch" \
+      --flood "$bin/tests/benchmark/rendezvous/flood/tenant_flood" \
+      --coordinator "$bin/coordinator/cohort-coordinator" "$@"
     ;;
   guarantees)
     build //tests/benchmark/guarantees:guarantees_benchmark //coordinator:cohort-coordinator

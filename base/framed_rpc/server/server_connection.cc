@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -63,6 +64,7 @@ void ServerConnection::OnEvents(uint32_t events) {
   bool readable = (events & EPOLLIN) != 0;
   frames_left_ = kFramesPerIteration;
   for (int pass = 0; readable || paused_; ++pass) {
+    if (Pauses()) return;
     if (pass == kMaxPasses || frames_left_ == 0) {  // then others have theirs
       loop_.Post([self = shared_from_this()] { self->OnEvents(0); });
       return;
@@ -117,6 +119,25 @@ bool ServerConnection::ReadSome() {
   return open;
 }
 
+bool ServerConnection::Pauses() {
+  if (peer_.access == nullptr) return false;
+  const std::optional<Instant> until = peer_.access->Pause();
+  if (!until.has_value()) return false;
+  MutexLock lock(&mutex_);
+  if (waits_ || closed_) return true;
+  waits_ = true;
+  UpdateEvents();
+  loop_.PostAt(*until, [self = shared_from_this()] {
+    {
+      MutexLock done(&self->mutex_);
+      self->waits_ = false;
+      if (!self->closed_) self->UpdateEvents();
+    }
+    self->OnEvents(EPOLLIN);
+  });
+  return true;
+}
+
 bool ServerConnection::HandleInput() {
   Frame frame;
   absl::Status error;
@@ -125,6 +146,7 @@ bool ServerConnection::HandleInput() {
       MutexLock lock(&mutex_);
       paused_ = Backlogged() || frames_left_ == 0;
     }
+    paused_ = paused_ || (peer_.access != nullptr && peer_.access->Pause().has_value());
     if (paused_) return true;
     switch (input_.Read(&frame, &error)) {
       case RequestReader::Next::kPreface: {
@@ -305,7 +327,7 @@ bool ServerConnection::ChargeUnread() {
 
 void ServerConnection::UpdateEvents() {
   uint32_t events = 0;
-  if (!Backlogged() || broken_) events |= EPOLLIN;
+  if ((!Backlogged() && !waits_) || broken_) events |= EPOLLIN;
   if (blocked_ && !broken_) events |= EPOLLOUT;
   if (events == events_) return;
   events_ = events;

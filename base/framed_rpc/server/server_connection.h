@@ -56,7 +56,8 @@ class ServerConnection final : public EventLoop::Handler,
                  absl::Span<const SharedBytes> message, ReplyBatch* batch);
   void Flush() override;
 
-  // On the loop's thread: the client's token changes its rights.
+  // On the loop's thread: the client's token changes its rights. The connection reads nothing while
+  // the client's PeerAccess asks for a pause.
   const ListenerPeer& peer() const { return peer_; }
 
   // Cancels the calls in flight.
@@ -70,6 +71,8 @@ class ServerConnection final : public EventLoop::Handler,
   void Close();     // on the loop's thread
   bool ReadSome();  // false: the connection is to be closed
   bool HandleInput();
+  // Whether the client has to wait (PeerAccess::Pause). Reading then goes on by itself.
+  bool Pauses();
   // `error`: why the body of the frame was not read; OK: it was. Returns false if the connection
   // is to be closed.
   bool HandleFrame(const Frame& frame, const absl::Status& error);
@@ -108,6 +111,7 @@ class ServerConnection final : public EventLoop::Handler,
   bool handling_ ABSL_GUARDED_BY(mutex_) = false;  // the loop flushes when it is done
   bool corked_ ABSL_GUARDED_BY(mutex_) = false;    // a batch will flush
   bool blocked_ ABSL_GUARDED_BY(mutex_) = false;   // the socket takes no more now
+  bool waits_ ABSL_GUARDED_BY(mutex_) = false;     // a task of the loop will read on
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   uint32_t events_ ABSL_GUARDED_BY(mutex_) = 0;

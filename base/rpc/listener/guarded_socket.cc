@@ -200,6 +200,14 @@ void PauseReading(Slot& slot, int fd, absl::Duration pause)
                                        Clock::Steady().Now() + pause);
 }
 
+// Whether the client's tenant has used its share, so that reading waits.
+bool PausesForOthers(Slot& slot, int fd) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
+  if (slot.socket->access == nullptr) return false;
+  const std::optional<Instant> until = slot.socket->access->Pause();
+  if (until.has_value()) PauseReading(slot, fd, *until - Clock::Steady().Now());
+  return slot.paused;
+}
+
 // The connection is over. Whether it has so many streams that they are to be reset first, which
 // needs a reader that is between two frames.
 bool EndSlowly(Slot& slot, int error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
@@ -329,7 +337,7 @@ ssize_t Receive(RecvMessage next, int fd, msghdr* message, int flags) {
     if (Owns(slot, fd)) {
       slot.edge = UniqueFd();
       if (slot.guard == nullptr) return Fail(ECONNRESET);
-      if (slot.paused) return Fail(EAGAIN);
+      if (slot.paused || PausesForOthers(slot, fd)) return Fail(EAGAIN);
       if (slot.ending.load(std::memory_order_relaxed)) return ReadResets(slot, fd, message);
       piece = slot.guard->most_to_read();
       tls = slot.socket->tls;

@@ -28,6 +28,7 @@ const std::vector<LimitName>& LimitNames() {
       {"max_tenant_bytes_held", &Limits::max_tenant_bytes_held},
       {"max_tenant_waiters", &Limits::max_tenant_waiters},
       {"max_tenant_streams", &Limits::max_tenant_streams},
+      {"max_tenant_requests_per_second", &Limits::max_tenant_requests_per_second},
       {"max_mailbox_depth", &Limits::max_mailbox_depth},
       {"max_send_window", &Limits::max_send_window},
       {"max_ordered_mailboxes", &Limits::max_ordered_mailboxes},
@@ -45,7 +46,7 @@ const std::vector<LimitName>& LimitNames() {
       {"max_closed_names", &Limits::max_closed_names},
   };
   // A field that is not listed could be neither set nor seen.
-  static_assert(sizeof(Limits) == 27 * sizeof(int64_t), "list every field of Limits here");
+  static_assert(sizeof(Limits) == 28 * sizeof(int64_t), "list every field of Limits here");
   return *kNames;
 }
 
@@ -64,6 +65,8 @@ absl::string_view CountedBy(absl::string_view name) {
       {"max_tenant_bytes_held", "bytes of everything that a tenant makes the coordinator keep"},
       {"max_tenant_waiters", "waiting calls of a tenant"},
       {"max_tenant_streams", "watches, uploads and downloads of a tenant"},
+      {"max_tenant_requests_per_second",
+       "requests of a tenant, which is read more slowly above that while others call"},
       {"max_mailbox_depth", "undelivered objects of one (source, destination, tag)"},
       {"max_unacknowledged", "delivered objects that a member has not acknowledged"},
       {"max_send_window", "numbered sends of one mailbox that wait for an earlier one"},

@@ -24,6 +24,9 @@ struct Limits {
   int64_t max_tenant_bytes_held = int64_t{3} << 30;
   int64_t max_tenant_waiters = 500000;         // calls that wait
   int64_t max_tenant_streams = 65536;          // watches, uploads and downloads
+  // The coordinator reads the connections of a tenant that calls more often more slowly, while other
+  // tenants call. With an access policy alone.
+  int64_t max_tenant_requests_per_second = 50000;
   int64_t max_mailbox_depth = 10000;           // undelivered objects per (source, destination, tag)
   int64_t max_send_window = 1024;              // held numbered sends per (source, destination, tag)
   int64_t max_ordered_mailboxes = 65536;       // per group; mailboxes with numbered sends

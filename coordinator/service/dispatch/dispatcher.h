@@ -21,6 +21,7 @@
 #include "coordinator/service/codec/outgoing_blobs.h"
 #include "coordinator/service/dispatch/call_observer.h"
 #include "coordinator/service/dispatch/method_table.h"
+#include "coordinator/service/dispatch/tenant_rates.h"
 #include "coordinator/service/engine/engine.h"
 #include "coordinator/service/engine/reply_sink.h"
 #include "google/protobuf/io/zero_copy_stream.h"
@@ -61,6 +62,9 @@ class Dispatcher {
   // the client's own tenant. A member may close its group, and only an operator another one.
   // Errors: PERMISSION_DENIED (names the client, its role, the method).
   absl::Status Admit(Method method, PeerAccess* access, Caller* caller);
+  // Counts a request of an admitted client. The coordinator reads the connection of a client more
+  // slowly whose tenant calls more often than max_tenant_requests_per_second.
+  void CountRequest(PeerAccess* access, const Caller& caller, int64_t bytes);
   // Refuses a client before its request is parsed, if it has the role in no tenant.
   absl::Status AdmitAnywhere(Method method, PeerAccess* access);
   // Decodes the request of a method that has a decode function. The request has `bytes` bytes.
@@ -117,6 +121,7 @@ class Dispatcher {
   Mutex mutex_;
   bool idle_ ABSL_GUARDED_BY(mutex_) = false;
   AuditLog audit_;
+  TenantRates rates_;
 };
 
 }  // namespace cohort::coordinator

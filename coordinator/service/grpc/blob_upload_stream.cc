@@ -86,6 +86,8 @@ absl::Status BlobUploadStream::TakePart() {
         absl::StrCat("data: more than the announced ", size_bytes_, " bytes"));
   }
   COHORT_RETURN_IF_ERROR(Reserve(static_cast<int64_t>(data.size())));
+  dispatcher_.CountRequest(AccessOf(dispatcher_, *context_).get(), call_.caller,
+                           static_cast<int64_t>(data.size()));
   crc32_ = static_cast<uint32_t>(
       crc32_z(crc32_, reinterpret_cast<const Bytef*>(data.data()), data.size()));
   bytes_.append(data);
