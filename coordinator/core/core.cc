@@ -365,25 +365,20 @@ absl::Status Core::Impl::CheckCall(const Call& call, const Tally& tally) const {
 
 void Core::Impl::HandleOwn(Step& step, Call& call) {
   const std::string tenant = call.caller.key.tenant;
-  auto it = namespaces.find(tenant);
-  const std::shared_ptr<Tally> tally =
-      it != namespaces.end() ? it->second->tally : shard.tallies.Of(tenant);
-  if (absl::Status status = CheckCall(call, *tally); !status.ok()) {
-    return step.Fail(call.id, std::move(status));
+  const auto it = namespaces.find(tenant);
+  if (it == namespaces.end() && MayKeep(call)) {
+    absl::Status room = shard.tallies.whole().CheckRoom(
+        MemoryKind::kNamespaces, Namespace::Cost(call.caller.key), shard.limits, Share::kNew);
+    if (!room.ok()) return step.Fail(call.id, std::move(room));
   }
-  if (it == namespaces.end()) {
-    if (MayKeep(call)) {
-      absl::Status room = tally->CheckRoom(
-          MemoryKind::kNamespaces, Namespace::Cost(call.caller.key), shard.limits, Share::kNew);
-      if (!room.ok()) return step.Fail(call.id, std::move(room));
-    }
-    // Without a trace, it goes when the step ends.
-    AddNamespace(step.now(), call.caller.key);
-    it = namespaces.find(tenant);
-    shard.perhaps_idle.push_back(tenant);
-  }
-  Namespace& own = *it->second;
+  // A new one without a trace goes when the step ends.
+  Namespace& own = it == namespaces.end() ? AddNamespace(step.now(), call.caller.key) : *it->second;
+  if (it == namespaces.end()) shard.perhaps_idle.push_back(tenant);
   own.used_at = step.now();
+  if (absl::Status status = CheckCall(call, *own.tally); !status.ok()) {
+    step.Fail(call.id, std::move(status));
+    return Finish(step);
+  }
   std::visit(
       [&](auto& body) {
         if constexpr (kIsStoreCall<std::decay_t<decltype(body)>>) {

@@ -25,7 +25,7 @@ constexpr char kPut[] = "cohort.v1.StoreService/Put";
 constexpr int kRate = 1000;
 constexpr int kCalls = 300;
 // The first calls are free until the burst is used.
-constexpr absl::Duration kLeast = absl::Seconds(kCalls) / kRate - absl::Milliseconds(20);
+const absl::Duration kLeast = absl::Seconds(kCalls) / kRate - absl::Milliseconds(20);
 
 class TenantPaceTest : public RpcServerTestBase {
  protected:

@@ -219,13 +219,15 @@ class Tally {
     pending_ = 0;
   }
 
+  // The bytes of the account, this step included.
+  int64_t held() const { return account_->held() + pending_; }
   // Whether `bytes` more may be held, by the limits of the whole and of the tenant. The charges of
   // this step count.
   bool HasRoom(int64_t bytes, const Limits& limits, Share share) const {
     const int64_t more = pending_ + bytes;
     return account_->whole().held() + more <= Ceiling(limits.max_bytes_held, share) &&
            (account_->is_whole() ||
-            account_->held() + more <= Ceiling(limits.max_tenant_bytes_held, share));
+            held() + bytes <= Ceiling(limits.max_tenant_bytes_held, share));
   }
   // The same. Errors: RESOURCE_EXHAUSTED (names the limit, its value, the kind and the bytes held).
   absl::Status CheckRoom(MemoryKind kind, int64_t bytes, const Limits& limits, Share share) const {

@@ -160,7 +160,7 @@ TEST(StoreQueueLength, AWaitForKeysOrQueuesNamesTheMissingNames) {
 
 TEST(StoreQueueLength, ACancelledGetLeavesNothingBehind) {
   StoreTest store;
-  const int64_t held = store.shard().tally.held();
+  const int64_t held = store.tally().held();
   const CallId queues = store.Begin(WaitForQueues({"a", "b"}), kWait);
   const CallId either = store.Begin(WaitForEither({"a"}), kWait);
   ParkedCall parked;
@@ -168,7 +168,7 @@ TEST(StoreQueueLength, ACancelledGetLeavesNothingBehind) {
   EXPECT_EQ(parked.operation, "get queue a (one of 2 keys and queues)");
   store.Cancel(queues);
   store.Cancel(either);
-  EXPECT_EQ(store.shard().tally.held(), held);
+  EXPECT_EQ(store.tally().held(), held);
   store.Push("a", "1");
   store.Put("a", "1");
   EXPECT_FALSE(store.Answered(queues));

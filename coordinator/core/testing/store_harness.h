@@ -154,6 +154,7 @@ class StoreHarness {
   Limits& limits() { return shard_.limits; }
   FirstAnswers& operations() { return operations_; }
   ByteLedger& ledger() { return *ledger_; }
+  const Tally& tally() const { return *tally_; }
   const Rows& rows() const { return rows_; }
   int record_count() const { return record_count_; }
   Instant now() const { return now_; }
