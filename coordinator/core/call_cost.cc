@@ -14,13 +14,14 @@ constexpr int64_t kRound = 2048;
 constexpr int64_t kUniqueId = 1024;
 constexpr int64_t kEvent = 1024;
 constexpr int64_t kStream = 64;
+constexpr int64_t kQueue = 512;
 
 template <typename T, typename... Others>
 constexpr bool kIsOneOf = (std::is_same_v<T, Others> || ...);
 
 template <typename T>
-constexpr bool kMayWait = kIsOneOf<T, ReceiveCall, QueuePopCall, FetchIdsCall, AckViewCall,
-                                   WatchGroupCall, WatchKeysCall>;
+constexpr bool kMayWait =
+    kIsOneOf<T, ReceiveCall, FetchIdsCall, AckViewCall, WatchGroupCall, WatchKeysCall>;
 
 }  // namespace
 
@@ -37,6 +38,8 @@ CallCost CostOf(const Call& call) {
         } else if constexpr (std::is_same_v<T, GetCall>) {
           const int64_t names = CostOf(body.keys) + CostOf(body.queues) + CostOf(body.client);
           return {MemoryKind::kCalls, body.wait && parked != 0 ? parked + names : 0};
+        } else if constexpr (std::is_same_v<T, QueuePopCall>) {
+          return {MemoryKind::kCalls, parked == 0 ? 0 : parked + kQueue + 2 * CostOf(body.queue)};
         } else if constexpr (std::is_same_v<T, ProposeViewCall>) {
           // The proposal, its outcome, and the events about both.
           return {MemoryKind::kEvents, 4 * (kEvent + CostOf(body.add)) + parked};

@@ -258,10 +258,6 @@ TEST(MemoryAccount, ARefusalNamesTheLimitItsValueTheKindAndWhatIsHeld) {
     for (int i = 0; i < 1000 && status.ok(); ++i) {
       status = bare.Make(GetCall{{absl::StrCat(i)}, true}, Of("t", ""), absl::Hours(1));
     }
-    // These need a little less.
-    for (status = absl::OkStatus(); status.ok();) {
-      status = bare.Make(QueuePopCall{"k"}, Of("t", ""), absl::Hours(1));
-    }
     EXPECT_LE(bare.core.account().held(), limits.max_bytes_held);
     status = bare.Make(c.body, c.caller, c.wait);
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);

@@ -100,11 +100,13 @@ absl::Status Dispatcher::Admit(Method method, PeerAccess* access, Caller* caller
   return absl::OkStatus();
 }
 
-void Dispatcher::CountRequest(PeerAccess* access, const Caller& caller, int64_t bytes) {
+void Dispatcher::CountRequest(PeerAccess* access, const Caller& caller, int64_t weight,
+                              int64_t bytes) {
   if (!options_.checks_access || access == nullptr) return;
   const Instant now = Clock::Steady().Now();
-  const absl::Duration pause = rates_.OnRequest(
-      caller.key.tenant, bytes, engine_.limits().max_tenant_requests_per_second, now);
+  const absl::Duration pause =
+      rates_.OnRequest(caller.key.tenant, weight + bytes / TenantRates::kBytesEach,
+                       engine_.limits().max_tenant_requests_per_second, now);
   if (pause > absl::ZeroDuration()) access->PauseReading(now + pause);
 }
 
@@ -121,7 +123,6 @@ absl::Status Dispatcher::Decode(Method method, PeerAccess* access,
   if (!status.ok()) return status;
   COHORT_RETURN_IF_ERROR(Admit(method, access, &call->caller));
   if (options_.checks_access) {
-    CountRequest(access, call->caller, static_cast<int64_t>(bytes));
     if (std::string object = AuditedObject(*call); !object.empty()) {
       asker->audited = std::make_unique<AuditedCall>(
           AuditedCall{{*call->caller.identity, access->address()}, std::move(object)});

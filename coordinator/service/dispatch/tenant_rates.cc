@@ -6,7 +6,7 @@
 
 namespace cohort::coordinator {
 
-absl::Duration TenantRates::OnRequest(absl::string_view tenant, int64_t bytes, int64_t limit,
+absl::Duration TenantRates::OnRequest(absl::string_view tenant, int64_t weight, int64_t limit,
                                       Instant now) {
   const int64_t now_ns = absl::ToUnixNanos(now);
   const size_t place = absl::Hash<absl::string_view>()(tenant) % kPlaces;
@@ -15,7 +15,7 @@ absl::Duration TenantRates::OnRequest(absl::string_view tenant, int64_t bytes, i
     last_change_.store(now_ns, std::memory_order_relaxed);
   }
   const int64_t cost =
-      (1 + bytes / kBytesEach) * absl::ToInt64Nanoseconds(absl::Seconds(1)) / std::max<int64_t>(limit, 1);
+      weight * absl::ToInt64Nanoseconds(absl::Seconds(1)) / std::max<int64_t>(limit, 1);
   std::atomic<int64_t>& used = used_until_[place];
   int64_t before = used.load(std::memory_order_relaxed), until = 0;
   do {

@@ -1,7 +1,7 @@
 // The rates of requests of tenants: a tenant over its rate is read more slowly, as long as others call.
 //
 //   TenantRates rates;
-//   const absl::Duration pause = rates.OnRequest("team-a", bytes, limit, now);
+//   const absl::Duration pause = rates.OnRequest("team-a", weight, limit, now);
 //   if (pause > absl::ZeroDuration()) access->PauseReading(now + pause);
 #ifndef COHORT_COORDINATOR_SERVICE_DISPATCH_TENANT_RATES_H_
 #define COHORT_COORDINATOR_SERVICE_DISPATCH_TENANT_RATES_H_
@@ -20,7 +20,10 @@ namespace cohort::coordinator {
 // Thread-safe; no method takes a lock or memory.
 class TenantRates {
  public:
-  // A larger request counts once for each of these.
+  // The weights of a request in plain frames, and of one over gRPC, which takes about as many times
+  // as long. A larger request counts once more for each of these bytes.
+  static constexpr int64_t kFramedRequest = 1;
+  static constexpr int64_t kGrpcRequest = 8;
   static constexpr int64_t kBytesEach = 4096;
   // Requests above the rate that come this early are not delayed.
   static constexpr absl::Duration kBurst = absl::Milliseconds(2);
@@ -28,9 +31,9 @@ class TenantRates {
   static constexpr absl::Duration kCompany = absl::Seconds(1);
   static constexpr absl::Duration kLongestPause = absl::Seconds(1);
 
-  // Counts a request of `bytes` bytes. Returns how long the client has to wait until its next one,
+  // Counts a request as `weight` requests. Returns how long the client has to wait until its next one,
   // at `limit` requests a second; zero: not at all, or no other tenant has called lately.
-  absl::Duration OnRequest(absl::string_view tenant, int64_t bytes, int64_t limit, Instant now);
+  absl::Duration OnRequest(absl::string_view tenant, int64_t weight, int64_t limit, Instant now);
 
  private:
   // Tenants that share a place by their hash share its rate: that is rare, and costs speed alone.

@@ -36,6 +36,8 @@ class FramedRpcCall final : public framed_rpc::ServerCall,
     const absl::Status status = dispatcher_.Decode(method_, access, &stream, bytes.size(),
                                                    request.time_left, &call, &asker_);
     if (!status.ok()) return Finish(status, MessageBytes(), nullptr);
+    dispatcher_.CountRequest(access, call.caller, TenantRates::kFramedRequest,
+                             static_cast<int64_t>(bytes.size()));
     self_ = shared_from_this();
     dispatcher_.engine().Submit(std::move(call), this, &handle_);
   }

@@ -33,18 +33,20 @@ BlobDownloadStream::BlobDownloadStream(Dispatcher& dispatcher)
 void BlobDownloadStream::Begin(grpc::CallbackServerContext* context,
                                const grpc::ByteBuffer* request) {
   Call call;
+  const std::shared_ptr<PeerAccess> access = AccessOf(dispatcher_, *context);
   absl::Status status = absl::InternalError("the request could not be read");
   {
     grpc::ByteBuffer copy(*request);
     grpc::ProtoBufferReader reader(&copy);
     if (reader.status().ok()) {
-      status = dispatcher_.Decode(Method::kDownload, AccessOf(dispatcher_, *context).get(), &reader,
+      status = dispatcher_.Decode(Method::kDownload, access.get(), &reader,
                                   copy.Length(), TimeLeft(context->raw_deadline()), &call, &asker_);
     }
   }
   if (status.ok()) status = tenant_stream_.Begin(dispatcher_.engine(), call.caller.key.tenant);
   if (!status.ok()) return Complete(status);
   charge_.MoveTo(tenant_stream_.account());
+  dispatcher_.CountRequest(access.get(), call.caller, TenantRates::kGrpcRequest, 0);
   blob_ = std::get<GetBlobCall>(call.body).blob;
   offset_ = std::get<GetBlobCall>(call.body).offset;
   if (!OutgoingBlobs::IsOutgoing(blob_)) {

@@ -87,7 +87,7 @@ absl::Status BlobUploadStream::TakePart() {
   }
   COHORT_RETURN_IF_ERROR(Reserve(static_cast<int64_t>(data.size())));
   dispatcher_.CountRequest(AccessOf(dispatcher_, *context_).get(), call_.caller,
-                           static_cast<int64_t>(data.size()));
+                           TenantRates::kGrpcRequest, static_cast<int64_t>(data.size()));
   crc32_ = static_cast<uint32_t>(
       crc32_z(crc32_, reinterpret_cast<const Bytef*>(data.data()), data.size()));
   bytes_.append(data);

@@ -48,8 +48,10 @@ void UnaryCall::Handle(grpc::CallbackServerContext* context, const grpc::ByteBuf
                                   TimeLeft(context->raw_deadline()), &call, &asker_);
     }
   }
+  const auto size = static_cast<int64_t>(bytes->Length());
   bytes->Clear();
   if (!status.ok()) return Complete(status);
+  dispatcher_.CountRequest(access.get(), call.caller, TenantRates::kGrpcRequest, size);
   dispatcher_.engine().Submit(std::move(call), this, &handle_);
 }
 
