@@ -21,8 +21,13 @@ namespace {
 // Then other connections continue.
 constexpr size_t kReadBudget = size_t{1} << 20;
 constexpr int kMaxPasses = 4;
-// A request takes some microseconds, however small it is.
+// A request takes some microseconds, however small it is. A large one counts once more for each
+// kBytesPerFrame.
 constexpr int kFramesPerIteration = 512;
+constexpr size_t kBytesPerFrame = 4096;
+// A client that has to wait between its requests has so many handled together, because each wait
+// costs as much as some requests.
+constexpr int kFramesBetweenPauses = 32;
 // Replies of one delivery leave early from here on.
 constexpr size_t kEagerBytes = size_t{64} << 10;
 
@@ -65,7 +70,7 @@ void ServerConnection::OnEvents(uint32_t events) {
   frames_left_ = kFramesPerIteration;
   for (int pass = 0; readable || paused_; ++pass) {
     if (Pauses()) return;
-    if (pass == kMaxPasses || frames_left_ == 0) {  // then others have theirs
+    if (pass == kMaxPasses || frames_left_ <= 0) {  // then others have theirs
       loop_.Post([self = shared_from_this()] { self->OnEvents(0); });
       return;
     }
@@ -144,9 +149,11 @@ bool ServerConnection::HandleInput() {
   while (true) {
     {
       MutexLock lock(&mutex_);
-      paused_ = Backlogged() || frames_left_ == 0;
+      paused_ = Backlogged() || frames_left_ <= 0;
     }
-    paused_ = paused_ || (peer_.access != nullptr && peer_.access->Pause().has_value());
+    if (frames_left_ <= kFramesPerIteration - kFramesBetweenPauses && peer_.access != nullptr) {
+      paused_ = paused_ || peer_.access->Pause().has_value();
+    }
     if (paused_) return true;
     switch (input_.Read(&frame, &error)) {
       case RequestReader::Next::kPreface: {
@@ -166,7 +173,7 @@ bool ServerConnection::HandleInput() {
 }
 
 bool ServerConnection::HandleFrame(const Frame& frame, const absl::Status& error) {
-  --frames_left_;
+  frames_left_ -= 1 + static_cast<int>(frame.header.body_bytes / kBytesPerFrame);
   const uint32_t id = frame.header.call;
   switch (frame.header.kind) {
     case Kind::kCall:

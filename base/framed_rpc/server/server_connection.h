@@ -99,7 +99,7 @@ class ServerConnection final : public EventLoop::Handler,
   // Only the loop's thread uses these.
   RequestReader input_;
   bool paused_ = false;  // with requests left in `input_`, for the backlog or for other connections
-  int frames_left_ = 0;  // of this iteration
+  int frames_left_ = 0;  // of this iteration; negative after a large one
   CallRateGuard guard_;
   ListenerPeer peer_;
   bool has_token_ = false;

@@ -23,8 +23,8 @@ class TenantRates {
   // The weights of a request in plain frames, and of one over gRPC, which takes about as many times
   // as long. A larger request counts once more for each of these bytes.
   static constexpr int64_t kFramedRequest = 1;
-  static constexpr int64_t kGrpcRequest = 8;
-  static constexpr int64_t kBytesEach = 4096;
+  static constexpr int64_t kGrpcRequest = 10;
+  static constexpr int64_t kBytesEach = 2048;
   // Requests above the rate that come this early are not delayed.
   static constexpr absl::Duration kBurst = absl::Milliseconds(2);
   // A tenant has company for so long after the last request of another one.
