@@ -5,6 +5,7 @@
 #   tests/benchmark/run.sh rendezvous --json     the same, one JSON object per line
 #   tests/benchmark/run.sh rendezvous --quick    a few minutes less, more noise
 #   tests/benchmark/run.sh rendezvous --operation barrier --members 8 --members 256
+#   tests/benchmark/run.sh rendezvous-tls [--json]   the coordinator with plain text and with mutual TLS
 #   tests/benchmark/run.sh peer-systems          the peer systems alone
 #   tests/benchmark/run.sh flood [--json]        how much a tenant that floods the coordinator slows the others
 #   tests/benchmark/run.sh guarantees [--json]   a million barriers, cost of a parked call, ...
@@ -142,6 +143,12 @@ case $section in
     peer_system_flags
     run_driver "$bin/tests/benchmark/rendezvous/rendezvous_benchmark" "${flags[@]}" \
       --coordinator "$bin/coordinator/cohort-coordinator" "$@"
+    ;;
+  rendezvous-tls)
+    build //tests/benchmark/rendezvous:rendezvous_benchmark //coordinator:cohort-coordinator
+    deploy/certificates.sh "$scratch/certificates" coordinator=IP:127.0.0.1 rank=URI:spiffe://benchmark/rank
+    run_driver "$bin/tests/benchmark/rendezvous/rendezvous_benchmark" --scratch "$scratch" \
+      --certificates "$scratch/certificates" --coordinator "$bin/coordinator/cohort-coordinator" --journal memory "$@"
     ;;
   peer-systems)
     check_peer_systems

@@ -1,5 +1,6 @@
 #include "tests/benchmark/rendezvous/cohort_implementation.h"
 
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -27,15 +28,43 @@ absl::StatusOr<Sample> Handoff(BenchmarkGroup& group, const std::string& object)
       [&] { return group.member(0).Send(object, 1); });
 }
 
+// While it lives, connections that this process makes have the certificate in `folder`.
+class ClientCertificate {
+ public:
+  explicit ClientCertificate(const std::string& folder) {
+    if (folder.empty()) return;
+    for (const auto& [variable, file] : kFiles) {
+      setenv(variable, absl::StrCat(folder, "/", file).c_str(), 1);
+    }
+  }
+  ~ClientCertificate() {
+    for (const auto& [variable, file] : kFiles) unsetenv(variable);
+  }
+  ClientCertificate(const ClientCertificate&) = delete;
+  ClientCertificate& operator=(const ClientCertificate&) = delete;
+
+ private:
+  static constexpr std::pair<const char*, const char*> kFiles[] = {
+      {"COHORT_TLS_CA", "ca.crt"},
+      {"COHORT_TLS_CERTIFICATE", "tls.crt"},
+      {"COHORT_TLS_KEY", "tls.key"}};
+};
+
 class Cohort final : public Implementation {
  public:
-  Cohort(CoordinatorProcess coordinator, std::string journal)
-      : coordinator_(std::move(coordinator)), journal_(std::move(journal)) {}
+  // `client_certificate`: the folder of its files; empty: plain text.
+  Cohort(CoordinatorProcess coordinator, std::string journal, std::string client_certificate)
+      : coordinator_(std::move(coordinator)),
+        journal_(std::move(journal)),
+        client_certificate_(std::move(client_certificate)) {}
 
-  std::string name() const override { return "cohort"; }
+  std::string name() const override {
+    return client_certificate_.empty() ? "cohort" : "cohort-mutual-tls";
+  }
   std::string journal() const override { return journal_; }
 
   absl::StatusOr<Operation> Prepare(const Config& config) override {
+    const ClientCertificate certificate(client_certificate_);
     if (config.kind == OperationKind::kJoin) {
       return Operation([this, config] { return TimeJoin(config); });
     }
@@ -59,6 +88,7 @@ class Cohort final : public Implementation {
 
  private:
   absl::StatusOr<Sample> TimeJoin(const Config& config) {
+    const ClientCertificate certificate(client_certificate_);
     absl::Duration joining;
     COHORT_RETURN_IF_ERROR(BenchmarkGroup::Join(coordinator_.address, config.members,
                                                 ConnectionCount(config), &joining)
@@ -88,13 +118,26 @@ class Cohort final : public Implementation {
 
   const CoordinatorProcess coordinator_;
   const std::string journal_;
+  const std::string client_certificate_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Implementation>> StartCohort(const CoordinatorOptions& options) {
-  COHORT_ASSIGN_OR_RETURN(CoordinatorProcess coordinator, StartCoordinator(options));
-  return std::make_unique<Cohort>(std::move(coordinator), options.journal);
+absl::StatusOr<std::unique_ptr<Implementation>> StartCohort(const CoordinatorOptions& options,
+                                                            const std::string& certificates) {
+  CoordinatorOptions with_tls = options;
+  if (!certificates.empty()) {
+    const std::string folder = certificates + "/coordinator/";
+    for (const auto& [flag, file] : {std::pair("--tls-certificate", "tls.crt"),
+                                     std::pair("--tls-key", "tls.key"),
+                                     std::pair("--tls-client-ca", "ca.crt")}) {
+      with_tls.more_arguments.push_back(flag);
+      with_tls.more_arguments.push_back(folder + file);
+    }
+  }
+  COHORT_ASSIGN_OR_RETURN(CoordinatorProcess coordinator, StartCoordinator(with_tls));
+  return std::make_unique<Cohort>(std::move(coordinator), options.journal,
+                                  certificates.empty() ? "" : certificates + "/rank");
 }
 
 }  // namespace cohort::benchmark

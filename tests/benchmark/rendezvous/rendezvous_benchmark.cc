@@ -33,7 +33,7 @@ namespace cohort::benchmark {
 namespace {
 
 absl::Status StartAll(const std::string& coordinator, const std::vector<std::string>& journals,
-                      const PeerSystemFlags& peers,
+                      const std::string& certificates, const PeerSystemFlags& peers,
                       std::vector<std::unique_ptr<Implementation>>& implementations) {
   for (const std::string& journal : journals) {
     CoordinatorOptions options;
@@ -42,7 +42,11 @@ absl::Status StartAll(const std::string& coordinator, const std::vector<std::str
     options.scratch = peers.scratch;
     COHORT_ASSIGN_OR_RETURN(auto cohort, StartCohort(options));
     implementations.push_back(std::move(cohort));
+    if (certificates.empty()) continue;
+    COHORT_ASSIGN_OR_RETURN(auto with_tls, StartCohort(options, certificates));
+    implementations.push_back(std::move(with_tls));
   }
+  if (!certificates.empty()) return absl::OkStatus();
   return StartPeerSystems(peers, implementations);
 }
 
@@ -53,20 +57,22 @@ int main(int argc, char** argv) {
   using namespace cohort::benchmark;
   PeerSystemFlags peers;
   RendezvousOptions options;
-  std::string coordinator;
+  std::string coordinator, certificates;
   std::vector<std::string> journals = {"memory", "sqlite"};
   bool json = false;
   CLI::App app("The rendezvous benchmark");
   app.add_flag("--json", json, "one JSON object per line");
   app.add_option("--coordinator", coordinator, "the path of cohort-coordinator")->required();
   app.add_option("--journal", journals, "which journals of the coordinator to measure");
+  app.add_option("--certificates", certificates,
+                 "a folder with the certificates `coordinator` and `rank`: compares plain text with mutual TLS alone");
   AddPeerSystemFlags(app, peers);
   AddRendezvousFlags(app, options);
   CLI11_PARSE(app, argc, argv);
 
   RaiseDescriptorLimit();
   std::vector<std::unique_ptr<Implementation>> implementations;
-  const absl::Status started = StartAll(coordinator, journals, peers, implementations);
+  const absl::Status started = StartAll(coordinator, journals, certificates, peers, implementations);
   if (!started.ok()) {
     std::fprintf(stderr, "%s\n", started.ToString().c_str());
     return 1;
