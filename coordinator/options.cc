@@ -62,7 +62,7 @@ Limits DefaultLimits(int64_t memory_bytes) {
   Limits limits;
   limits.max_bytes_held = std::max<int64_t>(memory_bytes / 2, 1);
   limits.max_group_bytes_held = std::min(limits.max_group_bytes_held, limits.max_bytes_held);
-  // What a tenant leaves to the others.
+  // The rest is for the other tenants.
   limits.max_tenant_bytes_held = std::max<int64_t>(limits.max_bytes_held / 4 * 3, 1);
   limits.max_tenant_waiters = std::clamp<int64_t>(
       limits.max_tenant_bytes_held / kWaiterBytes, 1, limits.max_tenant_waiters);

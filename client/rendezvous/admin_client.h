@@ -25,7 +25,7 @@ struct DrainResult {
   int64_t waiter_count = 0;
   int64_t group_count = 0;
 };
-// Its limits have the names max_tenant_*.
+// The use of the coordinator by one tenant. Its limits have the names max_tenant_*.
 struct TenantUse {
   std::string tenant;
   int64_t bytes = 0;
@@ -50,7 +50,7 @@ struct ServerStats {
   std::vector<std::pair<std::string, int64_t>> memory;
   int64_t charged_bytes = 0;
   int64_t max_bytes_held = 0;
-  // What the tenants make the coordinator keep: at most 100, those with the most bytes first.
+  // The use of each tenant: at most 100, those with the most bytes first.
   std::vector<TenantUse> tenants;
   int64_t tenant_count = 0;  // of all tenants; 0 if the coordinator does not report them
 };

@@ -69,7 +69,7 @@ inline constexpr int kQuotaKindCount = 4;
 class MemoryAccount {
  public:
   MemoryAccount() = default;
-  // The account of a tenant. What is added here is also added to `whole`.
+  // The account of a tenant. Each addition here is also made to `whole`.
   MemoryAccount(std::shared_ptr<MemoryAccount> whole, std::string tenant)
       : whole_(std::move(whole)), tenant_(std::move(tenant)) {}
 
@@ -104,7 +104,7 @@ class MemoryAccount {
     return by_kind_[static_cast<int>(kind)].load(std::memory_order_relaxed);
   }
 
-  // Of the whole account alone.
+  // The whole account alone has it.
   std::atomic<int64_t> closed_name_count{0};
 
  private:
@@ -190,7 +190,7 @@ using ChangedTallies = std::vector<Tally*>;
 // The part of one shard. Confined to the thread that has the shard; outlives every Charge on it.
 class Tally {
  public:
-  // `changed` outlives this; null: nobody asks which tallies have changed.
+  // `changed` outlives this; null: changes are not listed.
   explicit Tally(std::shared_ptr<MemoryAccount> account, ChangedTallies* changed = nullptr)
       : account_(std::move(account)), changed_tallies_(changed) {}
   ~Tally() {

@@ -23,7 +23,7 @@ class TenantAccounts {
   explicit TenantAccounts(std::shared_ptr<MemoryAccount> whole);
 
   const std::shared_ptr<MemoryAccount>& whole() const { return whole_; }
-  // Makes the account if there is none. It goes with its last holder, which may outlive this object.
+  // Makes the account if it does not exist. It goes with its last holder, which may outlive this object.
   std::shared_ptr<MemoryAccount> Of(const std::string& tenant);
   // By name.
   std::vector<std::shared_ptr<const MemoryAccount>> All() const;

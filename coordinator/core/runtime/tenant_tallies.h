@@ -23,7 +23,7 @@ class TenantTallies {
   // For memory that is of no tenant.
   Tally& whole() { return whole_; }
   const Tally& whole() const { return whole_; }
-  // Makes the tally if there is none. It goes with its last holder.
+  // Makes the tally if it does not exist. It goes with its last holder.
   std::shared_ptr<Tally> Of(const std::string& tenant) {
     std::weak_ptr<Tally>& entry = tallies_[tenant];
     if (std::shared_ptr<Tally> tally = entry.lock(); tally != nullptr) return tally;

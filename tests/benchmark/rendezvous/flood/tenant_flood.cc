@@ -44,7 +44,7 @@ int ConnectTo(const std::string& address) {
   return fd;
 }
 
-// Reads the greeting. Returns the number of the method; negative: there is none.
+// Reads the greeting. Returns the number of the method; negative: the server does not have it.
 int MethodNumber(int fd, const std::string& method) {
   std::string bytes;
   char buffer[4096];
