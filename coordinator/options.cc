@@ -64,8 +64,8 @@ Limits DefaultLimits(int64_t memory_bytes) {
   limits.max_group_bytes_held = std::min(limits.max_group_bytes_held, limits.max_bytes_held);
   // The rest is for the other tenants.
   limits.max_tenant_bytes_held = std::max<int64_t>(limits.max_bytes_held / 4 * 3, 1);
-  limits.max_tenant_waiters = std::clamp<int64_t>(
-      limits.max_tenant_bytes_held / kWaiterBytes, 1, limits.max_tenant_waiters);
+  limits.max_tenant_waiters = std::clamp<int64_t>(limits.max_tenant_bytes_held / kWaiterBytes, 1,
+                                                  limits.max_tenant_waiters);
   limits.max_closed_names =
       std::clamp<int64_t>(limits.max_bytes_held / 8 / kClosedNameBytes, 1, limits.max_closed_names);
   return limits;

@@ -259,8 +259,8 @@ struct Core::Impl {
         });
   }
   void HandleOwn(Step& step, Call& call);
-  // Whether the quotas of the tenant, and the memory of all, allow what the call may keep. `tally` is
-  // that of the tenant or, for a group that does not exist, of all tenants; Create then checks.
+  // Whether the quotas of the tenant, and the memory of all, allow what the call may keep. `tally`
+  // is that of the tenant or, for a group that does not exist, of all tenants; Create then checks.
   absl::Status CheckCall(const Call& call, const Tally& tally) const;
 
   // Answers a call about a group that does not exist or was closed.
@@ -272,10 +272,9 @@ struct Core::Impl {
 };
 
 Core::Core(const Limits& limits, int64_t boot, std::shared_ptr<TenantAccounts> accounts)
-    : impl_(std::make_unique<Impl>(
-          accounts != nullptr
-              ? std::move(accounts)
-              : std::make_shared<TenantAccounts>(std::make_shared<MemoryAccount>()))) {
+    : impl_(std::make_unique<Impl>(accounts != nullptr ? std::move(accounts)
+                                                       : std::make_shared<TenantAccounts>(
+                                                             std::make_shared<MemoryAccount>()))) {
   impl_->shard.limits = limits;
   impl_->shard.boot = boot;
 }
@@ -305,10 +304,11 @@ Group* Core::Impl::Create(Step& step, const Call& call, const GroupSpec& spec) {
   const auto* join = std::get_if<JoinCall>(&call.body);
   const std::shared_ptr<Tally> tally = shard.tallies.Of(key.tenant);
   absl::Status room = CheckCount(*tally->account(), QuotaKind::kGroups, shard.limits);
-  if (join != nullptr) room.Update(CheckCount(*tally->account(), QuotaKind::kMembers, shard.limits));
+  if (join != nullptr)
+    room.Update(CheckCount(*tally->account(), QuotaKind::kMembers, shard.limits));
   room.Update(CheckCall(call, *tally));
-  room.Update(tally->CheckRoom(MemoryKind::kGroups, Group::Cost(key, spec), shard.limits,
-                               Share::kNew));
+  room.Update(
+      tally->CheckRoom(MemoryKind::kGroups, Group::Cost(key, spec), shard.limits, Share::kNew));
   if (!room.ok()) {
     step.Fail(call.id, std::move(room));
     return nullptr;

@@ -103,7 +103,8 @@ TEST_F(TenantPaceTest, ConnectionsOfATenantShareItsRate) {
   }
   constexpr int kCallsEach = 64;  // the second half waits for the rate
   for (int call = 1; call <= kCallsEach; ++call) {
-    for (const auto& client : clients) client->Call(static_cast<uint32_t>(call), kPut, Put("flood"));
+    for (const auto& client : clients)
+      client->Call(static_cast<uint32_t>(call), kPut, Put("flood"));
   }
   for (int call = 1; call <= kCallsEach; ++call) {
     for (const auto& client : clients) ASSERT_TRUE(client->Next().has_value());

@@ -6,9 +6,10 @@
 // add one look into a table. docs/decisions.md says more.
 //
 // The library also keeps one connection from occupying gRPC's threads for long. It leaves bytes in
-// the socket while the guard or PeerAccess asks for a pause. It ends a connection with many streams by resetting
-// a few streams at a time. gRPC waits for an edge of epoll meanwhile; ResumeSocket makes one. For
-// that the library defines epoll_ctl, too: it needs to know how gRPC has registered the socket.
+// the socket while the guard or PeerAccess asks for a pause. It ends a connection with many streams
+// by resetting a few streams at a time. gRPC waits for an edge of epoll meanwhile; ResumeSocket
+// makes one. For that the library defines epoll_ctl, too: it needs to know how gRPC has registered
+// the socket.
 #ifndef COHORT_BASE_RPC_LISTENER_GUARDED_SOCKET_H_
 #define COHORT_BASE_RPC_LISTENER_GUARDED_SOCKET_H_
 

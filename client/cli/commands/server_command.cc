@@ -83,10 +83,12 @@ absl::StatusOr<ExitCode> Limits(Context& context, const std::vector<std::string>
 }  // namespace
 
 void AddServerCommand(CLI::App& parent, Context& context) {
-  AddCommand(parent, context, "server", "Totals of the coordinator, and the memory that callers made it keep, by kind and by tenant",
-             "cohort server\n"
-             "cohort server --coordinator 10.0.0.7:7700 --json",
-             [&context] { return Server(context); });
+  AddCommand(
+      parent, context, "server",
+      "Totals of the coordinator, and the memory that callers made it keep, by kind and by tenant",
+      "cohort server\n"
+      "cohort server --coordinator 10.0.0.7:7700 --json",
+      [&context] { return Server(context); });
 }
 
 void AddLimitsCommand(CLI::App& parent, Context& context) {

@@ -66,10 +66,10 @@ Rounds::Name* Rounds::FindOrAddName(Step& step, const std::string& text) {
   }
   auto name = std::make_unique<Name>();
   name->name = text;
-  name->charge = Charge(*group_.tally, MemoryKind::kRounds,
-                        NodeCost<std::pair<std::string, std::unique_ptr<Name>>>() +
-                            BlockCost(sizeof(Name)) + NodeCost<Name*>() + 2 * CostOf(text) +
-                            BlockCost(kLongReason));
+  name->charge =
+      Charge(*group_.tally, MemoryKind::kRounds,
+             NodeCost<std::pair<std::string, std::unique_ptr<Name>>>() + BlockCost(sizeof(Name)) +
+                 NodeCost<Name*>() + 2 * CostOf(text) + BlockCost(kLongReason));
   name->use = use_order_.insert(use_order_.end(), name.get());
   return names_.emplace(text, std::move(name)).first->second.get();
 }

@@ -1,11 +1,11 @@
 // The account of memory. All memory that the coordinator keeps for its callers is charged here, by
 // kind.
 //
-// One MemoryAccount serves all shards, and Limits::max_bytes_held bounds its sum. Each tenant has an
-// account of its own (tenant_accounts.h), whose charges count in the whole, too. A shard charges a
-// Tally of each account, whose plain numbers reach the account once per step: a call needs no lock,
-// and at most a few atomic additions. Values are charged directly (payload.h), because replies in
-// flight may free them on other threads. Sizes of structures are estimates, rounded up;
+// One MemoryAccount serves all shards, and Limits::max_bytes_held bounds its sum. Each tenant has
+// an account of its own (tenant_accounts.h), whose charges count in the whole, too. A shard charges
+// a Tally of each account, whose plain numbers reach the account once per step: a call needs no
+// lock, and at most a few atomic additions. Values are charged directly (payload.h), because
+// replies in flight may free them on other threads. Sizes of structures are estimates, rounded up;
 // memory_account_test.cc compares them with malloc's.
 #ifndef COHORT_COORDINATOR_CORE_INTERFACE_MEMORY_ACCOUNT_H_
 #define COHORT_COORDINATOR_CORE_INTERFACE_MEMORY_ACCOUNT_H_
@@ -195,8 +195,7 @@ class Tally {
       : account_(std::move(account)), changed_tallies_(changed) {}
   ~Tally() {
     if (changed_ != 0 && changed_tallies_ != nullptr) {
-      changed_tallies_->erase(
-          std::find(changed_tallies_->begin(), changed_tallies_->end(), this));
+      changed_tallies_->erase(std::find(changed_tallies_->begin(), changed_tallies_->end(), this));
     }
     Publish();
   }
@@ -226,8 +225,7 @@ class Tally {
   bool HasRoom(int64_t bytes, const Limits& limits, Share share) const {
     const int64_t more = pending_ + bytes;
     return account_->whole().held() + more <= Ceiling(limits.max_bytes_held, share) &&
-           (account_->is_whole() ||
-            held() + bytes <= Ceiling(limits.max_tenant_bytes_held, share));
+           (account_->is_whole() || held() + bytes <= Ceiling(limits.max_tenant_bytes_held, share));
   }
   // The same. Errors: RESOURCE_EXHAUSTED (names the limit, its value, the kind and the bytes held).
   absl::Status CheckRoom(MemoryKind kind, int64_t bytes, const Limits& limits, Share share) const {

@@ -2,7 +2,8 @@
 //
 //   TenantAccounts tenants(whole);
 //   std::shared_ptr<MemoryAccount> account = tenants.Of("team-a");
-//   if (auto status = CheckCount(*account, QuotaKind::kStreams, limits); !status.ok()) return status;
+//   if (auto status = CheckCount(*account, QuotaKind::kStreams, limits); !status.ok()) return
+//   status;
 #ifndef COHORT_COORDINATOR_CORE_INTERFACE_TENANT_ACCOUNTS_H_
 #define COHORT_COORDINATOR_CORE_INTERFACE_TENANT_ACCOUNTS_H_
 
@@ -16,14 +17,15 @@
 
 namespace cohort::coordinator {
 
-// Thread-safe. A shard takes the lock once for each tenant that it begins to serve, and not for each
-// call.
+// Thread-safe. A shard takes the lock once for each tenant that it begins to serve, and not for
+// each call.
 class TenantAccounts {
  public:
   explicit TenantAccounts(std::shared_ptr<MemoryAccount> whole);
 
   const std::shared_ptr<MemoryAccount>& whole() const { return whole_; }
-  // Makes the account if it does not exist. It goes with its last holder, which may outlive this object.
+  // Makes the account if it does not exist. It goes with its last holder, which may outlive this
+  // object.
   std::shared_ptr<MemoryAccount> Of(const std::string& tenant);
   // By name.
   std::vector<std::shared_ptr<const MemoryAccount>> All() const;

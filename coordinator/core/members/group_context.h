@@ -20,8 +20,11 @@ namespace cohort::coordinator {
 
 struct GroupContext {
   GroupContext(Shard& s, GroupKey k)
-      : shard(s), key(std::move(k)), tally(s.tallies.Of(key.tenant)),
-        ledger(std::make_shared<ByteLedger>(tally->account())), roster(*tally),
+      : shard(s),
+        key(std::move(k)),
+        tally(s.tallies.Of(key.tenant)),
+        ledger(std::make_shared<ByteLedger>(tally->account())),
+        roster(*tally),
         last_number(s.FirstNumber()) {}
 
   Shard& shard;

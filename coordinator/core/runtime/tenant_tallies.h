@@ -28,13 +28,12 @@ class TenantTallies {
     std::weak_ptr<Tally>& entry = tallies_[tenant];
     if (std::shared_ptr<Tally> tally = entry.lock(); tally != nullptr) return tally;
     whole_.Add(MemoryKind::kNamespaces, Cost(tenant));
-    std::shared_ptr<Tally> tally(new Tally(accounts_->Of(tenant), &changed_),
-                                 [this](Tally* last) {
-                                   const std::string name = last->account()->tenant();
-                                   delete last;
-                                   tallies_.erase(name);
-                                   whole_.Add(MemoryKind::kNamespaces, -Cost(name));
-                                 });
+    std::shared_ptr<Tally> tally(new Tally(accounts_->Of(tenant), &changed_), [this](Tally* last) {
+      const std::string name = last->account()->tenant();
+      delete last;
+      tallies_.erase(name);
+      whole_.Add(MemoryKind::kNamespaces, -Cost(name));
+    });
     entry = tally;
     return tally;
   }

@@ -107,9 +107,9 @@ absl::Status ShareBytes(std::string bytes, const EncodeContext& context,
   }
   const MemoryAccount& account = **context.account;
   const int64_t cost = CostOf(bytes);
-  COHORT_RETURN_IF_ERROR(CheckBytes({"max_bytes_held", context.max_bytes_held, account.held(),
-                                     account.held(MemoryKind::kOutput)},
-                                    /*tenant=*/"", MemoryKind::kOutput, cost, Share::kGoingOn));
+  COHORT_RETURN_IF_ERROR(CheckBytes(
+      {"max_bytes_held", context.max_bytes_held, account.held(), account.held(MemoryKind::kOutput)},
+      /*tenant=*/"", MemoryKind::kOutput, cost, Share::kGoingOn));
   auto charged = std::make_shared<const ChargedBytes>(*context.account, std::move(bytes));
   *shared = std::shared_ptr<const std::string>(charged, &charged->bytes);
   return absl::OkStatus();

@@ -21,11 +21,12 @@ absl::Duration TenantRates::OnRequest(absl::string_view tenant, int64_t weight, 
   do {
     until = std::max(before, now_ns) + cost;
   } while (!used.compare_exchange_weak(before, until, std::memory_order_relaxed));
-  const bool alone = now_ns - last_change_.load(std::memory_order_relaxed) >
-                     absl::ToInt64Nanoseconds(kCompany);
+  const bool alone =
+      now_ns - last_change_.load(std::memory_order_relaxed) > absl::ToInt64Nanoseconds(kCompany);
   if (alone) {
     // It owes nothing to tenants that come later.
-    used.store(std::min(until, now_ns + absl::ToInt64Nanoseconds(kBurst)), std::memory_order_relaxed);
+    used.store(std::min(until, now_ns + absl::ToInt64Nanoseconds(kBurst)),
+               std::memory_order_relaxed);
     return absl::ZeroDuration();
   }
   const absl::Duration ahead = absl::Nanoseconds(until - now_ns);

@@ -1,4 +1,5 @@
-// The rates of requests of tenants: a tenant over its rate is read more slowly, as long as others call.
+// The rates of requests of tenants: a tenant over its rate is read more slowly, as long as others
+// call.
 //
 //   TenantRates rates;
 //   const absl::Duration pause = rates.OnRequest("team-a", weight, limit, now);
@@ -31,8 +32,8 @@ class TenantRates {
   static constexpr absl::Duration kCompany = absl::Seconds(1);
   static constexpr absl::Duration kLongestPause = absl::Seconds(1);
 
-  // Counts a request as `weight` requests. Returns how long the client has to wait until its next one,
-  // at `limit` requests a second; zero: not at all, or no other tenant has called lately.
+  // Counts a request as `weight` requests. Returns how long the client has to wait until its next
+  // one, at `limit` requests a second; zero: not at all, or no other tenant has called lately.
   absl::Duration OnRequest(absl::string_view tenant, int64_t weight, int64_t limit, Instant now);
 
  private:

@@ -108,8 +108,8 @@ class Engine {
   // For objects that may outlive the engine.
   const std::shared_ptr<MemoryAccount>& shared_account() const { return accounts_->whole(); }
   TenantAccounts& tenants() { return *accounts_; }
-  // Whether `bytes` more may be kept for all tenants together. Errors: RESOURCE_EXHAUSTED (names the
-  // limit, its value and the bytes held).
+  // Whether `bytes` more may be kept for all tenants together. Errors: RESOURCE_EXHAUSTED (names
+  // the limit, its value and the bytes held).
   absl::Status CheckRoom(MemoryKind kind, int64_t bytes, Share share) const;
   // Valid as long as the engine; a later SetLimits makes a new one.
   const Limits& limits() const { return *limits_.load(std::memory_order_acquire); }

@@ -39,8 +39,8 @@ void BlobDownloadStream::Begin(grpc::CallbackServerContext* context,
     grpc::ByteBuffer copy(*request);
     grpc::ProtoBufferReader reader(&copy);
     if (reader.status().ok()) {
-      status = dispatcher_.Decode(Method::kDownload, access.get(), &reader,
-                                  copy.Length(), TimeLeft(context->raw_deadline()), &call, &asker_);
+      status = dispatcher_.Decode(Method::kDownload, access.get(), &reader, copy.Length(),
+                                  TimeLeft(context->raw_deadline()), &call, &asker_);
     }
   }
   if (status.ok()) status = tenant_stream_.Begin(dispatcher_.engine(), call.caller.key.tenant);

@@ -104,8 +104,7 @@ absl::Status BlobUploadStream::TakeFirst(v1::UploadRequest& part) {
   begun_ = true;
   size_bytes_ = part.size_bytes();
   announced_crc32_ = part.crc32();
-  COHORT_RETURN_IF_ERROR(
-      tenant_stream_.Begin(dispatcher_.engine(), call_.caller.key.tenant));
+  COHORT_RETURN_IF_ERROR(tenant_stream_.Begin(dispatcher_.engine(), call_.caller.key.tenant));
   charge_.MoveTo(tenant_stream_.account());
   held_.MoveTo(tenant_stream_.account());
   // A value that does not fit is refused before the client sends it.

@@ -128,9 +128,9 @@ absl::StatusOr<std::unique_ptr<Implementation>> StartCohort(const CoordinatorOpt
   CoordinatorOptions with_tls = options;
   if (!certificates.empty()) {
     const std::string folder = certificates + "/coordinator/";
-    for (const auto& [flag, file] : {std::pair("--tls-certificate", "tls.crt"),
-                                     std::pair("--tls-key", "tls.key"),
-                                     std::pair("--tls-client-ca", "ca.crt")}) {
+    for (const auto& [flag, file] :
+         {std::pair("--tls-certificate", "tls.crt"), std::pair("--tls-key", "tls.key"),
+          std::pair("--tls-client-ca", "ca.crt")}) {
       with_tls.more_arguments.push_back(flag);
       with_tls.more_arguments.push_back(folder + file);
     }

@@ -13,8 +13,8 @@ namespace cohort::benchmark {
 
 // Starts a coordinator for it. Groups and connections have the library's defaults.
 //
-// `certificates`: a folder of deploy/certificates.sh with the certificates `coordinator` and `rank`.
-// Coordinator and clients then use mutual TLS. Empty: plain text.
+// `certificates`: a folder of deploy/certificates.sh with the certificates `coordinator` and
+// `rank`. Coordinator and clients then use mutual TLS. Empty: plain text.
 absl::StatusOr<std::unique_ptr<Implementation>> StartCohort(const CoordinatorOptions& options,
                                                             const std::string& certificates = "");
 

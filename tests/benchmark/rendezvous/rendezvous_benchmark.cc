@@ -65,14 +65,16 @@ int main(int argc, char** argv) {
   app.add_option("--coordinator", coordinator, "the path of cohort-coordinator")->required();
   app.add_option("--journal", journals, "which journals of the coordinator to measure");
   app.add_option("--certificates", certificates,
-                 "a folder with the certificates `coordinator` and `rank`: compares plain text with mutual TLS alone");
+                 "a folder with the certificates `coordinator` and `rank`: compares plain text "
+                 "with mutual TLS alone");
   AddPeerSystemFlags(app, peers);
   AddRendezvousFlags(app, options);
   CLI11_PARSE(app, argc, argv);
 
   RaiseDescriptorLimit();
   std::vector<std::unique_ptr<Implementation>> implementations;
-  const absl::Status started = StartAll(coordinator, journals, certificates, peers, implementations);
+  const absl::Status started =
+      StartAll(coordinator, journals, certificates, peers, implementations);
   if (!started.ok()) {
     std::fprintf(stderr, "%s\n", started.ToString().c_str());
     return 1;

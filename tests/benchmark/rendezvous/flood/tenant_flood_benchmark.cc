@@ -1,7 +1,7 @@
 // How much a tenant that floods the coordinator slows the others.
 //
-//   tests/benchmark/run.sh flood                        # both protocols, the default limit and none
-//   tests/benchmark/run.sh flood --limit 20000 --repetitions 20
+//   tests/benchmark/run.sh flood                        # both protocols, the default limit and
+//   none tests/benchmark/run.sh flood --limit 20000 --repetitions 20
 //
 // Turns with and without the flood alternate: a process of another tenant is stopped (SIGSTOP) and
 // continued. In each turn a group of 8 members passes barriers, and a client writes a key again and
@@ -56,7 +56,8 @@ double Mean(const std::vector<absl::Duration>& values) {
 absl::Status Measure(const Options& options, const std::string& protocol, int64_t limit,
                      Report& report) {
   const std::string policy = absl::StrCat(options.scratch, "/policy.json");
-  std::ofstream(policy) << R"({"rules": [{"identity": "anonymous", "tenant": "*", "role": "operator"}]})";
+  std::ofstream(policy)
+      << R"({"rules": [{"identity": "anonymous", "tenant": "*", "role": "operator"}]})";
   CoordinatorOptions coordinator;
   coordinator.program = options.coordinator;
   coordinator.scratch = options.scratch;
@@ -71,8 +72,14 @@ absl::Status Measure(const Options& options, const std::string& protocol, int64_
   COHORT_ASSIGN_OR_RETURN(const auto group, BenchmarkGroup::Join(server.address, 8, 8));
 
   ChildProcessOptions flood;
-  flood.command = {options.flood, "--coordinator", server.address, "--protocol", protocol,
-                   "--connections", absl::StrCat(options.connections), "--bytes",
+  flood.command = {options.flood,
+                   "--coordinator",
+                   server.address,
+                   "--protocol",
+                   protocol,
+                   "--connections",
+                   absl::StrCat(options.connections),
+                   "--bytes",
                    absl::StrCat(options.bytes)};
   flood.log_path = absl::StrCat(options.scratch, "/flood.log");
   COHORT_ASSIGN_OR_RETURN(const auto flooder, ChildProcess::Start(flood));
@@ -139,7 +146,8 @@ int main(int argc, char** argv) {
   bool json = false;
   CLI::App app("How much a tenant that floods the coordinator slows the others");
   app.add_flag("--json", json, "one JSON object per line");
-  app.add_option("--coordinator", options.coordinator, "the path of cohort-coordinator")->required();
+  app.add_option("--coordinator", options.coordinator, "the path of cohort-coordinator")
+      ->required();
   app.add_option("--flood", options.flood, "the path of tenant_flood")->required();
   app.add_option("--scratch", options.scratch, "a folder for files of the run");
   app.add_option("--protocol", options.protocols, "of the flood: framed, grpc");
