@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "base/threads/mutex.h"
 #include "coordinator/core/interface/memory_account.h"
 
