@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "tests/fuzz/access/jwt_check.h"
 #include "tests/fuzz/access/policy_check.h"
 #include "tests/fuzz/access/tls_check.h"
 #include "tests/fuzz/access/token_check.h"
@@ -71,6 +72,17 @@ TEST(CorpusTest, TokensGiveTheirRightsAlone) {
   EXPECT_GT(counts.refused, 10);
 }
 
+TEST(CorpusTest, SignedTokensNameTheirSubjects) {
+  cohort::fuzz::JwtCounts counts;
+  for (const auto& [name, input] : InputsOf("jwt", cohort::fuzz::SampleJwts())) {
+    const absl::Status status = cohort::fuzz::CheckJwt(input, &counts);
+    EXPECT_TRUE(status.ok()) << name << ": " << status.message();
+  }
+  EXPECT_GE(counts.accepted, 3);
+  EXPECT_GE(counts.refused, 17);
+  EXPECT_GE(counts.key_sets, 3);
+}
+
 TEST(CorpusTest, PoliciesAreTakenOrRefused) {
   int accepted_in_all = 0;
   for (const auto& [name, input] : InputsOf("policy", cohort::fuzz::SamplePolicies())) {
@@ -96,6 +108,15 @@ TEST(RandomInputTest, MutatedTokensGiveNoRights) {
   const Inputs inputs = SampleTokens();
   for (int round = 0; round < 1000; ++round) {
     const absl::Status status = CheckToken(Mutated(inputs, random));
+    ASSERT_TRUE(status.ok()) << "round " << round << ": " << status.message();
+  }
+}
+
+TEST(RandomInputTest, MutatedSignedTokensNameTheirSubjects) {
+  std::minstd_rand random = NewRandom();
+  const Inputs inputs = cohort::fuzz::SampleJwts();
+  for (int round = 0; round < 1000; ++round) {
+    const absl::Status status = cohort::fuzz::CheckJwt(Mutated(inputs, random));
     ASSERT_TRUE(status.ok()) << "round " << round << ": " << status.message();
   }
 }

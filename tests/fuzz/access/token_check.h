@@ -20,9 +20,9 @@ struct TokenCounts {
 // tokens with their lengths (2 bytes, little endian) in front of them.
 //
 // Errors: INTERNAL names the violated rule. The one token of the policy gives its rights, in one
-// place alone. Any other one gives none, and errors do not show it. A connection that sends two
-// tokens, or a token of more than 4096 bytes, is closed. A token file is taken if it has one token
-// and white space behind it.
+// place alone. Any other one gives none, and errors do not show it. The last token of a connection
+// counts; a token of more than 4096 bytes closes it. A token file is taken if it has one token and
+// white space behind it.
 absl::Status CheckToken(absl::string_view input, TokenCounts* counts = nullptr);
 
 // File name to input: the token of the policy in each place, and bytes that look like it.
