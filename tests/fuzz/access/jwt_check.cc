@@ -60,7 +60,7 @@ const std::vector<TokenIssuer>& Issuers() {
   return *issuers;
 }
 
-// Of a text that is no object: an empty object.
+// Returns an empty object for a text that is no object.
 json ParseObject(absl::string_view text) {
   json parsed = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   return parsed.is_object() ? parsed : json::object();
