@@ -57,15 +57,11 @@ std::vector<std::string> Pairs(const Limits& limits) {
 Limits DefaultLimits(int64_t memory_bytes) {
   // A name of a closed group takes up to 1 KiB, and stays.
   constexpr int64_t kClosedNameBytes = 1024;
-  // gRPC's memory for a call that waits, and the state machine's.
-  constexpr int64_t kWaiterBytes = 15 << 10;
   Limits limits;
   limits.max_bytes_held = std::max<int64_t>(memory_bytes / 2, 1);
   limits.max_group_bytes_held = std::min(limits.max_group_bytes_held, limits.max_bytes_held);
   // The rest is for the other tenants.
   limits.max_tenant_bytes_held = std::max<int64_t>(limits.max_bytes_held / 4 * 3, 1);
-  limits.max_tenant_waiters = std::clamp<int64_t>(limits.max_tenant_bytes_held / kWaiterBytes, 1,
-                                                  limits.max_tenant_waiters);
   limits.max_closed_names =
       std::clamp<int64_t>(limits.max_bytes_held / 8 / kClosedNameBytes, 1, limits.max_closed_names);
   return limits;

@@ -118,7 +118,12 @@ std::shared_ptr<PeerAccess> PeerAccess::WithToken(absl::string_view token) {
 }
 
 void PeerAccess::PauseReading(Instant until) {
-  paused_until_->store(absl::ToUnixNanos(until), std::memory_order_relaxed);
+  // The calls of a connection may be of several tenants.
+  const int64_t wanted = absl::ToUnixNanos(until);
+  int64_t paused = paused_until_->load(std::memory_order_relaxed);
+  while (paused < wanted &&
+         !paused_until_->compare_exchange_weak(paused, wanted, std::memory_order_relaxed)) {
+  }
 }
 
 std::optional<Instant> PeerAccess::Pause() {

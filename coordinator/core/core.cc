@@ -75,6 +75,19 @@ bool MayKeep(const Call& call) {
              call.body);
 }
 
+// Whether the quota of waiting calls refuses the call. It does not refuse calls that may end the
+// waits of others, nor watches, which have a quota of their own.
+bool TakesWaiter(const Call& call) {
+  return std::visit(
+      [](const auto& body) {
+        using T = std::decay_t<decltype(body)>;
+        return std::is_same_v<T, JoinCall> || std::is_same_v<T, ReceiveCall> ||
+               std::is_same_v<T, GetCall> || std::is_same_v<T, QueuePopCall> ||
+               std::is_same_v<T, FetchIdsCall>;
+      },
+      call.body);
+}
+
 // Publishes the charges of a step to the accounts of all shards at the end of the step.
 class Publication {
  public:
@@ -85,6 +98,18 @@ class Publication {
 
  private:
   Shard& shard_;
+};
+
+// The calls that a step parks have these Call::service_bytes.
+class ServiceBytes {
+ public:
+  ServiceBytes(WaitTable& waits, int64_t bytes) : waits_(waits) { waits.SetServiceBytes(bytes); }
+  ~ServiceBytes() { waits_.SetServiceBytes(0); }
+  ServiceBytes(const ServiceBytes&) = delete;
+  ServiceBytes& operator=(const ServiceBytes&) = delete;
+
+ private:
+  WaitTable& waits_;
 };
 
 }  // namespace
@@ -355,7 +380,7 @@ void Core::Impl::List(Step& step, const Call& call, const ListGroupsCall& body) 
 }
 
 absl::Status Core::Impl::CheckCall(const Call& call, const Tally& tally) const {
-  if (call.wait > absl::ZeroDuration()) {
+  if (call.wait > absl::ZeroDuration() && TakesWaiter(call)) {
     COHORT_RETURN_IF_ERROR(CheckCount(*tally.account(), QuotaKind::kWaiters, shard.limits));
   }
   const CallCost cost = CostOf(call);
@@ -427,6 +452,7 @@ void Core::Handle(Instant now, Call call, Effects& effects) {
     impl.DumpNamespace(step, call);
     return;
   }
+  const ServiceBytes service_bytes(impl.shard.waits, call.service_bytes);
   if (call.caller.key.group.empty()) {
     impl.HandleOwn(step, call);
     return;

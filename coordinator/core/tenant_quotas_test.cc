@@ -117,6 +117,57 @@ TEST(TenantQuotas, Waiters) {
   EXPECT_TRUE(h.Parked(h.Make(QueuePopCall{"q"}, In("a"))));
 }
 
+TEST(TenantQuotas, CallsThatEndTheWaitsOfOthersPassTheQuotaOfWaiters) {
+  Limits limits;
+  limits.max_tenant_waiters = 1;
+  CoreHarness h(limits);
+  const std::vector<CoreHarness::TestMember> members = h.Form(1);
+  ASSERT_EQ(members[0].world_size, 1);
+  const CallId receive = h.As(members[0], Receive(std::nullopt));
+  EXPECT_TRUE(h.Parked(receive));
+  ExpectRefused(h, h.As(members[0], Receive(std::nullopt, "other")),
+                "tenant default has 1 waiting calls; max_tenant_waiters is 1");
+  EXPECT_TRUE(h.StatusOf(h.As(members[0], Barrier())).ok());
+  EXPECT_TRUE(h.StatusOf(h.As(members[0], Send(0, "object"))).ok());
+  EXPECT_TRUE(h.StatusOf(receive).ok());
+}
+
+TEST(TenantQuotas, ACallThatWaitsHasTheMemoryOfTheService) {
+  Limits limits;
+  limits.max_tenant_bytes_held = 1 << 20;
+  CoreHarness h(limits);
+  const auto pop = [&h](int64_t service_bytes) {
+    Call call;
+    call.id = 1000000 + service_bytes;
+    call.caller = In("a");
+    call.wait = absl::Seconds(30);
+    call.body = QueuePopCall{"q"};
+    call.service_bytes = service_bytes;
+    Effects effects;
+    h.core().Handle(h.now(), std::move(call), effects);
+    return effects.replies.empty() ? absl::UnknownError("parked") : effects.replies[0].status;
+  };
+  const int64_t before = h.core().account().held();
+  EXPECT_EQ(pop(1 << 20).code(), absl::StatusCode::kUnknown);
+  EXPECT_LT(h.core().account().held() - before, 8192) << "the service charges the whole account";
+  EXPECT_THAT(pop(1).message(), HasSubstr("max_tenant_bytes_held"));
+  h.Cancel(1000000 + (1 << 20));
+  EXPECT_EQ(pop(2).code(), absl::StatusCode::kUnknown);
+}
+
+TEST(TenantQuotas, AReplacementOfALostMemberIsNoNewOne) {
+  Limits limits;
+  limits.max_tenant_members = 2;
+  CoreHarness h(limits);
+  auto members = h.Form(2);
+  ASSERT_EQ(members[1].world_size, 2);
+  EXPECT_TRUE(h.StatusOf(h.As(members[1], LeaveCall{})).ok());
+  CoreHarness::TestMember other;
+  other.name = "w2";
+  other.incarnation = 7;
+  EXPECT_TRUE(h.Parked(h.Join(other, CoreHarness::Fixed(2), 1)));
+}
+
 TEST(TenantQuotas, Bytes) {
   Limits limits;
   limits.max_tenant_bytes_held = 1 << 20;

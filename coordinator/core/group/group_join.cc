@@ -228,7 +228,7 @@ bool Group::HasRoom() const {
   const auto& members = context_.roster.members();
   const int slots = context_.roster.slot_count();
   if (state_ == GroupState::kForming) {
-    // QuotaKind only when it matters, or a thousand joins look at a million members.
+    // Counted only when it matters, or a thousand joins look at a million members.
     if (static_cast<int>(members.size()) < slots) return true;
     return slots > std::count_if(members.begin(), members.end(), [](const auto& entry) {
              return entry.second->live() && entry.second->state != MemberState::kCandidate;
@@ -260,11 +260,10 @@ void Group::AddNewcomer(Step& step, Call& call, JoinCall& body) {
   member->labels = body.labels;
   member->joined_at = member->last_heard = member->operation_at = member->progress_at = step.now();
 
-  if (absl::Status status =
-          CheckCount(*context_.tally->account(), QuotaKind::kMembers, shard_.limits);
-      !status.ok()) {
-    return step.Fail(call.id, std::move(status));
-  }
+  // A newcomer that takes the place of a member that left or was lost adds none.
+  const bool replaces = holder != nullptr || !context_.gone.empty();
+  absl::Status quota = CheckCount(*context_.tally->account(), QuotaKind::kMembers, shard_.limits);
+  if (!quota.ok() && !replaces) return step.Fail(call.id, std::move(quota));
   const bool room = HasRoom();
   const bool wants_rank_beyond = body.rank.has_value() && *body.rank >= slots;
   if (!room || wants_rank_beyond) {

@@ -257,6 +257,9 @@ struct Call {
   Caller caller;
   // How long it may be parked. The caller has applied defaults and caps.
   absl::Duration wait;
+  // The memory that the service has charged to the whole account for this call. While the call
+  // waits, the account of its tenant has it, too.
+  int64_t service_bytes = 0;
   // Fresh random bits (joins turn them into a session).
   Id128 entropy;
   CallBody body;

@@ -17,15 +17,14 @@ struct Limits {
   // for calls that wait. The program's default is half of the memory that it may use (options.h).
   int64_t max_bytes_held = int64_t{4} << 30;
   int64_t max_group_bytes_held = int64_t{1} << 30;  // values of one group, or of a tenant's store
-  // The share of one tenant. The program's defaults for bytes and waiters follow from
-  // max_bytes_held (options.h).
+  // The share of one tenant. The program's default for bytes follows from max_bytes_held (options.h).
   int64_t max_tenant_groups = 75000;
   int64_t max_tenant_members = 1000000;  // also those that left or were lost and keep a rank
   int64_t max_tenant_bytes_held = int64_t{3} << 30;
   int64_t max_tenant_waiters = 500000;  // calls that wait
   int64_t max_tenant_streams = 65536;   // watches, uploads and downloads
-  // The coordinator reads the connections of a tenant that calls more often more slowly, while
-  // other tenants call. With an access policy alone.
+  // Above this rate the coordinator reads a tenant's connections more slowly, while other tenants
+  // call. With an access policy alone.
   int64_t max_tenant_requests_per_second = 50000;
   int64_t max_mailbox_depth = 10000;           // undelivered objects per (source, destination, tag)
   int64_t max_send_window = 1024;              // held numbered sends per (source, destination, tag)

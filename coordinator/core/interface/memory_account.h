@@ -74,9 +74,13 @@ class MemoryAccount {
       : whole_(std::move(whole)), tenant_(std::move(tenant)) {}
 
   void Add(MemoryKind kind, int64_t bytes) {
+    AddToThis(kind, bytes);
+    if (whole_ != nullptr) whole_->Add(kind, bytes);
+  }
+  // Charges this account alone: the whole one has the bytes already.
+  void AddToThis(MemoryKind kind, int64_t bytes) {
     by_kind_[static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
     held_.fetch_add(bytes, std::memory_order_relaxed);
-    if (whole_ != nullptr) whole_->Add(kind, bytes);
   }
   // Charges a value of `bytes` bytes, and `around` bytes of structures that hold it.
   void AddValue(MemoryKind kind, int64_t bytes, int64_t around) {

@@ -16,9 +16,14 @@ int64_t CostOfAccount(const std::string& tenant) {
 TenantAccounts::TenantAccounts(std::shared_ptr<MemoryAccount> whole) : whole_(std::move(whole)) {}
 
 std::shared_ptr<MemoryAccount> TenantAccounts::Of(const std::string& tenant) {
-  MutexLock lock(&known_->mutex);
-  std::weak_ptr<MemoryAccount>& entry = known_->accounts[tenant];
-  if (std::shared_ptr<MemoryAccount> account = entry.lock(); account != nullptr) return account;
+  {
+    MutexLock lock(&known_->mutex);
+    const auto found = known_->accounts.find(tenant);
+    if (found != known_->accounts.end()) {
+      if (auto account = found->second.lock(); account != nullptr) return account;
+    }
+  }
+  // Without the lock, which the deleter takes.
   whole_->Add(MemoryKind::kNamespaces, CostOfAccount(tenant));
   std::shared_ptr<MemoryAccount> account(
       new MemoryAccount(whole_, tenant), [known = known_, whole = whole_](MemoryAccount* last) {
@@ -31,6 +36,9 @@ std::shared_ptr<MemoryAccount> TenantAccounts::Of(const std::string& tenant) {
         }
         delete last;
       });
+  MutexLock lock(&known_->mutex);
+  std::weak_ptr<MemoryAccount>& entry = known_->accounts[tenant];
+  if (auto first = entry.lock(); first != nullptr) return first;  // of another thread
   entry = account;
   return account;
 }

@@ -18,8 +18,7 @@
 
 namespace cohort::coordinator {
 
-// Thread-safe. A shard takes the lock once for each tenant that it begins to serve, and not for
-// each call.
+// Thread-safe. A call about a group or store that exists takes no lock here.
 class TenantAccounts {
  public:
   explicit TenantAccounts(std::shared_ptr<MemoryAccount> whole);

@@ -3,18 +3,23 @@
 namespace cohort::coordinator {
 
 void WaitTable::Park(CallId id, WaitOwner* owner, Tally& tally, Instant since, Instant deadline) {
-  waits_[id] = Entry{owner, &tally, since, deadline};
+  waits_[id] = Entry{owner, &tally, service_bytes_, since, deadline};
   deadlines_.insert({deadline, id});
   tally.Add(MemoryKind::kCalls, kParkedCallCost);
   tally.account()->Count(QuotaKind::kWaiters, 1);
+  if (service_bytes_ != 0) tally.account()->AddToThis(MemoryKind::kCalls, service_bytes_);
 }
 
 void WaitTable::Done(CallId id) {
   auto it = waits_.find(id);
   if (it == waits_.end()) return;
   deadlines_.erase({it->second.deadline, id});
-  it->second.tally->Add(MemoryKind::kCalls, -kParkedCallCost);
-  it->second.tally->account()->Count(QuotaKind::kWaiters, -1);
+  const Entry& entry = it->second;
+  entry.tally->Add(MemoryKind::kCalls, -kParkedCallCost);
+  entry.tally->account()->Count(QuotaKind::kWaiters, -1);
+  if (entry.service_bytes != 0) {
+    entry.tally->account()->AddToThis(MemoryKind::kCalls, -entry.service_bytes);
+  }
   waits_.erase(it);
 }
 

@@ -39,12 +39,15 @@ class WaitTable {
   struct Entry {
     WaitOwner* owner = nullptr;
     Tally* tally = nullptr;
+    int64_t service_bytes = 0;
     Instant since;
     Instant deadline;
   };
 
   // `tally` is that of the call's tenant, and outlives the wait.
   void Park(CallId id, WaitOwner* owner, Tally& tally, Instant since, Instant deadline);
+  // Calls that are parked from now on have this Call::service_bytes.
+  void SetServiceBytes(int64_t bytes) { service_bytes_ = bytes; }
   // The owner has answered or dropped the call. Unknown ids are fine.
   void Done(CallId id);
   const Entry* Find(CallId id) const;
@@ -65,6 +68,7 @@ class WaitTable {
  private:
   absl::flat_hash_map<CallId, Entry> waits_;
   absl::btree_set<std::pair<Instant, CallId>> deadlines_;
+  int64_t service_bytes_ = 0;
 };
 
 }  // namespace cohort::coordinator

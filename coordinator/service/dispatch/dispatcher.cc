@@ -104,8 +104,11 @@ void Dispatcher::CountRequest(PeerAccess* access, const Caller& caller, int64_t 
                               int64_t bytes) {
   if (!options_.checks_access || access == nullptr) return;
   const Instant now = Clock::Steady().Now();
+  // A refused client may have named any tenant.
+  const std::string& payer =
+      caller.identity != nullptr ? caller.key.tenant : *access->Current(now)->identity;
   const absl::Duration pause =
-      rates_.OnRequest(caller.key.tenant, weight + bytes / TenantRates::kBytesEach,
+      rates_.OnRequest(payer, weight + bytes / TenantRates::kBytesEach,
                        engine_.limits().max_tenant_requests_per_second, now);
   if (pause > absl::ZeroDuration()) access->PauseReading(now + pause);
 }

@@ -17,9 +17,11 @@ absl::Duration TenantRates::OnRequest(absl::string_view tenant, int64_t weight, 
   const int64_t cost =
       weight * absl::ToInt64Nanoseconds(absl::Seconds(1)) / std::max<int64_t>(limit, 1);
   std::atomic<int64_t>& used = used_until_[place];
+  // A debt that no pause asks for is not kept.
+  const int64_t most = now_ns + absl::ToInt64Nanoseconds(kLongestPause);
   int64_t before = used.load(std::memory_order_relaxed), until = 0;
   do {
-    until = std::max(before, now_ns) + cost;
+    until = std::min(std::max(before, now_ns) + cost, most);
   } while (!used.compare_exchange_weak(before, until, std::memory_order_relaxed));
   const bool alone =
       now_ns - last_change_.load(std::memory_order_relaxed) > absl::ToInt64Nanoseconds(kCompany);

@@ -21,8 +21,8 @@ namespace cohort::coordinator {
 // Thread-safe; no method takes a lock or memory.
 class TenantRates {
  public:
-  // The weights of a request in plain frames, and of one over gRPC, which takes about as many times
-  // as long. A larger request counts once more for each of these bytes.
+  // The weights of a request in plain frames and of one over gRPC, by the time that each takes. A
+  // larger request counts once more for each of these bytes.
   static constexpr int64_t kFramedRequest = 1;
   static constexpr int64_t kGrpcRequest = 10;
   static constexpr int64_t kBytesEach = 2048;
@@ -37,7 +37,7 @@ class TenantRates {
   absl::Duration OnRequest(absl::string_view tenant, int64_t weight, int64_t limit, Instant now);
 
  private:
-  // Tenants that share a place by their hash share its rate: that is rare, and costs speed alone.
+  // Tenants that share a place by their hash share its rate. No call fails for that.
   static constexpr size_t kPlaces = 4096;
 
   // The instant, in nanoseconds, up to which each tenant has used its rate.

@@ -27,7 +27,9 @@ class FramedRpcCall final : public framed_rpc::ServerCall,
     const absl::string_view bytes = request.message;
     PeerAccess* const access = request.connection.peer().access.get();
     google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
+    const auto size = static_cast<int64_t>(bytes.size());
     if (GetMethod(method_).decode == nullptr) {
+      dispatcher_.CountRequest(access, Caller(), TenantRates::kFramedRequest, size);
       MessageBytes message;
       const absl::Status status = dispatcher_.Run(method_, access, &stream, &message);
       return Finish(status, message, nullptr);
@@ -35,9 +37,8 @@ class FramedRpcCall final : public framed_rpc::ServerCall,
     Call call;
     const absl::Status status = dispatcher_.Decode(method_, access, &stream, bytes.size(),
                                                    request.time_left, &call, &asker_);
+    dispatcher_.CountRequest(access, call.caller, TenantRates::kFramedRequest, size);
     if (!status.ok()) return Finish(status, MessageBytes(), nullptr);
-    dispatcher_.CountRequest(access, call.caller, TenantRates::kFramedRequest,
-                             static_cast<int64_t>(bytes.size()));
     self_ = shared_from_this();
     dispatcher_.engine().Submit(std::move(call), this, &handle_);
   }

@@ -43,10 +43,10 @@ void BlobDownloadStream::Begin(grpc::CallbackServerContext* context,
                                   TimeLeft(context->raw_deadline()), &call, &asker_);
     }
   }
+  dispatcher_.CountRequest(access.get(), call.caller, TenantRates::kGrpcRequest, 0);
   if (status.ok()) status = tenant_stream_.Begin(dispatcher_.engine(), call.caller.key.tenant);
   if (!status.ok()) return Complete(status);
   charge_.MoveTo(tenant_stream_.account());
-  dispatcher_.CountRequest(access.get(), call.caller, TenantRates::kGrpcRequest, 0);
   blob_ = std::get<GetBlobCall>(call.body).blob;
   offset_ = std::get<GetBlobCall>(call.body).offset;
   if (!OutgoingBlobs::IsOutgoing(blob_)) {

@@ -32,6 +32,7 @@ void UnaryCall::Handle(grpc::CallbackServerContext* context, const grpc::ByteBuf
   // request.
   auto* const bytes = const_cast<grpc::ByteBuffer*>(request);
   const std::shared_ptr<PeerAccess> access = AccessOf(dispatcher_, *context);
+  const auto size = static_cast<int64_t>(bytes->Length());
   Call call;
   absl::Status status;
   {
@@ -39,6 +40,7 @@ void UnaryCall::Handle(grpc::CallbackServerContext* context, const grpc::ByteBuf
     if (!reader.status().ok()) {
       status = absl::InternalError("the request could not be read");
     } else if (GetMethod(method_).decode == nullptr) {
+      dispatcher_.CountRequest(access.get(), Caller(), TenantRates::kGrpcRequest, size);
       MessageBytes message;
       status = dispatcher_.Run(method_, access.get(), &reader, &message);
       if (status.ok()) *response_ = ToByteBuffer(message);
@@ -48,10 +50,10 @@ void UnaryCall::Handle(grpc::CallbackServerContext* context, const grpc::ByteBuf
                                   TimeLeft(context->raw_deadline()), &call, &asker_);
     }
   }
-  const auto size = static_cast<int64_t>(bytes->Length());
   bytes->Clear();
-  if (!status.ok()) return Complete(status);
   dispatcher_.CountRequest(access.get(), call.caller, TenantRates::kGrpcRequest, size);
+  if (!status.ok()) return Complete(status);
+  call.service_bytes = Dispatcher::kRpcCost;
   dispatcher_.engine().Submit(std::move(call), this, &handle_);
 }
 

@@ -58,8 +58,8 @@ void WatchServerStream::Begin(grpc::CallbackServerContext* context,
     }
   }
   if (status.ok()) status = tenant_stream_.Begin(dispatcher_.engine(), call_.caller.key.tenant);
-  if (!status.ok()) return Complete(status);
   dispatcher_.CountRequest(access_.get(), call_.caller, TenantRates::kGrpcRequest, 0);
+  if (!status.ok()) return Complete(status);
   charge_.MoveTo(tenant_stream_.account());
   output_.MoveTo(tenant_stream_.account());
   // A client that opens a broken watch again learns from it that the coordinator has restarted, and
