@@ -118,17 +118,21 @@ TEST(TenantQuotas, Waiters) {
 }
 
 TEST(TenantQuotas, CallsThatEndTheWaitsOfOthersPassTheQuotaOfWaiters) {
+  CoreHarness h;
+  const std::vector<CoreHarness::TestMember> members = h.Form(2);
+  ASSERT_EQ(members[1].world_size, 2);
   Limits limits;
   limits.max_tenant_waiters = 1;
-  CoreHarness h(limits);
-  const std::vector<CoreHarness::TestMember> members = h.Form(1);
-  ASSERT_EQ(members[0].world_size, 1);
+  h.core().SetLimits(limits);
   const CallId receive = h.As(members[0], Receive(std::nullopt));
   EXPECT_TRUE(h.Parked(receive));
   ExpectRefused(h, h.As(members[0], Receive(std::nullopt, "other")),
                 "tenant default has 1 waiting calls; max_tenant_waiters is 1");
-  EXPECT_TRUE(h.StatusOf(h.As(members[0], Barrier())).ok());
-  EXPECT_TRUE(h.StatusOf(h.As(members[0], Send(0, "object"))).ok());
+  const CallId barrier = h.As(members[0], Barrier());
+  EXPECT_TRUE(h.Parked(barrier));
+  EXPECT_TRUE(h.StatusOf(h.As(members[1], Barrier())).ok());
+  EXPECT_TRUE(h.StatusOf(barrier).ok());
+  EXPECT_TRUE(h.StatusOf(h.As(members[1], Send(0, "object"))).ok());
   EXPECT_TRUE(h.StatusOf(receive).ok());
 }
 

@@ -17,7 +17,8 @@ struct Limits {
   // for calls that wait. The program's default is half of the memory that it may use (options.h).
   int64_t max_bytes_held = int64_t{4} << 30;
   int64_t max_group_bytes_held = int64_t{1} << 30;  // values of one group, or of a tenant's store
-  // The share of one tenant. The program's default for bytes follows from max_bytes_held (options.h).
+  // The share of one tenant. The program's default for bytes follows from max_bytes_held
+  // (options.h).
   int64_t max_tenant_groups = 75000;
   int64_t max_tenant_members = 1000000;  // also those that left or were lost and keep a rank
   int64_t max_tenant_bytes_held = int64_t{3} << 30;

@@ -63,8 +63,9 @@ class Dispatcher {
   // Errors: PERMISSION_DENIED (names the client, its role, the method).
   absl::Status Admit(Method method, PeerAccess* access, Caller* caller);
   // Counts a request with the weight of its protocol (tenant_rates.h): for the tenant, if Admit has
-  // admitted `caller`, and otherwise for the client's identity. The coordinator reads the connection
-  // of a client more slowly whose tenant calls more often than max_tenant_requests_per_second.
+  // admitted `caller`, and otherwise for the client's identity. The coordinator reads the
+  // connection of a client more slowly whose tenant calls more often than
+  // max_tenant_requests_per_second.
   void CountRequest(PeerAccess* access, const Caller& caller, int64_t weight, int64_t bytes);
   // Refuses a client before its request is parsed, if it has the role in no tenant.
   absl::Status AdmitAnywhere(Method method, PeerAccess* access);
