@@ -105,8 +105,9 @@ void Dispatcher::CountRequest(PeerAccess* access, const Caller& caller, int64_t 
   if (!options_.checks_access || access == nullptr) return;
   const Instant now = Clock::Steady().Now();
   // A refused client may have named any tenant.
-  const std::string& payer =
-      caller.identity != nullptr ? caller.key.tenant : *access->Current(now)->identity;
+  const std::shared_ptr<const Rights> rights =
+      caller.identity != nullptr ? nullptr : access->Current(now);
+  const std::string& payer = rights == nullptr ? caller.key.tenant : *rights->identity;
   const absl::Duration pause =
       rates_.OnRequest(payer, weight + bytes / TenantRates::kBytesEach,
                        engine_.limits().max_tenant_requests_per_second, now);
