@@ -161,12 +161,14 @@ TEST_P(AccessTest, AMemberIsOfTheIdentityThatJoined) {
 TEST_P(AccessTest, RightsEndWhenThePolicyChanges) {
   const auto store = Store("team-a/trainer");
   ASSERT_TRUE(store->Put("key", "value").ok());
+  // Its certificate is that of the environment, which one thread alone may change.
+  const auto watcher = Store("watcher");
+  Become("team-a/trainer");
   absl::Status watched;
   std::thread watch([&] {
-    watched = Store("watcher")->Watch(
+    watched = watcher->Watch(
         "", 0, [](const KeyEvent&) { return true; }, kLong);
   });
-  Become("team-a/trainer");
   WritePolicy({Rule("team-b/*", "b", "member")});
   EXPECT_TRUE(
       Eventually([&] { return absl::IsPermissionDenied(store->Put("key", "x").status()); }));
