@@ -50,8 +50,8 @@ class PeerAccess {
   std::shared_ptr<const Rights> Current(Instant now);
   const std::string& address() const { return address_; }
 
-  // Asks the reader of the connection to read nothing until `until`: the client's tenant has used
-  // its share. The tokens of a connection have one pause.
+  // Asks the reader of the connection to read nothing until `until`, because the client's tenant is
+  // over its rate. A later end counts. The tokens of a connection have one pause.
   void PauseReading(Instant until);
   // Whether the reader has to wait, and until when. Cheap while no pause was asked for.
   std::optional<Instant> Pause();

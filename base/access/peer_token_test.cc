@@ -209,5 +209,26 @@ TEST_F(PeerTokenTest, AConnectionChecksFewTokensASecond) {
   EXPECT_EQ(RoleOf(*next), Role::kMember);
 }
 
+TEST_F(PeerTokenTest, AConnectionAndItsTokensHaveOnePauseAndALaterEndCounts) {
+  const auto token = peer_->WithToken("token");
+  EXPECT_FALSE(peer_->Pause().has_value());
+  // The time has no fraction of a nanosecond.
+  const Instant later =
+      absl::FromUnixNanos(absl::ToUnixNanos(Clock::Steady().Now())) + absl::Hours(1);
+  token->PauseReading(later);
+  peer_->PauseReading(later - absl::Minutes(30));
+  EXPECT_EQ(peer_->Pause(), later);
+  EXPECT_EQ(token->Pause(), later);
+}
+
+TEST_F(PeerTokenTest, APauseEnds) {
+  peer_->PauseReading(Clock::Steady().Now() - absl::Nanoseconds(1));
+  EXPECT_FALSE(peer_->Pause().has_value());
+  const Instant next =
+      absl::FromUnixNanos(absl::ToUnixNanos(Clock::Steady().Now())) + absl::Hours(1);
+  peer_->PauseReading(next);
+  EXPECT_EQ(peer_->Pause(), next);
+}
+
 }  // namespace
 }  // namespace cohort

@@ -61,4 +61,14 @@ CallCost CostOf(const Call& call) {
       call.body);
 }
 
+bool NeedsWaiterQuota(const Call& call) {
+  return call.wait > absl::ZeroDuration() &&
+         std::visit(
+             [](const auto& body) {
+               return kIsOneOf<std::decay_t<decltype(body)>, JoinCall, ReceiveCall, GetCall,
+                               QueuePopCall, FetchIdsCall>;
+             },
+             call.body);
+}
+
 }  // namespace cohort::coordinator

@@ -20,6 +20,10 @@ struct CallCost {
 // takes them.
 CallCost CostOf(const Call& call);
 
+// Whether max_tenant_waiters may refuse the call. It does not refuse calls that may end the waits
+// of other calls, such as sends and barriers, nor watches, which max_tenant_streams bounds.
+bool NeedsWaiterQuota(const Call& call);
+
 }  // namespace cohort::coordinator
 
 #endif  // COHORT_COORDINATOR_CORE_CALL_COST_H_

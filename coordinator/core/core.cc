@@ -75,19 +75,6 @@ bool MayKeep(const Call& call) {
              call.body);
 }
 
-// Whether the quota of waiting calls refuses the call. It does not refuse calls that may end the
-// waits of others, nor watches, which have a quota of their own.
-bool TakesWaiter(const Call& call) {
-  return std::visit(
-      [](const auto& body) {
-        using T = std::decay_t<decltype(body)>;
-        return std::is_same_v<T, JoinCall> || std::is_same_v<T, ReceiveCall> ||
-               std::is_same_v<T, GetCall> || std::is_same_v<T, QueuePopCall> ||
-               std::is_same_v<T, FetchIdsCall>;
-      },
-      call.body);
-}
-
 // Publishes the charges of a step to the accounts of all shards at the end of the step.
 class Publication {
  public:
@@ -380,7 +367,7 @@ void Core::Impl::List(Step& step, const Call& call, const ListGroupsCall& body) 
 }
 
 absl::Status Core::Impl::CheckCall(const Call& call, const Tally& tally) const {
-  if (call.wait > absl::ZeroDuration() && TakesWaiter(call)) {
+  if (NeedsWaiterQuota(call)) {
     COHORT_RETURN_IF_ERROR(CheckCount(*tally.account(), QuotaKind::kWaiters, shard.limits));
   }
   const CallCost cost = CostOf(call);

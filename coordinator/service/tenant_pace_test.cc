@@ -94,6 +94,23 @@ TEST_F(TenantPaceTest, FramesThatCameTogetherAreHandledAtTheRate) {
   EXPECT_GE(Clock::Steady().Now() - start, kLeast);
 }
 
+TEST_F(TenantPaceTest, RefusedCallsCountForTheIdentity) {
+  TestClient client(server_->addresses()[0]);
+  client.Greet();
+  std::string frames;
+  for (int call = 1; call <= kCalls; ++call) {
+    frames += client.Frame(Kind::kCall, static_cast<uint32_t>(call), kPut, "\xff");
+  }
+  const Instant start = Clock::Steady().Now();
+  client.Send(frames);
+  for (int call = 1; call <= kCalls; ++call) {
+    const auto reply = client.Next();
+    ASSERT_TRUE(reply.has_value());
+    EXPECT_EQ(reply->code(), absl::StatusCode::kInvalidArgument) << reply->text();
+  }
+  EXPECT_GE(Clock::Steady().Now() - start, kLeast);
+}
+
 TEST_F(TenantPaceTest, ConnectionsOfATenantShareItsRate) {
   const Instant start = Clock::Steady().Now();
   std::vector<std::unique_ptr<TestClient>> clients;

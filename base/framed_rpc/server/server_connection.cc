@@ -69,7 +69,7 @@ void ServerConnection::OnEvents(uint32_t events) {
   bool readable = (events & EPOLLIN) != 0;
   frames_left_ = kFramesPerIteration;
   for (int pass = 0; readable || paused_; ++pass) {
-    if (Pauses()) return;
+    if (WaitsForRate()) return;
     if (pass == kMaxPasses || frames_left_ <= 0) {  // then others have theirs
       loop_.Post([self = shared_from_this()] { self->OnEvents(0); });
       return;
@@ -124,18 +124,18 @@ bool ServerConnection::ReadSome() {
   return open;
 }
 
-bool ServerConnection::Pauses() {
+bool ServerConnection::WaitsForRate() {
   if (peer_.access == nullptr) return false;
   const std::optional<Instant> until = peer_.access->Pause();
   if (!until.has_value()) return false;
   MutexLock lock(&mutex_);
-  if (waits_ || closed_) return true;
-  waits_ = true;
+  if (resume_posted_ || closed_) return true;
+  resume_posted_ = true;
   UpdateEvents();
   loop_.PostAt(*until, [self = shared_from_this()] {
     {
       MutexLock done(&self->mutex_);
-      self->waits_ = false;
+      self->resume_posted_ = false;
       if (!self->closed_) self->UpdateEvents();
     }
     self->OnEvents(EPOLLIN);
@@ -334,7 +334,7 @@ bool ServerConnection::ChargeUnread() {
 
 void ServerConnection::UpdateEvents() {
   uint32_t events = 0;
-  if ((!Backlogged() && !waits_) || broken_) events |= EPOLLIN;
+  if ((!Backlogged() && !resume_posted_) || broken_) events |= EPOLLIN;
   if (blocked_ && !broken_) events |= EPOLLOUT;
   if (events == events_) return;
   events_ = events;

@@ -71,8 +71,9 @@ class ServerConnection final : public EventLoop::Handler,
   void Close();     // on the loop's thread
   bool ReadSome();  // false: the connection is to be closed
   bool HandleInput();
-  // Whether the client has to wait (PeerAccess::Pause). Reading then goes on by itself.
-  bool Pauses();
+  // Whether reading waits for the rate of the client's tenant (PeerAccess::Pause). If so, a task of
+  // the loop reads on after the pause.
+  bool WaitsForRate();
   // `error`: why the body of the frame was not read; OK: it was. Returns false if the connection
   // is to be closed.
   bool HandleFrame(const Frame& frame, const absl::Status& error);
@@ -111,7 +112,7 @@ class ServerConnection final : public EventLoop::Handler,
   bool handling_ ABSL_GUARDED_BY(mutex_) = false;  // the loop flushes when it is done
   bool corked_ ABSL_GUARDED_BY(mutex_) = false;    // a batch will flush
   bool blocked_ ABSL_GUARDED_BY(mutex_) = false;   // the socket takes no more now
-  bool waits_ ABSL_GUARDED_BY(mutex_) = false;     // a task of the loop will read on
+  bool resume_posted_ ABSL_GUARDED_BY(mutex_) = false;  // reading waits for that task
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   uint32_t events_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -200,8 +200,8 @@ void PauseReading(Slot& slot, int fd, absl::Duration pause)
                                        Clock::Steady().Now() + pause);
 }
 
-// Whether the client's tenant has used its share, so that reading waits.
-bool PausesForOthers(Slot& slot, int fd) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
+// Whether reading waits for the rate of the client's tenant (PeerAccess::Pause).
+bool WaitsForRate(Slot& slot, int fd) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
   if (slot.socket->access == nullptr) return false;
   const std::optional<Instant> until = slot.socket->access->Pause();
   if (until.has_value()) PauseReading(slot, fd, *until - Clock::Steady().Now());
@@ -337,7 +337,7 @@ ssize_t Receive(RecvMessage next, int fd, msghdr* message, int flags) {
     if (Owns(slot, fd)) {
       slot.edge = UniqueFd();
       if (slot.guard == nullptr) return Fail(ECONNRESET);
-      if (slot.paused || PausesForOthers(slot, fd)) return Fail(EAGAIN);
+      if (slot.paused || WaitsForRate(slot, fd)) return Fail(EAGAIN);
       if (slot.ending.load(std::memory_order_relaxed)) return ReadResets(slot, fd, message);
       piece = slot.guard->most_to_read();
       tls = slot.socket->tls;

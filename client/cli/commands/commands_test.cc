@@ -774,7 +774,7 @@ TEST(ServerCommand, ShowsTotalsAndLimits) {
               HasSubstr("\nTENANT   BYTES  GROUPS  MEMBERS  PARKED CALLS  STREAMS\n"
                         "team-a    5000       2        8             3        1\n"
                         "default      7       1        0             0        0\n"
-                        "1 more tenants with fewer bytes\n"));
+                        "tenants with fewer bytes: 1\n"));
   EXPECT_THAT(tool({"server", "--json"}).out,
               HasSubstr(R"("tenants":[{"tenant":"team-a","bytes":5000,"group_count":2,)"
                         R"("member_count":8,"waiter_count":3,"stream_count":1},)"));

@@ -51,7 +51,7 @@ absl::StatusOr<ExitCode> Server(Context& context) {
     }
     absl::StrAppend(&text, "\n", table.ToString());
     const int64_t others = stats.tenant_count - static_cast<int64_t>(stats.tenants.size());
-    if (others > 0) absl::StrAppend(&text, others, " more tenants with fewer bytes\n");
+    if (others > 0) absl::StrAppend(&text, "tenants with fewer bytes: ", others, "\n");
   }
   return context.Print(ToJson(stats), text);
 }

@@ -55,6 +55,10 @@ TEST_F(TenantRatesTest, HeavyRequestsCountMore) {
   Call("b");
   EXPECT_EQ(Call("a", 10), 10 * kEach);
   EXPECT_EQ(Call("a", 1 << 30), TenantRates::kLongestPause);
+  // That is all that it owes.
+  now_ += TenantRates::kLongestPause;
+  Call("b");
+  EXPECT_EQ(Call("a"), absl::ZeroDuration());
 }
 
 TEST_F(TenantRatesTest, CompanyEnds) {

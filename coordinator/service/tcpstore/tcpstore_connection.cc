@@ -186,7 +186,6 @@ bool Connection::Admit(Method method, Caller* caller) {
   caller->key.tenant = TenantOfPort(port_);
   const absl::Status admitted = dispatcher_.Admit(method, peer_.access.get(), caller);
   if (!admitted.ok()) Complain(admitted);
-  // Other tenants have company; this connection itself is not read more slowly.
   dispatcher_.CountRequest(peer_.access.get(), *caller, TenantRates::kFramedRequest, 0);
   return admitted.ok();
 }

@@ -74,7 +74,8 @@ class Connection final : public EventLoop::Handler,
   bool ReadSome();
   bool HandleInput(absl::string_view* input);
   bool HandleRequest(const Request& request);
-  // Sets the tenant, and checks the client's rights in it.
+  // Sets the tenant, and checks the client's rights in it. The request counts for the rate of the
+  // tenant (TenantRates), but this connection is not read more slowly.
   bool Admit(Method method, Caller* caller);
 
   bool StartBarrier(const Request& request);

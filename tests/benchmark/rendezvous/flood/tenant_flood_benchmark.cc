@@ -1,7 +1,7 @@
 // How much a tenant that floods the coordinator slows the others.
 //
-//   tests/benchmark/run.sh flood                        # both protocols, the default limit and
-//   none tests/benchmark/run.sh flood --limit 20000 --repetitions 20
+//   tests/benchmark/run.sh flood                    # both protocols, with and without the limit
+//   tests/benchmark/run.sh flood --limit 20000 --repetitions 20
 //
 // Turns with and without the flood alternate: a process of another tenant is stopped (SIGSTOP) and
 // continued. In each turn a group of 8 members passes barriers, and a client writes a key again and
