@@ -24,6 +24,7 @@ class TenantStreamsTest : public RpcServerTestBase {
 
   std::unique_ptr<OpenWatch> Watch(const std::string& tenant) {
     auto watch = std::make_unique<OpenWatch>();
+    watch->context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kTimeout));
     v1::WatchRequest request;
     request.mutable_scope()->set_tenant(tenant);
     watch->reader = v1::StoreService::NewStub(channel_)->Watch(&watch->context, request);
