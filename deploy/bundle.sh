@@ -3,8 +3,9 @@
 # carried to another machine.
 #
 #   deploy/bundle.sh FOLDER              coordinator, worker and command line
-#   deploy/bundle.sh --gpu-tests FOLDER  the tests that want a GPU (tests/gpu/run.sh FOLDER) and the
-#                                        benchmark (tests/benchmark/run.sh gpu --bundle FOLDER)
+#   deploy/bundle.sh --gpu-tests FOLDER  the tests that want a GPU (tests/gpu/run.sh FOLDER), the
+#                                        benchmark (tests/benchmark/run.sh gpu --bundle FOLDER),
+#                                        and the Python package as a wheel, which both use
 #
 # BAZEL (default "bazel") may carry start-up options. BUNDLE_BUILD_OPTIONS is passed to `build`.
 set -euo pipefail
@@ -28,12 +29,13 @@ folder=$(cd "$1" && pwd)
 
 cd "$root"
 # shellcheck disable=SC2086  # several options
-${BAZEL:-bazel} build --config=opt "${options[@]}" ${BUNDLE_BUILD_OPTIONS:-} "${targets[@]}" >&2
-bin=$(${BAZEL:-bazel} info --config=opt "${options[@]}" bazel-bin 2> /dev/null)
+${BAZEL:-bazel} build --config=quickstart "${options[@]}" ${BUNDLE_BUILD_OPTIONS:-} "${targets[@]}" >&2
+bin=$(${BAZEL:-bazel} info --config=quickstart "${options[@]}" bazel-bin 2> /dev/null)
 programs=()
 for target in "${targets[@]}"; do
   path=${target#//}
   programs+=("$bin/${path/:/\/}")
 done
 deploy/collect_bundle.sh "$folder" "${programs[@]}"
+[[ ${#options[@]} == 0 ]] || deploy/wheel.sh "$folder/wheel"
 echo "$(du -sm "$folder" | cut -f 1) MiB in $folder" >&2

@@ -109,13 +109,21 @@ peer_system_flags() {
   )
 }
 
-# A Python whose torch.distributed has NCCL, for the flags of the GPU benchmark.
+# A Python whose torch.distributed has NCCL, for the flags of the GPU benchmark. PyTorch over Cohort
+# needs the wheel of a bundle.
 find_torch() {
+  local bundle=$1 wheel
   torch_flags=()
   if python3 -c 'import sys, torch.distributed as d; sys.exit(not d.is_nccl_available())' \
     2> /dev/null; then
     torch_flags=(--torch-python "$(command -v python3)"
       --torch-script tests/benchmark/gpu/torch_implementation.py)
+    for wheel in "$bundle"/wheel/cohort-*.whl; do
+      [[ -e $wheel ]] || continue
+      python3 -m zipfile -e "$wheel" "$scratch/package"
+      export PYTHONPATH=$scratch/package:$PWD/client/python PATH=$bundle/bin:$PATH
+      torch_flags+=(--cohort-torch)
+    done
   else
     echo "torch is left out: there is no python3 with torch.distributed and its NCCL here" >&2
   fi
@@ -217,12 +225,14 @@ case $section in
     ;;
   gpu)
     device_node=${COHORT_GPU_NODE:-/dev/nvidiactl}
+    bundle=""
     if [[ ! -e $device_node ]]; then
       echo "no GPU here (there is no $device_node)"
       exit 3
     fi
     if [[ ${1:-} == --bundle ]]; then
-      program=$(cd "${2:?--bundle FOLDER}" && pwd)/bin/gpu_benchmark
+      bundle=$(cd "${2:?--bundle FOLDER}" && pwd)
+      program=$bundle/bin/gpu_benchmark
       shift 2
     else
       build //tests/benchmark/gpu:gpu_benchmark
@@ -231,7 +241,7 @@ case $section in
     # shellcheck source=tests/gpu/find_nccl.sh
     . tests/gpu/find_nccl.sh
     find_nccl
-    find_torch
+    find_torch "$bundle"
     # A hang on a device must not hang the machine.
     TEST_TMPDIR=$scratch NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo} run_driver timeout --kill-after=10 900 "$program" \
       "${torch_flags[@]}" "$@"

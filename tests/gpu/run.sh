@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs the tests that want a GPU, from a bundle of them, and those of one process once more under
-# compute-sanitizer, where there is one. The last line says "N passed, N failed".
+# Runs the tests that want a GPU, from a bundle of them: those of C++, those of one process once more
+# under compute-sanitizer, where there is one, and those of the Python package, where a python3 has
+# PyTorch. The last line says "N passed, N failed".
 #
 #   tests/gpu/run.sh                      makes the bundle first (deploy/bundle.sh --gpu-tests)
 #   tests/gpu/run.sh BUNDLE               on a machine that has no compiler
-#   tests/gpu/run.sh --only NAME BUNDLE   one of the tests: ranks_gpu_test, sanitizer, ...
+#   tests/gpu/run.sh --only NAME BUNDLE   one of the tests: ranks_gpu_test, sanitizer, python, ...
 #
 # Without a GPU, or where there is nothing to run, it says so and exits with 3. COHORT_NCCL_LIBRARY
 # names another NCCL than the one that is found.
@@ -117,10 +118,35 @@ run_sanitizer() {
   done
 }
 
+run_python() {
+  local wheel
+  for wheel in "$bundle"/wheel/cohort-*.whl; do
+    [[ -e $wheel ]] || return 0
+    if ! python3 -c 'import pytest, torch, sys; sys.exit(not torch.cuda.is_available())' 2> /dev/null; then
+      echo "python: no python3 with pytest and a PyTorch for GPUs here, so the package was not tested"
+      return
+    fi
+    python3 -m zipfile -e "$wheel" "$scratch/package"
+    for test in "$root"/tests/gpu/python/*_test.py; do
+      echo "== $(basename "$test")"
+      local status=0
+      PYTHONPATH=$scratch/package:$root/client/python PATH=$bundle/bin:$PATH \
+        timeout --kill-after=10 "$LIMIT" python3 -m pytest -q -rs -p no:cacheprovider \
+        --import-mode=importlib "$test" 2>&1 | tee "$output" || status=$?
+      if ((status != 0)); then
+        fail "$(basename "$test"): exit status $status"
+      else
+        succeed
+      fi
+    done
+  done
+}
+
 for test in "$bundle"/bin/*_test; do
   name=$(basename "$test")
   ! wanted "$name" || run_test "$name"
 done
+! wanted python || run_python
 ! wanted sanitizer || run_sanitizer
 echo "$passed passed, $failed failed"
 if ((passed + failed == 0)); then

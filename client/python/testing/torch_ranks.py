@@ -45,6 +45,8 @@ def _run(connection, source, name, rank, size, init, arguments):
         names['torch'].set_num_threads(1)
         exec(source, names)  # pylint: disable=exec-used
         os.environ['COHORT_ADDRESS'] = init['address']
+        # Ranks may share a GPU, which NCCL permits on different hosts only.
+        os.environ['NCCL_HOSTID'] = f'host-of-rank-{rank}'
         names['dist'].init_process_group(
             'cohort', init_method=init['method'], rank=rank, world_size=size,
             timeout=datetime.timedelta(seconds=init['timeout']),
@@ -88,17 +90,23 @@ def run_torch_ranks(size, body, address, *arguments, timeout=LONG, killed=(), fa
             stack.callback(process.kill)
             connections.append(ours)
             processes.append(process)
-        return [_result(rank, connection, processes[rank], rank in killed)
-                for rank, connection in enumerate(connections)]
+        values, failures = [], []
+        for rank, connection in enumerate(connections):
+            value, failure = _result(rank, connection, processes[rank], rank in killed)
+            values.append(value)
+            failures += [failure] if failure else []
+        # All of them, because the failure of one rank is an error of the others.
+        assert not failures, '\n'.join(failures)
+        return values
 
 
 def _result(rank, connection, process, is_killed):
-    assert connection.poll(2 * LONG), f'rank {rank} has no result after {2 * LONG} s'
+    """Returns the value of a rank, and what went wrong or None."""
+    if not connection.poll(2 * LONG):
+        return None, f'rank {rank} has no result after {2 * LONG} s'
     try:
         succeeded, value = connection.recv()
     except EOFError:
         process.join(LONG)
-        assert is_killed, f'rank {rank} ended with the code {process.exitcode}'
-        return None
-    assert succeeded, f'rank {rank} raised: {value}'
-    return value
+        return None, None if is_killed else f'rank {rank} ended with the code {process.exitcode}'
+    return (value, None) if succeeded else (None, f'rank {rank} raised: {value}')

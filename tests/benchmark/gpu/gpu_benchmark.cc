@@ -1,7 +1,7 @@
 // Collectives on the memory of a GPU, one rank: what we add to NCCL's own calls.
 //
 //   gpu_benchmark [--json] [--sizes 8 65536 ...] [--operation all_reduce ...] [--quick]
-//                 [--torch-python PYTHON --torch-script torch_implementation.py]
+//                 [--torch-python PYTHON --torch-script torch_implementation.py [--cohort-torch]]
 //
 // Without a GPU it says so and exits with 3.
 #include <algorithm>
@@ -32,9 +32,23 @@ struct Options {
                                 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20};
   std::vector<std::string> operations;
   TorchOptions torch;
+  bool cohort_torch = false;
 };
 
 // A failure of PyTorch is reported, and the other implementations are measured.
+void AddTorch(const Options& options, TorchBackend backend, int64_t most,
+              std::vector<std::unique_ptr<DeviceImplementation>>* implementations) {
+  absl::StatusOr<std::unique_ptr<DeviceImplementation>> torch =
+      MakeTorchImplementation(options.torch, backend, most);
+  if (torch.ok()) {
+    implementations->push_back(*std::move(torch));
+  } else {
+    std::fprintf(stderr, "torch over %s is left out: %s\n",
+                 backend == TorchBackend::kNccl ? "NCCL" : "Cohort",
+                 torch.status().ToString().c_str());
+  }
+}
+
 absl::StatusOr<std::vector<std::unique_ptr<DeviceImplementation>>> MakeImplementations(
     const Options& options) {
   const int64_t most = *std::max_element(options.sizes.begin(), options.sizes.end());
@@ -44,13 +58,8 @@ absl::StatusOr<std::vector<std::unique_ptr<DeviceImplementation>>> MakeImplement
   COHORT_ASSIGN_OR_RETURN(implementations[0], MakeNcclImplementation(nccl, most));
   COHORT_ASSIGN_OR_RETURN(implementations[1], MakeCohortImplementation(nccl, most));
   if (options.torch.python.empty()) return implementations;
-  absl::StatusOr<std::unique_ptr<DeviceImplementation>> torch =
-      MakeTorchImplementation(options.torch, most);
-  if (torch.ok()) {
-    implementations.push_back(*std::move(torch));
-  } else {
-    std::fprintf(stderr, "torch is left out: %s\n", torch.status().ToString().c_str());
-  }
+  AddTorch(options, TorchBackend::kNccl, most, &implementations);
+  if (options.cohort_torch) AddTorch(options, TorchBackend::kCohort, most, &implementations);
   return implementations;
 }
 
@@ -115,6 +124,8 @@ int Main(int argc, char** argv) {
       ->check(CLI::IsMember({"all_reduce", "all_gather", "reduce_scatter", "broadcast"}));
   app.add_option("--torch-python", options.torch.python);
   app.add_option("--torch-script", options.torch.script);
+  app.add_flag("--cohort-torch", options.cohort_torch,
+               "PyTorch over Cohort, too; it finds the package `cohort`");
   CLI11_PARSE(app, argc, argv);
   if (const absl::Status gpu = CheckForGpu(); !gpu.ok()) {
     std::fprintf(stderr, "no GPU here: %s\n", std::string(gpu.message()).c_str());

@@ -19,8 +19,8 @@ constexpr absl::Duration kTimeout = absl::Minutes(2);
 
 class TorchImplementation final : public DeviceImplementation {
  public:
-  explicit TorchImplementation(std::unique_ptr<ChildProcess> process)
-      : process_(std::move(process)) {}
+  TorchImplementation(std::string name, std::unique_ptr<ChildProcess> process)
+      : name_(std::move(name)), process_(std::move(process)) {}
 
   const std::string& name() const override { return name_; }
   absl::Status Prepare(Collective operation, int64_t bytes) override {
@@ -55,19 +55,22 @@ class TorchImplementation final : public DeviceImplementation {
       if (absl::SimpleAtod(words[i], &number)) result.push_back(number);
     }
     if (words[0] == "ok" && result.size() == numbers) return result;
-    return absl::InternalError(absl::StrCat("torch: ", line));
+    return absl::InternalError(absl::StrCat(name_, ": ", line));
   }
 
-  const std::string name_ = "torch";
+  const std::string name_;
   const std::unique_ptr<ChildProcess> process_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DeviceImplementation>> MakeTorchImplementation(
-    const TorchOptions& options, int64_t most_bytes) {
-  auto implementation = std::make_unique<TorchImplementation>(std::make_unique<ChildProcess>(
-      std::vector<std::string>{options.python, options.script, absl::StrCat(most_bytes)}));
+    const TorchOptions& options, TorchBackend backend, int64_t most_bytes) {
+  const bool is_nccl = backend == TorchBackend::kNccl;
+  auto implementation = std::make_unique<TorchImplementation>(
+      is_nccl ? "torch" : "cohort-torch",
+      std::make_unique<ChildProcess>(std::vector<std::string>{
+          options.python, options.script, absl::StrCat(most_bytes), is_nccl ? "nccl" : "cohort"}));
   COHORT_RETURN_IF_ERROR(implementation->Greet());
   return implementation;
 }

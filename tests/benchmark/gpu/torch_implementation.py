@@ -1,4 +1,4 @@
-"""One rank of torch.distributed over NCCL, for gpu_benchmark: torch_implementation.py MOST_BYTES
+"""One rank of torch.distributed for gpu_benchmark: torch_implementation.py MOST_BYTES nccl|cohort
 
 Says "ok" once it is there; then answers one line for each of standard input:
 
@@ -8,6 +8,7 @@ Says "ok" once it is there; then answers one line for each of standard input:
     verify                    ok
 """
 
+import contextlib
 import os
 import sys
 import tempfile
@@ -18,10 +19,10 @@ import torch.distributed as dist
 
 
 class Rank:
-    def __init__(self, most_bytes):
+    def __init__(self, most_bytes, backend):
         store = dist.FileStore(os.path.join(tempfile.mkdtemp(), "store"), 1)
         torch.cuda.set_device(0)
-        dist.init_process_group("nccl", store=store, rank=0, world_size=1)
+        dist.init_process_group(backend, store=store, rank=0, world_size=1)
         count = most_bytes // 4
         self.all_inputs = (torch.arange(count, device="cuda") % 4093).float()
         self.all_outputs = torch.zeros(count, device="cuda")
@@ -64,8 +65,18 @@ class Rank:
         return []
 
 
-def main():
-    rank = Rank(int(sys.argv[1]))
+@contextlib.contextmanager
+def coordinator():
+    # pylint: disable=import-outside-toplevel
+    import cohort.torch  # noqa: F401
+    from testing.coordinator import coordinator as running
+    with running() as address:
+        os.environ["COHORT_ADDRESS"] = address
+        yield
+
+
+def answer_commands(backend):
+    rank = Rank(int(sys.argv[1]), backend)
     print("ok", flush=True)
     for line in sys.stdin:
         command, *words = line.split()
@@ -75,6 +86,12 @@ def main():
         except Exception as error:  # reported to the driver
             print("failed", str(error).replace("\n", " "), flush=True)
     dist.destroy_process_group()
+
+
+def main():
+    backend = sys.argv[2]
+    with coordinator() if backend == "cohort" else contextlib.nullcontext():
+        answer_commands(backend)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ using ::testing::HasSubstr;
 
 TEST(TorchImplementationTest, AsksAndUnderstands) {
   const auto implementation = MakeTorchImplementation(
-      {"/bin/sh", testing::ProgramPath("tests/benchmark/gpu/testing/torch_stub.sh")}, 64);
+      {"/bin/sh", testing::ProgramPath("tests/benchmark/gpu/testing/torch_stub.sh")},
+      TorchBackend::kNccl, 64);
   ASSERT_TRUE(implementation.ok()) << implementation.status();
   DeviceImplementation& torch = **implementation;
   EXPECT_EQ(torch.name(), "torch");
@@ -27,7 +28,9 @@ TEST(TorchImplementationTest, AsksAndUnderstands) {
 }
 
 TEST(TorchImplementationTest, AnImplementationThatDoesNotStartIsUnavailable) {
-  EXPECT_TRUE(absl::IsUnavailable(MakeTorchImplementation({"/bin/false", ""}, 64).status()));
+  EXPECT_TRUE(absl::IsUnavailable(MakeTorchImplementation(
+                                       {"/bin/false", ""}, TorchBackend::kCohort, 64)
+                                       .status()));
 }
 
 }  // namespace

@@ -37,11 +37,12 @@ void StoreScale(DataType type, double scale, char* to) {
 
 }  // namespace
 
-absl::StatusOr<NcclOperands> OperandsOf(const FlatCall& call, int compute_capability) {
+absl::StatusOr<NcclOperands> OperandsOf(const FlatCall& call, int compute_capability,
+                                        int ranks) {
   NcclOperands operands;
   if (Reduces(call.collective)) {
     COHORT_ASSIGN_OR_RETURN(const NcclReduction reduction,
-                            ReductionFor(call.type, call.reduction.op, compute_capability));
+                            ReductionFor(call.type, call.reduction.op, compute_capability, ranks));
     operands.type = reduction.type;
     operands.op = reduction.op;
     operands.count = static_cast<size_t>(call.count);

@@ -22,7 +22,7 @@ struct NcclOperands {
 };
 
 // Errors: as ReductionFor.
-absl::StatusOr<NcclOperands> OperandsOf(const FlatCall& call, int compute_capability);
+absl::StatusOr<NcclOperands> OperandsOf(const FlatCall& call, int compute_capability, int ranks);
 
 // "ncclAllReduce", ...; of a barrier, which NCCL does not have, "".
 const char* NcclFunction(Collective collective);

@@ -25,7 +25,16 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Form(NcclCom
   options.size = init.host->size();
   options.ids = init.ids;
   options.name = init.name;
-  COHORT_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> result, Prepare(std::move(init)));
+  if (init.operation_log != nullptr && init.operation_log->ranks() != options.size) {
+    return absl::InvalidArgumentError(absl::StrCat("an operation log for ",
+                                                   init.operation_log->ranks(),
+                                                   " ranks in a group of ", options.size));
+  }
+  COHORT_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::Create(init.device));
+  COHORT_ASSIGN_OR_RETURN(cuda::Event done, cuda::Event::Create(init.device));
+  COHORT_ASSIGN_OR_RETURN(NcclOperationLog own_log, NcclOperationLog::Create(options.size));
+  auto result = absl::WrapUnique(new NcclCommunicator(std::move(init), std::move(own_log),
+                                                      std::move(stream), std::move(done)));
   absl::StatusOr<std::unique_ptr<NcclClique>> clique =
       NcclClique::Form(result->nccl_, options, deadline, [&] { return result->Standing(); });
   if (!clique.ok()) {
@@ -37,20 +46,6 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Form(NcclCom
   result->clique_ = *std::move(clique);
   COHORT_RETURN_IF_ERROR(result->AgreeOnInit(deadline));
   return result;
-}
-
-absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Prepare(
-    NcclCommunicatorInit init) {
-  const int ranks = init.host->size();
-  if (init.operation_log != nullptr && init.operation_log->ranks() != ranks) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "an operation log for ", init.operation_log->ranks(), " ranks in a group of ", ranks));
-  }
-  COHORT_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::Create(init.device));
-  COHORT_ASSIGN_OR_RETURN(cuda::Event done, cuda::Event::Create(init.device));
-  COHORT_ASSIGN_OR_RETURN(NcclOperationLog operation_log, NcclOperationLog::Create(ranks));
-  return absl::WrapUnique(new NcclCommunicator(std::move(init), std::move(operation_log),
-                                               std::move(stream), std::move(done)));
 }
 
 NcclCommunicator::NcclCommunicator(NcclCommunicatorInit init, NcclOperationLog own_log,
@@ -177,7 +172,7 @@ absl::Status NcclCommunicator::Run(const FlatCall& call, const void* input, void
                                    Instant deadline) {
   if (call.collective == Collective::kBarrier) return RunBarrier(call, deadline);
   COHORT_RETURN_IF_ERROR(CheckArguments(call, rank(), size(), input, output));
-  COHORT_ASSIGN_OR_RETURN(const NcclOperands operands, OperandsOf(call, compute_capability_));
+  COHORT_ASSIGN_OR_RETURN(const NcclOperands operands, OperandsOf(call, compute_capability_, size()));
   COHORT_RETURN_IF_ERROR(Stand());
   const OperationLogLine line = LineFor(call, input, output);
   COHORT_RETURN_IF_ERROR(HostBarrier(line, false, deadline));

@@ -58,23 +58,12 @@ struct NcclCommunicatorInit {
   // The same on all ranks.
   NcclAgreement agreement = NcclAgreement::kAsync;
   // Gets the device's progress with this rank's calls; may be null. It outlives the group that is
-  // formed, and the groups that are shrunk from it.
+  // formed.
   DeviceProgress* progress = nullptr;
   // An operation log of the same ranks, for this communicator alone, if the ranks share memory; all
   // ranks have it, or none has. With it a difference between operations on streams is found soon.
   // All ranks learn immediately that a rank gave up, and errors name the ranks that have not come
   // to an operation.
-  std::shared_ptr<const NcclOperationLog> operation_log;
-};
-
-// A group of the ranks that are left of another group.
-struct NcclRemainder {
-  // Ranks of the other group that are not in it: in any order, some, and not all.
-  std::vector<int> gone;
-  std::string name;  // in NCCL's own logs
-  // As in NcclCommunicatorInit. The ranks of `host` are those that are left, in their order.
-  Communicator* host = nullptr;
-  NcclAgreement agreement = NcclAgreement::kAsync;
   std::shared_ptr<const NcclOperationLog> operation_log;
 };
 
@@ -198,19 +187,6 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Watche
   // is not registered), those of Await.
   absl::Status Deregister(const NcclMemory& memory, Instant deadline);
 
-  // --- When ranks go.
-
-  // Returns the group of the ranks that are left; this group has ended then, with or without an
-  // error. All ranks that are left call it, in any state of the group. If one of them knows that
-  // the group is broken, or has waited for half of the time, operations in flight are ended on all
-  // ranks. Otherwise they finish first.
-  //
-  // Errors, the same on all of them; `host` can then still be used to form the group anew:
-  // INVALID_ARGUMENT (the lists differ or are invalid; this group is unchanged), those of NCCL and
-  // CUDA, naming the rank. On a rank that waited: DEADLINE_EXCEEDED, ABORTED.
-  absl::StatusOr<std::unique_ptr<NcclCommunicator>> Shrink(const NcclRemainder& remainder,
-                                                           Instant deadline);
-
  private:
   // How often a rank looks at a working device alone, before it also asks NCCL and the other ranks.
   static constexpr int kLooksAlone = 64;
@@ -222,8 +198,6 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Watche
                    cuda::Event done);
   // Checks that all ranks were given the same mode, and an operation log or none.
   absl::Status AgreeOnInit(Instant deadline);
-  // Makes the group without NCCL's communicator.
-  static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Prepare(NcclCommunicatorInit init);
 
   absl::Status RunBarrier(const FlatCall& call, Instant deadline);
   // Issues `work`, which has been posted, to this group's own stream, and waits until it is done.

@@ -37,8 +37,8 @@ Communicators Create(int size) {
 
 Backend Fake() {
   Backend backend{"fake", {1, 2, 3, 5, kMostRanks}, Create};
-  backend.reduces = [](DataType type, ReduceOp op) {
-    return ReductionFor(type, op, kFakeComputeCapability).ok();
+  backend.reduces = [](DataType type, ReduceOp op, int ranks) {
+    return ReductionFor(type, op, kFakeComputeCapability, ranks).ok();
   };
   backend.uses_control = true;
   backend.rounds_at_each_step = true;

@@ -85,8 +85,8 @@ std::vector<Backend> FindBackends() {
     return {};
   }
   Backend backend{"nccl", {1}, Create, new PinnedTestMemory()};
-  backend.reduces = [](DataType type, ReduceOp op) {
-    return ReductionFor(type, op, ComputeCapability()).ok();
+  backend.reduces = [](DataType type, ReduceOp op, int ranks) {
+    return ReductionFor(type, op, ComputeCapability(), ranks).ok();
   };
   backend.rounds_at_each_step = true;
   return {backend};

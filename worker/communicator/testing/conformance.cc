@@ -168,9 +168,9 @@ bool ConformanceTest::Matches(const Bytes& result, const Bytes& expected, DataTy
   return true;
 }
 
-bool ConformanceTest::Has(DataType type, ReduceOp op) {
+bool ConformanceTest::Has(DataType type, ReduceOp op, int ranks) {
   if (!CheckReducible(type, op).ok()) return false;
-  return GetParam().reduces == nullptr || GetParam().reduces(type, op);
+  return GetParam().reduces == nullptr || GetParam().reduces(type, op, ranks);
 }
 
 Bytes ConformanceTest::Part(const Bytes& bytes, int64_t at, int64_t count, DataType type) {

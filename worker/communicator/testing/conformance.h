@@ -29,8 +29,8 @@ struct Backend {
   std::function<Communicators(int)> create;  // one for each rank
   TestMemory* memory = nullptr;              // where tensors lie; null: memory of the process
   bool every_second = false;                 // tensor lies there, and the others do not
-  // Which reductions it has; null: all that CheckReducible allows.
-  std::function<bool(DataType, ReduceOp)> reduces;
+  // Which reductions it has in a group of so many ranks; null: all that CheckReducible allows.
+  std::function<bool(DataType, ReduceOp, int ranks)> reduces;
   // It announces messages by control messages of the backend below it.
   bool uses_control = false;
   // Rounds at each step, in any order, and keeps the value of a bool that is true.
@@ -72,7 +72,7 @@ class ConformanceTest : public ::testing::TestWithParam<Backend> {
                        const Reduction& reduction);
   // Whether a reduction's result is what the backend may give for `expected`.
   static bool Matches(const Bytes& result, const Bytes& expected, DataType type);
-  static bool Has(DataType type, ReduceOp op);
+  static bool Has(DataType type, ReduceOp op, int ranks);
   static Bytes Part(const Bytes& bytes, int64_t at, int64_t count, DataType type);
 
   // None, one, odd ones, and those around where a backend may change its algorithm.

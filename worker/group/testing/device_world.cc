@@ -92,7 +92,7 @@ bool DeviceWorld::Reduces(DataType type, ReduceOp op) {
   if (type == DataType::kBool) return false;
   if (op == ReduceOp::kSum && IsFloating(type) && SizeOf(type) < 4) return false;
   if (op != ReduceOp::kSum && op != ReduceOp::kMin && op != ReduceOp::kMax) return false;
-  return ReductionFor(type, op, kFakeComputeCapability).ok();
+  return ReductionFor(type, op, kFakeComputeCapability, /*ranks=*/2).ok();
 }
 
 }  // namespace cohort::worker

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Answers as torch_implementation.py does, without PyTorch: torch_stub.sh MOST_BYTES
+# Answers as torch_implementation.py does, without PyTorch: torch_stub.sh MOST_BYTES BACKEND
 echo ok
 while read -r command argument size; do
   case "$command $argument" in

@@ -41,7 +41,6 @@ void FindAll(Symbols& symbols, NcclApi& nccl) {
   symbols.Find("ncclGetUniqueId", &nccl.GetUniqueId);
   symbols.Find("ncclCommInitRankConfig", &nccl.CommInitRankConfig);
   symbols.Find("ncclCommInitRankScalable", &nccl.CommInitRankScalable);
-  symbols.Find("ncclCommShrink", &nccl.CommShrink);
   symbols.Find("ncclCommRevoke", &nccl.CommRevoke);
   symbols.Find("ncclCommFinalize", &nccl.CommFinalize);
   symbols.Find("ncclCommDestroy", &nccl.CommDestroy);

@@ -24,7 +24,6 @@ struct NcclApi {
   std::function<decltype(ncclGetUniqueId)> GetUniqueId;
   std::function<decltype(ncclCommInitRankConfig)> CommInitRankConfig;
   std::function<decltype(ncclCommInitRankScalable)> CommInitRankScalable;
-  std::function<decltype(ncclCommShrink)> CommShrink;
   std::function<decltype(ncclCommRevoke)> CommRevoke;
   std::function<decltype(ncclCommFinalize)> CommFinalize;
   std::function<decltype(ncclCommDestroy)> CommDestroy;

@@ -96,7 +96,8 @@ NcclElements ElementsToMove(DataType type) {
   return {ncclUint8, SizeOf(type)};
 }
 
-absl::StatusOr<NcclReduction> ReductionFor(DataType type, ReduceOp op, int compute_capability) {
+absl::StatusOr<NcclReduction> ReductionFor(DataType type, ReduceOp op, int compute_capability,
+                                           int ranks) {
   COHORT_RETURN_IF_ERROR(CheckReducible(type, op));
   const bool is_bool = type == DataType::kBool;
   const std::optional<ncclDataType_t> nccl_type = is_bool ? ncclUint8 : NcclTypeOf(type);
@@ -110,6 +111,14 @@ absl::StatusOr<NcclReduction> ReductionFor(DataType type, ReduceOp op, int compu
     return absl::UnimplementedError(absl::StrCat(
         "NCCL reduces ", NameOf(type), " on devices of compute capability 9.0 and later; this is ",
         compute_capability / 10, ".", compute_capability % 10));
+  }
+  if (ranks == 1) {
+    // Of one rank NCCL scales all types but these.
+    if (is_f8 && op == ReduceOp::kPreMulSum) {
+      return absl::UnimplementedError(absl::StrCat("NCCL does not scale ", NameOf(type),
+                                                   " in a communicator of one rank"));
+    }
+    if (op == ReduceOp::kAvg) return NcclReduction{*nccl_type, ncclSum};
   }
   return NcclReduction{*nccl_type, *nccl_op};
 }

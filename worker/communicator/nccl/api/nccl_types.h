@@ -40,7 +40,8 @@ struct NcclReduction {
 // - A bool that is true is some byte that is not 0.
 //
 // Errors: INVALID_ARGUMENT (CheckReducible), UNIMPLEMENTED (NCCL, or the device, cannot).
-absl::StatusOr<NcclReduction> ReductionFor(DataType type, ReduceOp op, int compute_capability);
+absl::StatusOr<NcclReduction> ReductionFor(DataType type, ReduceOp op, int compute_capability,
+                                           int ranks);
 
 }  // namespace cohort::worker
 

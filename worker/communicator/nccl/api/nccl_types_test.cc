@@ -13,6 +13,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr int kHopper = 90;
+constexpr int kRanks = 2;
 
 int64_t BytesOf(ncclDataType_t type) {
   static const auto* const bytes = new std::map<ncclDataType_t, int64_t>{
@@ -43,7 +44,7 @@ TEST(NcclTypesTest, EveryReductionIsExpressedOrRefused) {
   for (const DataType type : kDataTypes) {
     for (const ReduceOp op : kReduceOps) {
       const std::string what = std::string(NameOf(type)) + " by " + std::string(NameOf(op));
-      const auto reduction = ReductionFor(type, op, kHopper);
+      const auto reduction = ReductionFor(type, op, kHopper, kRanks);
       if (!CheckReducible(type, op).ok()) {
         EXPECT_EQ(reduction.status(), CheckReducible(type, op)) << what;
         continue;
@@ -71,22 +72,31 @@ TEST(NcclTypesTest, NamesOfReductions) {
       {ReduceOp::kSum, ncclSum}, {ReduceOp::kProd, ncclProd}, {ReduceOp::kMin, ncclMin},
       {ReduceOp::kMax, ncclMax}, {ReduceOp::kAvg, ncclAvg},   {ReduceOp::kPreMulSum, ncclNumOps}};
   for (const auto& [op, name] : expected) {
-    const auto reduction = ReductionFor(DataType::kF32, op, kHopper);
+    const auto reduction = ReductionFor(DataType::kF32, op, kHopper, kRanks);
     ASSERT_TRUE(reduction.ok()) << reduction.status();
     EXPECT_EQ(reduction->op, name) << NameOf(op);
     EXPECT_EQ(reduction->type, ncclFloat32);
   }
 }
 
+TEST(NcclTypesTest, OneRank) {
+  for (const DataType type : {DataType::kF8E4M3, DataType::kF8E5M2, DataType::kF32}) {
+    EXPECT_EQ(ReductionFor(type, ReduceOp::kAvg, kHopper, 1)->op, ncclSum);
+    const absl::Status scaled = ReductionFor(type, ReduceOp::kPreMulSum, kHopper, 1).status();
+    EXPECT_EQ(scaled.code(), type == DataType::kF32 ? absl::StatusCode::kOk
+                                                    : absl::StatusCode::kUnimplemented);
+  }
+}
+
 TEST(NcclTypesTest, BoolIsAnyOrAllOfUnsignedBytes) {
   for (const ReduceOp any : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kBitOr}) {
-    const auto reduction = ReductionFor(DataType::kBool, any, kHopper);
+    const auto reduction = ReductionFor(DataType::kBool, any, kHopper, kRanks);
     ASSERT_TRUE(reduction.ok()) << reduction.status();
     EXPECT_EQ(reduction->type, ncclUint8);
     EXPECT_EQ(reduction->op, ncclMax);
   }
   for (const ReduceOp all : {ReduceOp::kProd, ReduceOp::kMin, ReduceOp::kBitAnd}) {
-    const auto reduction = ReductionFor(DataType::kBool, all, kHopper);
+    const auto reduction = ReductionFor(DataType::kBool, all, kHopper, kRanks);
     ASSERT_TRUE(reduction.ok()) << reduction.status();
     EXPECT_EQ(reduction->type, ncclUint8);
     EXPECT_EQ(reduction->op, ncclMin);
@@ -95,9 +105,9 @@ TEST(NcclTypesTest, BoolIsAnyOrAllOfUnsignedBytes) {
 
 TEST(NcclTypesTest, ReducesF8WhereTheDeviceDoes) {
   for (const DataType type : {DataType::kF8E4M3, DataType::kF8E5M2}) {
-    EXPECT_TRUE(ReductionFor(type, ReduceOp::kSum, 90).ok());
-    EXPECT_TRUE(ReductionFor(type, ReduceOp::kSum, 120).ok());
-    const absl::Status refused = ReductionFor(type, ReduceOp::kSum, 89).status();
+    EXPECT_TRUE(ReductionFor(type, ReduceOp::kSum, 90, kRanks).ok());
+    EXPECT_TRUE(ReductionFor(type, ReduceOp::kSum, 120, kRanks).ok());
+    const absl::Status refused = ReductionFor(type, ReduceOp::kSum, 89, kRanks).status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
     EXPECT_THAT(std::string(refused.message()), HasSubstr("this is 8.9"));
     // It travels anywhere.

@@ -208,60 +208,6 @@ absl::Status NcclClique::AwaitCalls(const char* call, Instant deadline,
   }
 }
 
-absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Shrink(
-    const std::vector<int>& gone, bool abort, const std::string& name, Instant deadline,
-    absl::FunctionRef<absl::Status()> standing) {
-  // Results of a call that may return after its caller has stopped waiting.
-  struct Call {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    std::string name;
-    std::vector<int> gone;
-    ncclComm_t shrunk = nullptr;
-    ncclResult_t result = ncclInternalError;
-    bool has_lock = false;
-  };
-  const auto call = std::make_shared<Call>();
-  call->name = name;
-  call->config.blocking = 0;
-  call->config.commName = call->name.c_str();
-  call->gone = gone;
-  // From here on only its end may follow.
-  const bool was_revoked = revoked_.exchange(true);
-  const int flags = abort || was_revoked ? NCCL_SHRINK_ABORT : NCCL_SHRINK_DEFAULT;
-  const auto shrink = [call, nccl = nccl_, comm = comm_, flags](bool has_lock) {
-    call->has_lock = has_lock;
-    if (!has_lock) return;
-    call->result = nccl->CommShrink(comm, call->gone.data(), static_cast<int>(call->gone.size()),
-                                    &call->shrunk, &call->config, flags);
-  };
-  const absl::Status ran =
-      RunAside(ending_, options_.device, false, deadline - Clock::Steady().Now(), shrink);
-  if (!ran.ok()) return absl::Status(ran.code(), absl::StrCat("ncclCommShrink: ", ran.message()));
-  if (!call->has_lock) {
-    return absl::DeadlineExceededError(absl::StrCat("another group's call of NCCL on device ",
-                                                    options_.device, " does not return"));
-  }
-  COHORT_RETURN_IF_ERROR(NcclError(*nccl_, call->result, "ncclCommShrink"));
-  COHORT_RETURN_IF_ERROR(AwaitCalls("ncclCommShrink", deadline, standing));
-  if (call->shrunk == nullptr) {
-    return absl::InternalError("ncclCommShrink returned no communicator");
-  }
-  NcclCliqueOptions options;
-  options.device = options_.device;
-  const auto below = std::lower_bound(gone.begin(), gone.end(), options_.rank) - gone.begin();
-  options.rank = options_.rank - static_cast<int>(below);
-  options.size = options_.size - static_cast<int>(gone.size());
-  options.name = name;
-  auto clique = absl::WrapUnique(new NcclClique(nccl_, std::move(options)));
-  clique->comm_ = call->shrunk;
-  const absl::Status status = clique->AwaitCalls("ncclCommShrink", deadline, standing);
-  if (!status.ok()) {
-    clique->revoked_ = true;
-    return status;
-  }
-  return clique;
-}
-
 absl::Status NcclClique::Register(std::shared_ptr<NcclMemory> memory, bool as_window,
                                   Instant deadline, absl::FunctionRef<absl::Status()> standing) {
   const char* const call = as_window ? "ncclCommWindowRegister" : "ncclCommRegister";

@@ -82,13 +82,6 @@ class NcclClique {
   // nullopt: the memory is not registered.
   std::optional<WindowOffset> Find(const void* memory, size_t bytes) const;
 
-  // Returns the clique of the ranks that are not `gone`; `gone` is in ascending order and the same
-  // on all ranks. All ranks that are left call it, with nothing in flight, or with `abort`, which
-  // ends the operations in flight. Afterwards, also after an error, this clique can only be
-  // destroyed. `name`: of the new clique. Errors: as Form.
-  absl::StatusOr<std::unique_ptr<NcclClique>> Shrink(const std::vector<int>& gone, bool abort,
-                                                     const std::string& name, Instant deadline,
-                                                     absl::FunctionRef<absl::Status()> standing);
   // Ends all operations in flight on this rank; afterwards the clique can only be destroyed.
   // Returns when that is done or too slow. Returns immediately with kNot, or if it was called
   // before. Any thread may call it. If no thread can start for it, the log says so, and the next

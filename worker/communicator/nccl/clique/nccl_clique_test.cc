@@ -71,17 +71,6 @@ TEST_F(NcclCliqueTest, ARevokeWithoutAThreadIsMadeUpForByTheNext) {
   }
 }
 
-TEST_F(NcclCliqueTest, AShrinkWithoutAThreadSaysSo) {
-  const std::unique_ptr<NcclClique> clique = FormAlone();
-  ASSERT_NE(clique, nullptr);
-  const cohort::testing::NoNewThreads refuse;
-  const absl::Status status =
-      clique->Shrink({}, false, "smaller", Soon(), [] { return absl::OkStatus(); }).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("ncclCommShrink: "));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("cohort-nccl-end"));
-}
-
 // NCCL was not told to let the memory go.
 TEST_F(NcclCliqueTest, AnEndWithoutAThreadLeavesTheCommunicatorAndItsMemory) {
   std::unique_ptr<NcclClique> clique = FormAlone();

@@ -37,20 +37,14 @@ class Backend {
   virtual absl::StatusOr<Formed> Form(client::ProcessGroup& group,
                                       std::unique_ptr<worker::Communicator> host,
                                       absl::Duration timeout) = 0;
-  // Forms the communicator of the remaining ranks of `communicator`, which has ended; all of them
-  // call it, with a new communicator of the host. A backend that can shrink a communicator does not
-  // form a new one.
-  virtual absl::StatusOr<Formed> Shrink(client::ProcessGroup& group,
-                                        worker::Communicator& communicator,
-                                        std::unique_ptr<worker::Communicator> host,
-                                        absl::Duration timeout) = 0;
   // Runs `calls` calls that `body` makes on its argument, `times` times. A backend that can record
   // calls replays them. All ranks call it.
   virtual absl::Status RunRecorded(worker::Communicator& communicator, int calls,
                                    absl::FunctionRef<absl::Status(worker::Communicator&)> body,
                                    int times, Instant deadline) = 0;
-  // Whether the backend has the reduction; without it a call is UNIMPLEMENTED.
-  virtual bool Reduces(DataType type, ReduceOp op) const = 0;
+  // Whether the backend has the reduction in a group of so many ranks; without it a call is
+  // UNIMPLEMENTED.
+  virtual bool Reduces(DataType type, ReduceOp op, int ranks) const = 0;
 
   // Allocates memory for tensors. It lives as long as the backend, because failed operations may
   // still use it.

@@ -33,17 +33,14 @@ class ChangedBackend final : public Backend {
                               absl::Duration timeout) override {
     return backend_->Form(group, std::move(host), timeout);
   }
-  absl::StatusOr<Formed> Shrink(client::ProcessGroup& group, worker::Communicator& communicator,
-                                std::unique_ptr<worker::Communicator> host,
-                                absl::Duration timeout) override {
-    return backend_->Shrink(group, communicator, std::move(host), timeout);
-  }
   absl::Status RunRecorded(worker::Communicator& communicator, int calls,
                            absl::FunctionRef<absl::Status(worker::Communicator&)> body, int times,
                            Instant deadline) override {
     return backend_->RunRecorded(communicator, calls, body, times, deadline);
   }
-  bool Reduces(DataType type, ReduceOp op) const override { return backend_->Reduces(type, op); }
+  bool Reduces(DataType type, ReduceOp op, int ranks) const override {
+    return backend_->Reduces(type, op, ranks);
+  }
   absl::StatusOr<char*> Allocate(size_t bytes) override { return backend_->Allocate(bytes); }
   absl::Status Write(absl::string_view bytes, char* to, Instant deadline) override {
     return backend_->Write(bytes, to, deadline);

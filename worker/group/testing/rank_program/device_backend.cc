@@ -57,26 +57,6 @@ class DeviceBackend final : public Backend {
                             worker::BootstrapNccl(ids, formed.host.get(), options));
     return formed;
   }
-  absl::StatusOr<Formed> Shrink(client::ProcessGroup& group, Communicator& communicator,
-                                std::unique_ptr<Communicator> host,
-                                absl::Duration timeout) override {
-    const Instant deadline = Clock::Steady().Now() + timeout;
-    const int32_t own = communicator.rank();
-    std::vector<int32_t> left(static_cast<size_t>(host->size()));
-    COHORT_RETURN_IF_ERROR(host->AllGather(&own, left.data(), 1, DataType::kI32, deadline));
-    worker::NcclRemainder remainder;
-    for (int rank = 0; rank < communicator.size(); ++rank) {
-      if (std::count(left.begin(), left.end(), rank) == 0) remainder.gone.push_back(rank);
-    }
-    remainder.name = absl::StrCat(group.group(), ".", group.generation());
-    remainder.host = host.get();
-    Formed formed;
-    formed.host = std::move(host);
-    COHORT_ASSIGN_OR_RETURN(
-        formed.communicator,
-        static_cast<worker::NcclCommunicator&>(communicator).Shrink(remainder, deadline));
-    return formed;
-  }
   absl::Status RunRecorded(Communicator& communicator, int calls,
                            absl::FunctionRef<absl::Status(Communicator&)> body, int times,
                            Instant deadline) override {
@@ -97,8 +77,8 @@ class DeviceBackend final : public Backend {
     for (int i = 0; i < times; ++i) COHORT_RETURN_IF_ERROR(group.Run(replay, deadline));
     return absl::OkStatus();
   }
-  bool Reduces(DataType type, ReduceOp op) const override {
-    return worker::ReductionFor(type, op, compute_capability_).ok();
+  bool Reduces(DataType type, ReduceOp op, int ranks) const override {
+    return worker::ReductionFor(type, op, compute_capability_, ranks).ok();
   }
   absl::StatusOr<char*> Allocate(size_t bytes) override {
     COHORT_ASSIGN_OR_RETURN(worker::cuda::DeviceMemory piece,

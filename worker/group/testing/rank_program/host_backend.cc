@@ -14,18 +14,15 @@ class HostBackend final : public Backend {
                               absl::Duration) override {
     return Formed{nullptr, std::move(host)};
   }
-  absl::StatusOr<Formed> Shrink(client::ProcessGroup& group, worker::Communicator&,
-                                std::unique_ptr<worker::Communicator> host,
-                                absl::Duration timeout) override {
-    return Form(group, std::move(host), timeout);
-  }
   absl::Status RunRecorded(worker::Communicator& communicator, int /*calls*/,
                            absl::FunctionRef<absl::Status(worker::Communicator&)> body, int times,
                            Instant /*deadline*/) override {
     for (int i = 0; i < times; ++i) COHORT_RETURN_IF_ERROR(body(communicator));
     return absl::OkStatus();
   }
-  bool Reduces(DataType type, ReduceOp op) const override { return CheckReducible(type, op).ok(); }
+  bool Reduces(DataType type, ReduceOp op, int /*ranks*/) const override {
+    return CheckReducible(type, op).ok();
+  }
   absl::StatusOr<char*> Allocate(size_t bytes) override {
     pieces_.emplace_back(bytes);
     return pieces_.back().data();

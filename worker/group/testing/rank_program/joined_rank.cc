@@ -60,7 +60,7 @@ void JoinedRank::Drop() {
   formed_.host.reset();
 }
 
-absl::Status JoinedRank::Form(Connections connections, Communicator* old) {
+absl::Status JoinedRank::Form(Connections connections) {
   COHORT_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> host,
                           worker::MakeCommunicator(std::move(connections)));
   {
@@ -68,9 +68,7 @@ absl::Status JoinedRank::Form(Connections connections, Communicator* old) {
     ended_.clear();
   }
   membership_->NotifyOnEnd([this](const std::string& cause) { End(cause); });
-  COHORT_ASSIGN_OR_RETURN(
-      formed_, old == nullptr ? backend_.Form(membership(), std::move(host), timeout_)
-                              : backend_.Shrink(membership(), *old, std::move(host), timeout_));
+  COHORT_ASSIGN_OR_RETURN(formed_, backend_.Form(membership(), std::move(host), timeout_));
   // If the generation ended while it formed, the communicator is aborted now.
   SetCurrent(formed_.communicator.get());
   return absl::OkStatus();
@@ -82,19 +80,6 @@ absl::Status JoinedRank::Rejoin() {
   Drop();
   COHORT_ASSIGN_OR_RETURN(Connections connections, membership_->Rejoin(timeout_));
   return Form(std::move(connections));
-}
-
-absl::Status JoinedRank::Shrink() {
-  membership_->StopWatching();
-  SetCurrent(nullptr);
-  // The host's communicator outlives `communicator`.
-  Formed old = std::move(formed_);
-  formed_ = Formed();
-  absl::StatusOr<Connections> connections = membership_->Rejoin(timeout_);
-  absl::Status status = connections.status();
-  if (status.ok()) status = Form(*std::move(connections), old.communicator.get());
-  old.communicator.reset();
-  return status;
 }
 
 }  // namespace cohort::testing

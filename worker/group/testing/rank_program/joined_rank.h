@@ -38,8 +38,6 @@ class JoinedRank {
   // Ends the generation, and forms the next with the ranks that join within a few seconds. The
   // group is elastic: ranks and their number may change.
   absl::Status Rejoin();
-  // The same for the remaining ranks of the generation: the backend shrinks the communicator.
-  absl::Status Shrink();
 
   worker::Communicator& communicator() { return *formed_.communicator; }
   // False between a failed Rejoin and the next one.
@@ -49,8 +47,7 @@ class JoinedRank {
  private:
   JoinedRank(Backend& backend, absl::Duration timeout) : backend_(backend), timeout_(timeout) {}
 
-  // Shrinks `old`; null: forms a new communicator.
-  absl::Status Form(worker::Connections connections, worker::Communicator* old = nullptr);
+  absl::Status Form(worker::Connections connections);
   void Drop();
   // Sets the communicator that End aborts. Any thread may call it.
   void SetCurrent(worker::Communicator* current);

@@ -16,7 +16,6 @@
 //   ras                    asks NCCL's RAS threads: `OK N communicators, N ranks, N missing`, and
 //                          findings
 //   rejoin                 forms the next generation: `OK RANK RANKS GENERATION`
-//   shrink                 the same, but the remaining ranks shrink their communicator
 //   replay                 replays recorded calls, and compares their results with those of the
 //                          calls: `OK digest D`, the same on all ranks
 //   leave                  ends the program
@@ -28,6 +27,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <iostream>
 #include <memory>
@@ -53,6 +53,12 @@ constexpr int kIterationsToRun = 3;
 constexpr absl::Duration kRasTimeout = absl::Seconds(10);
 constexpr int64_t kMostCount = int64_t{1} << 24;  // in a loop
 
+// The standard output that the program was started with. NCCL writes a line of its own to standard
+// output, which is therefore standard error.
+int answers = STDOUT_FILENO;
+
+void Answer(const std::string& line) { dprintf(answers, "%s\n", line.c_str()); }
+
 struct Options {
   std::string backend = "host";
   bool probe = false;
@@ -75,10 +81,6 @@ class Commands {
   absl::StatusOr<std::string> Follow(const std::vector<std::string>& words) {
     if (words[0] == "rejoin") {
       COHORT_RETURN_IF_ERROR(rank_.Rejoin());
-      return Position();
-    }
-    if (words[0] == "shrink") {
-      COHORT_RETURN_IF_ERROR(rank_.Shrink());
       return Position();
     }
     if (!rank_.has_communicator()) return absl::FailedPreconditionError("the last rejoin failed");
@@ -104,9 +106,10 @@ class Commands {
         (words.size() > 2 && !absl::SimpleAtoi(words[2], &cells))) {
       return absl::InvalidArgumentError("table SEED [CELLS]");
     }
-    std::vector<Cell> table =
-        MakeTable(seed, rank_.communicator().size(),
-                  [this](DataType type, ReduceOp op) { return backend_.Reduces(type, op); });
+    const int ranks = rank_.communicator().size();
+    std::vector<Cell> table = MakeTable(seed, ranks, [this, ranks](DataType type, ReduceOp op) {
+      return backend_.Reduces(type, op, ranks);
+    });
     if (cells > 0 && cells < table.size()) table.resize(cells);
     TableRun run(backend_, rank_.communicator(), seed, deadline_);
     for (const Cell& cell : table) COHORT_RETURN_IF_ERROR(run.Run(cell));
@@ -189,7 +192,7 @@ class Commands {
       COHORT_RETURN_IF_ERROR(rank_.communicator().AllReduce(memory, memory, count, DataType::kI32,
                                                             {ReduceOp::kMax},
                                                             Clock::Steady().Now() + deadline_));
-      if (iteration == kIterationsToRun) std::cout << "running" << std::endl;
+      if (iteration == kIterationsToRun) Answer("running");
     }
   }
 
@@ -232,8 +235,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const Options& options) {
 }
 
 void Say(const std::string& before, const absl::Status& status, const std::string& text = "") {
-  std::cout << before << absl::StatusCodeToString(status.code()) << " "
-            << (status.ok() ? absl::string_view(text) : status.message()) << std::endl;
+  Answer(absl::StrCat(before, absl::StatusCodeToString(status.code()), " ",
+                      status.ok() ? absl::string_view(text) : status.message()));
 }
 
 int Run(const Options& options) {
@@ -253,7 +256,7 @@ int Run(const Options& options) {
     return 1;
   }
   Commands commands(**backend, **rank, options);
-  std::cout << "joined " << commands.Position() << std::endl;
+  Answer(absl::StrCat("joined ", commands.Position()));
   std::string line;
   while (std::getline(std::cin, line) && line != "leave") {
     const absl::StatusOr<std::string> said = commands.Follow(absl::StrSplit(line, ' '));
@@ -280,6 +283,8 @@ int Main(int argc, char** argv) {
   options.join.join_window = absl::Seconds(options.backend == "host" ? 3 : 10);
   // Work that hangs on a device never ends: SIGALRM ends the process.
   alarm(static_cast<unsigned>(options.limit_s));
+  answers = dup(STDOUT_FILENO);
+  dup2(STDERR_FILENO, STDOUT_FILENO);
   const int status = Run(options);
   // Skips the destructors of static objects: NCCL's remaining threads may still use them.
   _exit(status);

@@ -32,7 +32,6 @@ FakeNcclApi::FakeNcclApi(Options options) : options_(options) {
   NcclApi::GetUniqueId = Bind(&FakeNcclApi::GetUniqueId);
   NcclApi::CommInitRankConfig = Bind(&FakeNcclApi::CommInitRankConfig);
   NcclApi::CommInitRankScalable = Bind(&FakeNcclApi::CommInitRankScalable);
-  NcclApi::CommShrink = Bind(&FakeNcclApi::CommShrink);
   NcclApi::CommRevoke = Bind(&FakeNcclApi::CommRevoke);
   NcclApi::CommFinalize = Bind(&FakeNcclApi::CommFinalize);
   NcclApi::CommDestroy = Bind(&FakeNcclApi::CommDestroy);
@@ -192,23 +191,9 @@ ncclResult_t FakeNcclApi::StateOf(ncclComm& comm) {
   const ncclResult_t init = StateOf(*comm.founding);
   if (init != ncclSuccess) return init;
   if (!comm.connecting.empty()) return ncclInProgress;
-  if (comm.shrunk != nullptr) return StateOfShrink(comm);
   if (comm.revoked && comm.founding->clique->IsRunning(comm.rank)) return ncclInProgress;
   if (comm.finalized && comm.on_streams > 0) return ncclInProgress;
   return ncclSuccess;
-}
-
-ncclResult_t FakeNcclApi::StateOfShrink(ncclComm& comm) {
-  const ncclResult_t state = StateOf(*comm.shrunk->founding);
-  if (state == ncclInProgress) return state;
-  if (state == ncclSuccess) {
-    *comm.result_of_shrink = comm.shrunk;
-  } else {
-    comm.shrunk->gone = true;
-    comm.error = state;
-  }
-  comm.shrunk = nullptr;
-  return state;
 }
 
 ncclResult_t FakeNcclApi::CheckAlive(ncclComm_t comm) {
@@ -256,57 +241,6 @@ void FakeNcclApi::End(ncclComm& comm) {
   comm.buffers.clear();
   comm.windows.clear();
   comm.ops.clear();
-  if (comm.shrunk != nullptr) comm.shrunk->gone = true;
-}
-
-ncclResult_t FakeNcclApi::CommShrink(ncclComm_t comm, int* excluded, int excluded_count,
-                                     ncclComm_t* shrunk, ncclConfig_t* config, int flags) {
-  return Call("ncclCommShrink", comm, -1, [&] {
-    MutexLock lock(&mutex_);
-    if (const ncclResult_t alive = CheckAlive(comm); alive != ncclSuccess) return alive;
-    const int ranks = comm->founding->clique->ranks();
-    if (excluded == nullptr || excluded_count < 1 || shrunk == nullptr || !IsConfig(config) ||
-        (flags & ~NCCL_SHRINK_ABORT) != 0) {
-      return Fail(ncclInvalidArgument, "ncclCommShrink: invalid argument");
-    }
-    const std::set<int> out(excluded, excluded + excluded_count);
-    if (*out.begin() < 0 || *out.rbegin() >= ranks || out.count(comm->rank) > 0) {
-      return Fail(ncclInvalidArgument, "ncclCommShrink: invalid list of excluded ranks");
-    }
-    *shrunk = nullptr;
-    if ((flags & NCCL_SHRINK_ABORT) != 0) {
-      Stop(*comm);
-      comm->error = ncclSuccess;
-      comm->revoked = true;
-    } else {
-      if (const ncclResult_t ready = CheckReady(comm); ready != ncclSuccess) return ready;
-      if (!comm->revoked && comm->on_streams > 0) {
-        Misused(absl::StrCat("rank ", comm->rank, " shrinks with operations in flight"));
-        return Fail(ncclInvalidUsage, "ncclCommShrink: operations are in flight");
-      }
-    }
-    // Ranks that do not mean the same call use different cliques, and wait in vain.
-    const std::string name = absl::StrCat("shrink ", ++comm->shrinks, " of ",
-                                          reinterpret_cast<uintptr_t>(comm->founding.get()),
-                                          " without ", absl::StrJoin(out, ","));
-    const int left_before =
-        static_cast<int>(std::distance(out.begin(), out.lower_bound(comm->rank)));
-    FoundingPtr founding = FoundingOf(name, ranks - static_cast<int>(out.size()));
-    ncclComm* const child =
-        Found(founding, comm->rank - left_before, comm->device, IsBlocking(config, comm->blocking));
-    if (!comm->blocking) {
-      comm->shrunk = child;
-      comm->result_of_shrink = shrunk;
-      return ncclInProgress;
-    }
-    const ncclResult_t result = AwaitFounding(*founding);
-    if (result == ncclSuccess) {
-      *shrunk = child;
-    } else {
-      child->gone = true;
-    }
-    return result;
-  });
 }
 
 ncclResult_t FakeNcclApi::CommRevoke(ncclComm_t comm, int flags) {
@@ -314,7 +248,7 @@ ncclResult_t FakeNcclApi::CommRevoke(ncclComm_t comm, int flags) {
     MutexLock lock(&mutex_);
     if (const ncclResult_t alive = CheckAlive(comm); alive != ncclSuccess) return alive;
     if (flags != NCCL_REVOKE_DEFAULT || comm->revoked || comm->finalized ||
-        comm->shrunk != nullptr || StateOf(*comm->founding) != ncclSuccess) {
+        StateOf(*comm->founding) != ncclSuccess) {
       return Fail(ncclInvalidArgument, "ncclCommRevoke: invalid argument");
     }
     comm->revoked = true;

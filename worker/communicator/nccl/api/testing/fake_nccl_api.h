@@ -36,11 +36,9 @@ struct FakeNcclCall {
 //
 // It behaves like NCCL where a caller could tell the difference:
 //
-// - Init, shrink, revoke and finalize of a non-blocking communicator are ncclInProgress, as
+// - Init, revoke and finalize of a non-blocking communicator are ncclInProgress, as
 //   CommGetAsyncError says, until they are done. So is the first operation, which connects. It is
 //   put on its stream when CommGetAsyncError first says ncclSuccess, not before.
-// - The pointer to a shrunk communicator is filled as its parent's CommGetAsyncError says
-//   ncclSuccess.
 // - Calls on a communicator that is in progress are ncclInvalidArgument, which stays as its error.
 // - Sends and receives that do not match, and collectives that differ, hang until abort or revoke
 //   of each rank.
@@ -82,7 +80,7 @@ class FakeNcclApi final : public NcclApi {
   void Release();
   // The next operation that is called never ends, on all ranks that run it.
   void HangNext();
-  // While it holds, no communicator is formed: init and shrink stay in progress.
+  // While it holds, no communicator is formed: init stays in progress.
   void HoldInit(bool holds);
   // Sets the asynchronous error of this rank's communicators.
   void InjectAsyncError(int rank, ncclResult_t error);
@@ -117,8 +115,6 @@ class FakeNcclApi final : public NcclApi {
                                   ncclConfig_t* config);
   ncclResult_t CommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int id_count,
                                     ncclUniqueId* ids, ncclConfig_t* config);
-  ncclResult_t CommShrink(ncclComm_t comm, int* excluded, int excluded_count, ncclComm_t* shrunk,
-                          ncclConfig_t* config, int flags);
   ncclResult_t CommRevoke(ncclComm_t comm, int flags);
   ncclResult_t CommFinalize(ncclComm_t comm);
   ncclResult_t CommDestroy(ncclComm_t comm);
@@ -224,8 +220,6 @@ class FakeNcclApi final : public NcclApi {
   ncclResult_t StateOf(Founding& founding) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ncclResult_t AwaitFounding(Founding& founding) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ncclResult_t StateOf(ncclComm& comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The state of its shrink.
-  ncclResult_t StateOfShrink(ncclComm& comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Checks that the communicator is not null and not gone.
   ncclResult_t CheckAlive(ncclComm_t comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ncclResult_t CheckReady(ncclComm_t comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -260,7 +254,7 @@ class FakeNcclApi final : public NcclApi {
   int releases_ ABSL_GUARDED_BY(mutex_) = 0;
   int ids_made_ ABSL_GUARDED_BY(mutex_) = 0;
   int next_op_ ABSL_GUARDED_BY(mutex_) = ncclNumOps + 1;
-  // By their ids, or by their parent and the ranks that are left.
+  // By their ids.
   std::map<std::string, FoundingPtr> foundings_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> ids_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<ncclComm>> comms_ ABSL_GUARDED_BY(mutex_);  // those that are gone too

@@ -36,10 +36,6 @@ struct ncclComm {
   int64_t batches = 0;
   int64_t batches_done = 0;
   bool stopped = false;
-  // Its shrinks, the communicator that it shrinks to, and where the caller gets that.
-  int shrinks = 0;
-  ncclComm* shrunk = nullptr;
-  ncclComm** result_of_shrink = nullptr;
   std::map<int, PreMulSum> ops;
   std::map<void*, void*> buffers;  // by handle
   std::map<void*, void*> windows;
