@@ -35,7 +35,7 @@ class Collectives:
 
     # --- How a call runs.
 
-    def _submit(self, opts: Any, name: str, call: Callable[[], None],
+    def _submit(self, opts: Any, name: str, call: Optional[Callable[[], None]],
                 result: Sequence[torch.Tensor], on_host: bool = True,
                 collective: Optional[tuple] = None) -> dist._Work:
         """Runs `call` now, or starts it.
@@ -43,16 +43,26 @@ class Collectives:
         Args:
           result: the tensors that it writes.
           on_host: whether they are in host memory.
-          collective: if the call is one collective of Cohort, the arguments of its `run`.
+          collective: if the call is one collective of Cohort, the arguments of its `run`; it is
+            then called in place of `call`.
         """
         self._sequence += 1
+        calls = self._calls
+        if collective is not None and not opts.asyncOp and not calls.busy and calls.last is None:
+            try:
+                self._run(*collective)
+            except cohort.Error as error:
+                raise self._explained(error, name, opts) from error
+            return _DONE
 
         def explained():
             try:
-                call()
+                if collective is None:
+                    call()
+                else:
+                    self._run(*collective)
             except cohort.Error as error:
                 raise self._explained(error, name, opts) from error
-        calls = self._calls
         if on_host and opts.asyncOp:
             if collective is not None and not calls.busy:
                 work = calls.start_collective(self._core.start(*collective), result,
@@ -111,16 +121,7 @@ class Collectives:
         reduction = reduction_of(opts.reduceOp)
         seconds = self._timeout_of(opts)
         collective = (_ALL_REDUCE, tensor, tensor, reduction, -1, -1, seconds)
-        calls = self._calls
-        if not opts.asyncOp and not calls.busy and calls.last is None:
-            self._sequence += 1
-            try:
-                self._run(*collective)
-            except cohort.Error as error:
-                raise self._explained(error, 'all_reduce', opts) from error
-            return _DONE
-        return self._submit(opts, 'all_reduce', lambda: self._run(*collective), tensors,
-                            not tensor.is_cuda, collective)
+        return self._submit(opts, 'all_reduce', None, tensors, not tensor.is_cuda, collective)
 
     def allreduce_sparse(self, tensors, opts=None):
         """See torch.distributed.all_reduce, for sparse tensors in the COO layout: the sum."""
@@ -220,8 +221,7 @@ class Collectives:
         tensor, = tensors
         array = movable(tensor)
         collective = (_BROADCAST, None, array, _NO_OP, -1, root, seconds)
-        return self._submit(opts, 'broadcast', lambda: self._run(*collective), tensors,
-                            not tensor.is_cuda, collective)
+        return self._submit(opts, 'broadcast', None, tensors, not tensor.is_cuda, collective)
 
     def gather(self, output_tensors, input_tensors, opts=None, timeout=None, *, root=None):
         """See torch.distributed.gather."""
