@@ -73,7 +73,7 @@ class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace>
     typename M::Response response;
     absl::Status status =
         CallMonitored(*connection_, method, std::move(limits), interruption_, request, &response);
-    ReturnReceipts(*scope, status);
+    Settle(*scope, status, Receipts::kTakes<typename M::Request>);
     then(std::move(status), response);
   }
 
@@ -86,7 +86,7 @@ class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace>
     ScheduleFlush();
   }
 
-  // Receipts that no other call carried go with the cheapest call.
+  // Those that no other call carried go with the cheapest call.
   void Flush() {
     v1::GetRequest request;
     FillScope(request.mutable_scope());
@@ -121,11 +121,11 @@ class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace>
         [self = shared_from_this(), in_flight, scope = request.scope(), then = std::move(then)](
             absl::Status status, typename M::Response& response) {
           in_flight->on_cancel.reset();
+          self->Settle(scope, status, Receipts::kTakes<typename M::Request>);
           if (in_flight->cancellation != nullptr && absl::IsCancelled(status)) {
             absl::Status reason = in_flight->cancellation->reason();
             if (!reason.ok()) status = std::move(reason);
           }
-          self->ReturnReceipts(scope, status);
           then(std::move(status), response);
         });
     if (in_flight->cancellation != nullptr) {
@@ -135,14 +135,23 @@ class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace>
     call->Start();
   }
 
-  // Keeps the receipts of a call whose answer was an error.
-  void ReturnReceipts(const v1::Scope& scope, const absl::Status& status) {
-    if (status.ok() || scope.acknowledged_receipts_size() == 0) return;
+  // After an error: keeps what the call carried, and abandons the call itself if it `takes` a value.
+  void Settle(const v1::Scope& scope, const absl::Status& status, bool takes) {
+    const bool is_lost = takes && Receipts::MayBeLost(status);
+    if (status.ok() || (!is_lost && !Receipts::HasAny(scope))) return;
     {
       MutexLock lock(&mutex_);
       receipts_.Return(scope);
+      if (is_lost) receipts_.Abandon(scope.operation_id());
     }
-    ScheduleFlush();
+    // Others may wait for the value.
+    if (is_lost) {
+      connection_->timers().Post([weak = weak_from_this()] {
+        if (auto self = weak.lock()) self->Flush();
+      });
+    } else {
+      ScheduleFlush();
+    }
   }
 
   void ScheduleFlush() {

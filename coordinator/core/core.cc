@@ -66,6 +66,7 @@ constexpr bool kIsStoreCall =
 // Whether the call may leave keys, items or other state in an empty store.
 bool MayKeep(const Call& call) {
   return call.wait > absl::ZeroDuration() || !call.caller.operation_id.empty() ||
+         !call.caller.abandoned.empty() ||
          std::visit(
              [](const auto& body) {
                using T = std::decay_t<decltype(body)>;
@@ -394,7 +395,7 @@ void Core::Impl::HandleOwn(Step& step, Call& call) {
   std::visit(
       [&](auto& body) {
         if constexpr (kIsStoreCall<std::decay_t<decltype(body)>>) {
-          for (int64_t receipt : call.caller.acknowledged) own.store.Acknowledge(step, receipt);
+          own.store.Settle(step, call.caller);
           own.store.Handle(step, call.id, call.caller, call.wait, std::move(body));
         } else {
           step.Fail(call.id, absl::InvalidArgumentError("scope.group is empty"));

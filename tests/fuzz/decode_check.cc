@@ -172,6 +172,7 @@ absl::Status CheckDecode(absl::string_view input, bool* accepted) {
                     std::all_of(caller.acknowledged.begin(), caller.acknowledged.end(),
                                 [](int64_t receipt) { return receipt > 0; }),
                 "acknowledged_receipts");
+  bounds.Expect(caller.abandoned.size() <= 1024, "abandoned_operations");
   bounds.Expect(call.wait >= absl::ZeroDuration() && call.wait <= context.max_wait, "wait");
   std::visit([&bounds](const auto& body) { bounds(body); }, call.body);
   if (!bounds.broken().empty()) return Violation(method, bounds.broken());

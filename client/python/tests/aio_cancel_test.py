@@ -14,8 +14,6 @@ from testing.coordinator import LONG
 from testing.fixtures import address_fixture
 
 _address = address_fixture()
-# The first calls of a connection go by gRPC, which drops the answers of cancelled calls.
-WARM_UP = 20
 SEED = 20261125
 
 
@@ -24,19 +22,11 @@ def run(coroutine):
     return asyncio.run(asyncio.wait_for(coroutine, LONG))
 
 
-async def warm(store, queue):
-    for _ in range(WARM_UP):
-        await store.queue_push(queue, b'')
-        await store.queue_pop(queue, wait=LONG)
-
-
 def test_a_pop_beside_a_cancelled_one(address):
     """The next pop begins before the cancelled one has ended, and may get its value."""
     pause = random.Random(SEED)
     async def main():
         async with cohort.aio.Store(address) as writer, cohort.aio.Store(address) as reader:
-            await warm(writer, 'warm')
-            await warm(reader, 'warm')
             for i in range(300):
                 queue = f'beside-{i}'
                 first = asyncio.ensure_future(reader.queue_pop(queue, wait=LONG))
@@ -69,8 +59,6 @@ def test_consumers_with_deadlines(address, consumers):
                 pass
     async def main():
         async with cohort.aio.Store(address) as writer, cohort.aio.Store(address) as reader:
-            await warm(writer, 'warm')
-            await warm(reader, 'warm')
             got, done = [], asyncio.Event()
             tasks = [asyncio.ensure_future(consume(reader, got, done)) for _ in range(consumers)]
             values = [b'%d' % i for i in range(1000)]
@@ -87,8 +75,6 @@ def test_consumers_with_deadlines(address, consumers):
 def test_a_second_cancellation_loses_nothing(address):
     async def main():
         async with cohort.aio.Store(address) as writer, cohort.aio.Store(address) as reader:
-            await warm(writer, 'warm')
-            await warm(reader, 'warm')
             for i in range(100):
                 queue = f'twice-{i}'
                 popping = asyncio.ensure_future(reader.queue_pop(queue, wait=LONG))
@@ -110,9 +96,6 @@ def test_receive_any_gets_what_a_cancelled_receive_left(address):
                                              timeout=LONG)
     async def main():
         receiver, sender = await asyncio.gather(join(0), join(1))
-        for _ in range(WARM_UP):
-            await sender.send(b'', 0)
-            await receiver.receive(1)
         for i in range(200):
             value = b'%d' % i
             receiving = asyncio.ensure_future(

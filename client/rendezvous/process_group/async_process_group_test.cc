@@ -5,6 +5,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,7 @@ namespace cohort::client {
 namespace {
 
 using AsyncProcessGroupTest = ProcessGroupTestBase;
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -64,6 +66,21 @@ TEST_F(AsyncProcessGroupTest, ACancelledReceiveEndsWithTheReason) {
   group->async().Receive(1, "", With(cancellation), late.SlotFor<ReceivedObject>());
   EXPECT_EQ(late.Await(), absl::AbortedError("enough"));
   EXPECT_THAT(fake_.Seen("Receive"), SizeIs(1));
+}
+
+TEST_F(AsyncProcessGroupTest, ACancelledReceiveIsAbandoned) {
+  auto group = Join();
+  fake_.Hold("Receive", true);
+  auto cancellation = std::make_shared<Cancellation>();
+  Answer received;
+  group->async().Receive(1, "", With(cancellation), received.SlotFor<ReceivedObject>());
+  ASSERT_TRUE(fake_.AwaitSeen("Receive", 1));
+  const std::string operation = fake_.Seen("Receive")[0].scope.operation_id();
+  cancellation->Cancel(absl::AbortedError("enough"));
+  EXPECT_EQ(received.Await(), absl::AbortedError("enough"));
+  // The object that it may have taken goes back.
+  ASSERT_TRUE(fake_.AwaitSeen("KeepAlive", 1));
+  EXPECT_THAT(fake_.Seen("KeepAlive")[0].scope.abandoned_operations(), ElementsAre(operation));
 }
 
 TEST_F(AsyncProcessGroupTest, ACancelledRoundGivesItsNumberBack) {

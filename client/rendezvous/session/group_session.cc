@@ -88,13 +88,18 @@ void GroupSession::Unregister(RegisteredCall& registered, absl::Status* status) 
   }
 }
 
-void GroupSession::Finish(const v1::Scope& scope, const absl::Status& status) {
-  if (status.ok() || scope.acknowledged_receipts_size() == 0) return;
+void GroupSession::Finish(const v1::Scope& scope, const absl::Status& status, bool takes) {
+  const bool is_lost = takes && Receipts::MayBeLost(status);
+  if (status.ok() || (!is_lost && !Receipts::HasAny(scope))) return;
   MutexLock lock(&mutex_);
   // Receipts of an ended generation mean nothing in the next.
   if (scope.generation() != membership_.generation || !ended_.ok()) return;
   receipts_.Return(scope);
-  ScheduleFlushLocked();
+  if (!is_lost) return ScheduleFlushLocked();
+  receipts_.Abandon(scope.operation_id());
+  connection_->timers().Post([weak = weak_from_this()] {
+    if (auto self = weak.lock()) self->FlushReceipts();
+  });
 }
 
 absl::Status GroupSession::ReportWaiting(const CallSpec& spec) {

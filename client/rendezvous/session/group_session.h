@@ -132,8 +132,8 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   void Unregister(RegisteredCall& registered, absl::Status* status);
 
   absl::Status Begin(const CallSpec& spec, v1::Scope* scope);
-  // Returns receipts that did not arrive.
-  void Finish(const v1::Scope& scope, const absl::Status& status);
+  // After an error: keeps what the call carried, and abandons the call itself if it `takes` a value.
+  void Finish(const v1::Scope& scope, const absl::Status& status, bool takes);
   void ScheduleFlushLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Calls on_waiting; returns the status of the question to the coordinator.
   absl::Status ReportWaiting(const CallSpec& spec);
@@ -202,7 +202,7 @@ absl::Status GroupSession::Call(const M& method, typename M::Request& request,
   }
   absl::Status status = CallMonitored(*connection_, method, Limits(spec), interruption_, request,
                                       response, ask, spec.cancellation.get());
-  Finish(request.scope(), status);
+  Finish(request.scope(), status, Receipts::kTakes<typename M::Request>);
   return status;
 }
 
@@ -222,8 +222,8 @@ void GroupSession::CallAsync(const M& method, typename M::Request request, const
       connection_, method, Limits(spec), request,
       [self, registered, scope = request.scope(), done = std::move(done)](
           absl::Status status, typename M::Response& response) {
+        self->Finish(scope, status, Receipts::kTakes<typename M::Request>);
         self->Unregister(*registered, &status);
-        self->Finish(scope, status);
         done(std::move(status), response);
       });
   Register(call, spec, registered);

@@ -1,11 +1,18 @@
-// Receipts of answers that arrived and that the coordinator does not know of yet.
+// What the coordinator is to learn of answers: receipts of those that arrived, and the operations
+// whose answers were given up.
 #ifndef COHORT_CLIENT_RENDEZVOUS_SESSION_RECEIPTS_H_
 #define COHORT_CLIENT_RENDEZVOUS_SESSION_RECEIPTS_H_
 
 #include <cstdint>
 #include <deque>
+#include <string>
+#include <type_traits>
+#include <utility>
 
+#include "absl/status/status.h"
 #include "cohort/v1/common.pb.h"
+#include "cohort/v1/messaging.pb.h"
+#include "cohort/v1/store.pb.h"
 
 namespace cohort::client {
 
@@ -14,27 +21,54 @@ class Receipts {
  public:
   // The most receipts of one request: few bytes, compared with its values.
   static constexpr int kMaxPerRequest = 1024;
+  static constexpr int kMaxAbandonedPerRequest = 256;
+
+  // Whether a request takes a value that no other call gets.
+  template <typename Request>
+  static constexpr bool kTakes =
+      std::is_same_v<Request, v1::QueuePopRequest> || std::is_same_v<Request, v1::ReceiveRequest>;
+  // Whether a call that ended so may have taken a value, whose answer is lost.
+  static bool MayBeLost(const absl::Status& status) {
+    return absl::IsCancelled(status) || absl::IsDeadlineExceeded(status) ||
+           absl::IsUnavailable(status);
+  }
 
   void Add(int64_t receipt) {
     if (receipt != 0) pending_.push_back(receipt);
   }
+  // The answer to this operation is given up: the coordinator puts back the value that it took.
+  void Abandon(const std::string& operation) { abandoned_.push_back(operation); }
   // Moves pending ones into a request that is about to leave.
   void Ride(v1::Scope* scope) {
     while (!pending_.empty() && scope->acknowledged_receipts_size() < kMaxPerRequest) {
       scope->add_acknowledged_receipts(pending_.front());
       pending_.pop_front();
     }
+    while (!abandoned_.empty() &&
+           scope->abandoned_operations_size() < kMaxAbandonedPerRequest) {
+      *scope->add_abandoned_operations() = std::move(abandoned_.front());
+      abandoned_.pop_front();
+    }
   }
   // That request failed: they go with another.
   void Return(const v1::Scope& scope) {
     pending_.insert(pending_.begin(), scope.acknowledged_receipts().begin(),
                     scope.acknowledged_receipts().end());
+    abandoned_.insert(abandoned_.begin(), scope.abandoned_operations().begin(),
+                      scope.abandoned_operations().end());
   }
-  void Clear() { pending_.clear(); }
-  bool empty() const { return pending_.empty(); }
+  static bool HasAny(const v1::Scope& scope) {
+    return scope.acknowledged_receipts_size() > 0 || scope.abandoned_operations_size() > 0;
+  }
+  void Clear() {
+    pending_.clear();
+    abandoned_.clear();
+  }
+  bool empty() const { return pending_.empty() && abandoned_.empty(); }
 
  private:
   std::deque<int64_t> pending_;
+  std::deque<std::string> abandoned_;  // operation ids
 };
 
 }  // namespace cohort::client

@@ -56,30 +56,40 @@ absl::StatusOr<int64_t> Mailboxes::Send(Step& step, int sender, HeldSend& send) 
   object.expiration = call.expiration.value_or(group_.spec.data_expiration);
   const int64_t sequence = object.sequence;
 
-  // In order: if a receiver for this source is parked, the box has no older object of the source.
-  auto receiver = std::find_if(box.receivers.begin(), box.receivers.end(), [&](const Receiver& r) {
-    return !r.source.has_value() || *r.source == sender;
-  });
-  if (receiver != box.receivers.end()) {
-    const Receiver receiver_call = *receiver;
-    box.receivers.erase(receiver);
-    Unpark(receiver_call.id);
-    if (call.wait_consumed) object.sender_call = send.id;
-    HandOut(step, receiver_call.id, receiver_call.operation, key, object);
+  if (call.wait_consumed) object.sender_call = send.id;
+  if (HandToReceiver(step, key, object)) {
     DropIfEmpty(key);
     return sequence;
   }
   if (call.wait_consumed) {
-    object.sender_call = send.id;
     sending_[send.id] = sequence;
     group_.shard.waits.Park(send.id, this, *group_.tally, step.now(), send.deadline);
   }
-  Write(step, object);
-  expiries_.insert({object.sent_at + object.expiration, sequence});
-  where_[sequence] = {key, sender};
-  box.by_source[sender].emplace(sequence, std::move(object));
-  ScheduleExpiry();
+  PutIntoBox(step, key, std::move(object));
   return sequence;
+}
+
+bool Mailboxes::HandToReceiver(Step& step, const BoxKey& key, Object& object) {
+  // In order: if a receiver for this source is parked, the box has no older object of the source.
+  std::list<Receiver>& receivers = boxes_.at(key).receivers;
+  const auto found = std::find_if(receivers.begin(), receivers.end(), [&](const Receiver& r) {
+    return !r.source.has_value() || *r.source == object.source;
+  });
+  if (found == receivers.end()) return false;
+  const Receiver receiver = *found;
+  receivers.erase(found);
+  Unpark(receiver.id);
+  HandOut(step, receiver.id, receiver.operation, key, object);
+  return true;
+}
+
+void Mailboxes::PutIntoBox(Step& step, const BoxKey& key, Object object) {
+  Write(step, object);
+  const int64_t sequence = object.sequence;
+  expiries_.insert({object.sent_at + object.expiration, sequence});
+  where_[sequence] = {key, object.source};
+  boxes_.at(key).by_source[object.source].emplace(sequence, std::move(object));
+  ScheduleExpiry();
 }
 
 void Mailboxes::AwaitConsumed(Step& step, CallId id, absl::Duration wait, int64_t sequence) {
@@ -255,14 +265,47 @@ void Mailboxes::AbortSender(Step& step, Object& object, const Cause& cause) {
 void Mailboxes::Acknowledge(Step& step, int64_t receipt) {
   auto it = handed_out_.find(receipt);
   if (it == handed_out_.end()) return;
-  const Object& object = it->second;
+  const Object object = TakeHandedOut(it);
   EraseRow(step, object.sequence);
-  expiries_.erase({object.sent_at + object.expiration, -receipt});
-  handed_out_by_operation_.erase(object.receive_operation);
   completed_.Add(object.receive_operation, group_.shard.limits.max_operations_kept);
-  auto count = unacknowledged_.find(object.destination);
+}
+
+void Mailboxes::Abandon(Step& step, int receiver, const Id128& operation) {
+  // Before the object is back, so that no copy of the Receive takes it again.
+  completed_.Add(operation, group_.shard.limits.max_operations_kept);
+  for (auto it = boxes_.lower_bound(BoxKey(receiver, ""));
+       it != boxes_.end() && it->first.first == receiver;) {
+    const BoxKey key = (it++)->first;
+    std::list<Receiver>& receivers = boxes_.at(key).receivers;
+    const auto copy = std::find_if(receivers.begin(), receivers.end(),
+                                   [&](const Receiver& r) { return r.operation == operation; });
+    if (copy == receivers.end()) continue;
+    Unpark(copy->id);
+    step.Fail(copy->id, absl::CancelledError("its caller has given it up"));
+    receivers.erase(copy);
+    DropIfEmpty(key);
+  }
+  const auto receipt = handed_out_by_operation_.find(operation);
+  if (receipt == handed_out_by_operation_.end()) return;
+  const auto handed = handed_out_.find(receipt->second);
+  if (handed->second.destination != receiver) return;
+  Object object = TakeHandedOut(handed);
+  object.receipt = 0;
+  object.receive_operation = Id128{};
+  const BoxKey key(receiver, object.tag);
+  boxes_.try_emplace(key);
+  if (!HandToReceiver(step, key, object)) PutIntoBox(step, key, std::move(object));
+  DropIfEmpty(key);
+}
+
+Mailboxes::Object Mailboxes::TakeHandedOut(std::map<int64_t, Object>::iterator handed) {
+  Object object = std::move(handed->second);
+  handed_out_.erase(handed);
+  expiries_.erase({object.sent_at + object.expiration, -object.receipt});
+  handed_out_by_operation_.erase(object.receive_operation);
+  const auto count = unacknowledged_.find(object.destination);
   if (count != unacknowledged_.end() && --count->second == 0) unacknowledged_.erase(count);
-  handed_out_.erase(it);
+  return object;
 }
 
 std::optional<Cause> Mailboxes::WhyNothingComes(int receiver,

@@ -53,6 +53,10 @@ class Mailboxes final : public WaitOwner {
                absl::Duration wait, const ReceiveCall& call);
   // Frees the object of the receipt. Unknown receipts are fine.
   void Acknowledge(Step& step, int64_t receipt);
+  // Puts the object that a Receive of `receiver` has taken back at its old place, or hands it to a
+  // parked receiver. A copy of that Receive that comes later takes nothing. Unknown operations are
+  // fine.
+  void Abandon(Step& step, int receiver, const Id128& operation);
 
   // `rank` will send no more objects; those that it has sent stay readable.
   void MemberGone(Step& step, int rank, const Cause& cause);
@@ -119,6 +123,12 @@ class Mailboxes final : public WaitOwner {
   Object* Next(Box& box, const std::optional<int>& source);
   // Takes the object out of its box.
   Object Take(Box& box, Object& boxed);
+  // Takes the object of a receipt out of the objects that are handed out.
+  Object TakeHandedOut(std::map<int64_t, Object>::iterator handed);
+  // Hands the object to the first parked receiver that it is for. False: there is none.
+  bool HandToReceiver(Step& step, const BoxKey& key, Object& object);
+  // Puts the object into its box, where it waits for a receiver.
+  void PutIntoBox(Step& step, const BoxKey& key, Object object);
   void HandOut(Step& step, CallId id, const Id128& operation, const BoxKey& key, Object& object);
   void AnswerWith(Step& step, CallId id, const Object& object);
   // End the Send that waits until the object is handed out, if one does.

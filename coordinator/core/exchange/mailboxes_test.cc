@@ -63,6 +63,85 @@ TEST(Mailboxes, ARepeatedSendLearnsThatItsReceiverDiedWithoutReading) {
   EXPECT_EQ(h.Get<SendReply>(repeat)->sequence, h.Get<SendReply>(first)->sequence);
 }
 
+class AbandonedReceiveTest : public ::testing::Test {
+ protected:
+  AbandonedReceiveTest() : members_(h_.Form(3)) {}
+
+  std::string Next(uint64_t operation, std::optional<int> source = 0) {
+    ReceiveCall call = Receive(0);
+    call.source = source;
+    const CallId id = h_.As(members_[1], call, absl::Milliseconds(1), Op(operation));
+    const auto* reply = h_.Get<ReceiveReply>(id);
+    if (reply != nullptr) return reply->payload.bytes();
+    h_.Cancel(id);
+    return "none";
+  }
+  void Abandon(const TestMember& member, uint64_t operation) {
+    Caller caller{h_.key(), member.generation, member.session, {}, {}, member.identity};
+    caller.abandoned = {Op(operation)};
+    h_.Make(KeepAliveCall{}, caller);
+  }
+
+  CoreHarness h_;
+  std::vector<TestMember> members_;
+};
+
+TEST_F(AbandonedReceiveTest, PutsItsObjectBackAtItsOldPlace) {
+  for (const char* const text : {"1", "2", "3"}) h_.As(members_[0], Send(1, text));
+  EXPECT_EQ(Next(1), "1");
+  EXPECT_EQ(Next(2, std::nullopt), "2");
+  Abandon(members_[2], 1);  // of another member: nothing happens
+  EXPECT_EQ(Next(3), "3");
+  Abandon(members_[1], 3);
+  Abandon(members_[1], 2);
+  Abandon(members_[1], 1);
+  EXPECT_EQ(Next(4), "1");
+  EXPECT_EQ(Next(5), "2");
+  EXPECT_EQ(Next(6), "3");
+  EXPECT_EQ(Next(7), "none");
+}
+
+TEST_F(AbandonedReceiveTest, GivesItsObjectToAReceiverThatWaits) {
+  h_.As(members_[0], Send(1, "1"));
+  EXPECT_EQ(Next(1), "1");
+  const CallId other = h_.As(members_[1], Receive(2), absl::Seconds(60), Op(2));
+  const CallId waits = h_.As(members_[1], Receive(0), absl::Seconds(60), Op(3));
+  EXPECT_TRUE(h_.Parked(waits));
+  Abandon(members_[1], 1);
+  ASSERT_NE(h_.Get<ReceiveReply>(waits), nullptr) << h_.StatusOf(waits);
+  EXPECT_EQ(h_.Get<ReceiveReply>(waits)->payload.bytes(), "1");
+  EXPECT_TRUE(h_.Parked(other)) << "it waits for rank 2";
+}
+
+TEST_F(AbandonedReceiveTest, TakesNothingLater) {
+  const CallId waits = h_.As(members_[1], Receive(0), absl::Seconds(60), Op(1));
+  Abandon(members_[1], 1);
+  EXPECT_TRUE(absl::IsCancelled(h_.StatusOf(waits)));
+  Abandon(members_[1], 2);  // has not come yet
+  h_.As(members_[0], Send(1, "1"));
+  EXPECT_EQ(h_.Get<ReceiveReply>(h_.As(members_[1], Receive(0), absl::Seconds(60), Op(2)))->payload
+                .bytes(),
+            "");
+  EXPECT_EQ(Next(3), "1");
+}
+
+TEST_F(AbandonedReceiveTest, DoesNotCountAsUnacknowledged) {
+  Limits limits;
+  limits.max_unacknowledged = 1;
+  CoreHarness few(limits);
+  std::vector<TestMember> members = few.Form(2);
+  few.As(members[0], Send(1, "1"));
+  few.As(members[1], Receive(0), absl::Seconds(1), Op(1));
+  const auto refused = few.As(members[1], Receive(0), absl::Seconds(1), Op(2));
+  EXPECT_TRUE(absl::IsResourceExhausted(few.StatusOf(refused)));
+  Caller caller{few.key(), members[1].generation, members[1].session, Op(3), {},
+                members[1].identity};
+  caller.abandoned = {Op(1)};
+  const CallId again = few.Make(Receive(0), caller, absl::Seconds(1));
+  ASSERT_NE(few.Get<ReceiveReply>(again), nullptr) << few.StatusOf(again);
+  EXPECT_EQ(few.Get<ReceiveReply>(again)->payload.bytes(), "1");
+}
+
 class NumberedSendsTest : public ::testing::Test {
  protected:
   explicit NumberedSendsTest(const Limits& limits = Limits{}) : h_(limits), members_(h_.Form(3)) {}

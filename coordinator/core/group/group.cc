@@ -80,9 +80,9 @@ void Group::Handle(Step& step, Call&& call) {
   }
   if (!OwnsSession(step, call)) return;
   // Receipts ride on any call of a member, reads included.
-  if (!call.caller.acknowledged.empty()) {
+  if (!call.caller.acknowledged.empty() || !call.caller.abandoned.empty()) {
     const Member* member = context_.roster.BySession(call.caller.session);
-    if (member != nullptr) Acknowledge(step, *member, call.caller);
+    if (member != nullptr) Settle(step, *member, call.caller);
   }
   std::visit([&](auto& body) { Answer(step, call, body); }, call.body);
 }
@@ -148,15 +148,20 @@ Member* Group::Admit(Step& step, const Call& call, const char* operation, Allowe
   return nullptr;
 }
 
-void Group::Acknowledge(Step& step, const Member& member, const Caller& caller) {
+void Group::Settle(Step& step, const Member& member, const Caller& caller) {
   for (int64_t receipt : caller.acknowledged) {
     mailboxes_.Acknowledge(step, receipt);
     if (member.rank >= 0) {
       rounds_.Acknowledge(step, member.rank, receipt);
       unique_ids_.Acknowledge(step, member.rank, receipt);
     }
-    store_.Acknowledge(step, receipt);
   }
+  if (member.rank >= 0) {
+    for (const Id128& operation : caller.abandoned) {
+      mailboxes_.Abandon(step, member.rank, operation);
+    }
+  }
+  store_.Settle(step, caller);
 }
 
 // --- The group itself.
@@ -204,7 +209,7 @@ void Group::Answer(Step& step, Call& call, StoreCall& body) {
     return;
   }
   if (call.caller.session.empty()) {
-    for (int64_t receipt : call.caller.acknowledged) store_.Acknowledge(step, receipt);
+    store_.Settle(step, call.caller);
   }
   store_.Handle(step, call.id, call.caller, call.wait, std::move(body));
 }

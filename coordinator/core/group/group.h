@@ -126,7 +126,7 @@ class Group final : public WaitOwner {
   Member* Admit(Step& step, const Call& call, const char* operation, AllowedIn allowed_in);
   // Puts the object into its mailbox and answers; false: it was refused.
   bool Accept(Step& step, int sender, HeldSend& send);
-  void Acknowledge(Step& step, const Member& member, const Caller& caller);
+  void Settle(Step& step, const Member& member, const Caller& caller);
   void RenewLease(Step& step, Member& member);
   // Returns the bytes or the blob of a value, counted. After an error the caller answers.
   absl::StatusOr<Payload> Resolve(const Member& member, Value& value, MemoryKind kind);

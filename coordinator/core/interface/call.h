@@ -30,6 +30,8 @@ struct Caller {
   // The name of the client, by its certificate for example; null: it is not known, because there is
   // no access policy.
   std::shared_ptr<const std::string> identity;
+  // Pops and receives whose answers the caller has given up.
+  std::vector<Id128> abandoned;
 };
 
 // The value in a request: bytes, or a blob uploaded before.

@@ -82,8 +82,10 @@ class Store final : public WaitOwner {
   void Handle(Step& step, CallId id, const Caller& caller, absl::Duration wait,
               WatchKeysCall&& call);
 
-  // Frees a popped item. Unknown receipts are fine.
-  void Acknowledge(Step& step, int64_t receipt);
+  // Frees the popped items that the caller acknowledges, and puts back those of the pops that it has
+  // abandoned: each at its old place, or to a waiting consumer. An abandoned pop that comes later
+  // takes nothing. Unknown receipts and operations are fine.
+  void Settle(Step& step, const Caller& caller);
 
   // Deletes the keys bound to the session. Its parked calls stay until FailSession. Items handed to
   // it stay until they are acknowledged or expire.
@@ -297,7 +299,9 @@ class Store final : public WaitOwner {
   QueuePopReply HandOut(Step& step, Queues::iterator queue, const Id128& operation);
   void KeepHandedOut(Queues::iterator queue, int64_t receipt, HandedOut handed);
   void DropHandedOut(Step& step, std::map<int64_t, HandedOut>::iterator handed);
-  // The pop of this operation timed out: its other copies end with it.
+  void Acknowledge(Step& step, int64_t receipt);
+  void Abandon(Step& step, const Id128& operation);
+  // The pop of this operation timed out or was abandoned: its other copies end with it.
   void EndPop(Step& step, const Id128& operation);
   // Restores S3; the queue may be gone afterwards.
   void Serve(Step& step, Queues::iterator queue);

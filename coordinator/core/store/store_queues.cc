@@ -1,8 +1,9 @@
 // Queues: each value goes to one consumer, in order, and is kept under a receipt until the consumer
 // acknowledges it.
 //
-//   pushed -> in the queue -> handed out (receipt) -> acknowledged: freed
-//                        \--> handed out, the call has no operation id: freed at once
+//   pushed       -> in the queue
+//   in the queue -> handed out (receipt); without an operation id of the pop: freed at once
+//   handed out   -> acknowledged: freed; the pop was abandoned: in the queue, at its old place
 //   and in every state: expired: freed
 #include <utility>
 
@@ -101,15 +102,40 @@ void Store::EndPop(Step& step, const Id128& operation) {
   }
 }
 
-void Store::Acknowledge(Step& step, int64_t receipt) {
-  auto handed = handed_out_.find(receipt);
-  if (handed == handed_out_.end()) return;
+void Store::Settle(Step& step, const Caller& caller) {
+  if (caller.acknowledged.empty() && caller.abandoned.empty()) return;
+  // First, items expire that are due.
   const EntryScope scope(*this, step);
-  // Unless the item expired at the beginning of this call.
-  handed = handed_out_.find(receipt);
+  for (const int64_t receipt : caller.acknowledged) Acknowledge(step, receipt);
+  for (const Id128& operation : caller.abandoned) Abandon(step, operation);
+}
+
+void Store::Acknowledge(Step& step, int64_t receipt) {
+  const auto handed = handed_out_.find(receipt);
   if (handed == handed_out_.end()) return;
   completed_pops_.Add(handed->second.operation, shard_.limits.max_operations_kept);
   DropHandedOut(step, handed);
+}
+
+void Store::Abandon(Step& step, const Id128& operation) {
+  // Before the item is back, so that no copy of the pop takes it again.
+  EndPop(step, operation);
+  const auto receipt = receipt_of_operation_.find(operation);
+  if (receipt == receipt_of_operation_.end()) return;
+  const auto handed = handed_out_.find(receipt->second);
+  HandedOut back = std::move(handed->second);
+  handed_out_.erase(handed);
+  receipt_of_operation_.erase(receipt);
+  receipt_of_sequence_.erase(back.sequence);
+  if (step.keeps_records()) {
+    step.Write(key_, RecordKind::kQueueItem, QueueItemId(back.queue, back.sequence),
+               QueueItemRecord{back.queue, back.sequence, back.item.value, back.item.expiration});
+  }
+  const auto queue = queues_.find(back.queue);
+  --queue->second.handed_out_count;
+  queue->second.items.emplace(back.sequence, std::move(back.item));
+  Serve(step, queue);
+  if (LengthOf(back.queue) > 0) WakeGets(step, gets_by_queue_, back.queue);
 }
 
 int64_t Store::LengthOf(const std::string& queue) const {

@@ -140,7 +140,14 @@ class StoreHarness {
     return Ask<QueuePushReply>(QueuePushCall{queue, value}).sequence;
   }
   void Acknowledge(int64_t receipt) {
-    Do([&](Step& step) { store_->Acknowledge(step, receipt); });
+    Caller caller;
+    caller.acknowledged = {receipt};
+    Do([&](Step& step) { store_->Settle(step, caller); });
+  }
+  void Abandon(const Id128& operation) {
+    Caller caller;
+    caller.abandoned = {operation};
+    Do([&](Step& step) { store_->Settle(step, caller); });
   }
 
   size_t RowCount(RecordKind kind) const {

@@ -82,7 +82,24 @@ TEST(DecodeTest, Scope) {
         [](R& r) {
           for (int i = 0; i < 4097; ++i) r.mutable_scope()->add_acknowledged_receipts(i + 1);
         },
-        kInvalid, "4096"}});
+        kInvalid, "4096"},
+       {"abandoned 15",
+        [](R& r) { r.mutable_scope()->add_abandoned_operations(std::string(15, 's')); }, kInvalid,
+        "scope.abandoned_operations"},
+       {"1024 abandoned",
+        [](R& r) {
+          for (int i = 0; i < 1024; ++i) {
+            r.mutable_scope()->add_abandoned_operations(std::string(16, 's'));
+          }
+        },
+        kOk, ""},
+       {"1025 abandoned",
+        [](R& r) {
+          for (int i = 0; i < 1025; ++i) {
+            r.mutable_scope()->add_abandoned_operations(std::string(16, 's'));
+          }
+        },
+        kInvalid, "1024"}});
 }
 
 TEST(DecodeTest, ScopeArrives) {
@@ -90,6 +107,7 @@ TEST(DecodeTest, ScopeArrives) {
   request.mutable_scope()->set_session("0123456789abcdef");
   request.mutable_scope()->set_generation(3);
   request.mutable_scope()->add_acknowledged_receipts(7);
+  request.mutable_scope()->add_abandoned_operations("fedcba9876543210");
   Call call;
   ASSERT_TRUE(Decode(request, DecodeContext(), &call).ok());
   EXPECT_EQ(call.caller.key.tenant, "default");
@@ -98,6 +116,8 @@ TEST(DecodeTest, ScopeArrives) {
   EXPECT_EQ(call.caller.session.ToBytes(), "0123456789abcdef");
   EXPECT_TRUE(call.caller.operation_id.empty());
   EXPECT_THAT(call.caller.acknowledged, testing::ElementsAre(7));
+  ASSERT_EQ(call.caller.abandoned.size(), 1u);
+  EXPECT_EQ(call.caller.abandoned[0].ToBytes(), "fedcba9876543210");
 }
 
 TEST(DecodeTest, KeepAliveWithATensorReport) {

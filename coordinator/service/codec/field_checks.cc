@@ -212,6 +212,14 @@ absl::Status DecodeScope(const v1::Scope& scope, GroupName group, Caller* caller
   for (const int64_t receipt : scope.acknowledged_receipts()) {
     if (receipt <= 0) return InvalidField("scope.acknowledged_receipts", "must be positive");
   }
+  if (scope.abandoned_operations_size() > kMaxAbandonedOperations) {
+    return InvalidField("scope.abandoned_operations",
+                        absl::StrCat("more than ", kMaxAbandonedOperations));
+  }
+  for (const std::string& operation : scope.abandoned_operations()) {
+    COHORT_RETURN_IF_ERROR(DecodeId("scope.abandoned_operations", operation,
+                                    &caller->abandoned.emplace_back()));
+  }
   caller->key.tenant = scope.tenant().empty() ? "default" : scope.tenant();
   caller->key.group = scope.group();
   caller->generation = scope.generation();

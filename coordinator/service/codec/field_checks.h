@@ -24,6 +24,7 @@ inline constexpr size_t kMaxKeyBytes = 1024;
 inline constexpr size_t kMaxReasonCharacters = 512;
 inline constexpr size_t kMaxDigestBytes = 64;
 inline constexpr int kMaxAcknowledgedReceipts = 4096;
+inline constexpr int kMaxAbandonedOperations = 1024;
 inline constexpr int kMaxPageSize = 1000;
 inline constexpr absl::Duration kMaxExpiration = absl::Hours(24 * 365);
 
