@@ -79,7 +79,8 @@ class InvariantChecker {
 
   void Pushed(const std::string& value) { pushed_.insert(value); }
   void Popped(const std::string& value, const Id128& operation);
-  void PopAbandoned() { ++abandoned_pops_; }
+  // Pops of a dead process that may have taken an item, which nobody gives back.
+  void PopsLost(size_t count) { lost_pops_ += static_cast<int64_t>(count); }
   void Added(int64_t delta) { added_ += delta; }
   void AddAbandoned(int64_t delta) { maybe_added_ += delta; }
   void KeySeen(const std::string& key, KeyOperation operation);
@@ -146,7 +147,7 @@ class InvariantChecker {
   std::map<std::string, int64_t> revisions_;
   std::set<std::string> pushed_;
   std::map<std::string, Id128> popped_;
-  int64_t abandoned_pops_ = 0;
+  int64_t lost_pops_ = 0;
   int64_t added_ = 0;
   int64_t maybe_added_ = 0;
   std::map<std::string, std::vector<KeyOperation>> histories_;

@@ -73,9 +73,9 @@ void InvariantChecker::CheckQueueDrained() {
     ++lost;
     if (first_lost.empty()) first_lost = value;
   }
-  if (lost > abandoned_pops_) {
+  if (lost > lost_pops_) {
     Fail(absl::StrCat("R9: ", lost, " queue items are lost, such as ", first_lost, ", and ",
-                      abandoned_pops_, " pops ended without an answer"));
+                      lost_pops_, " pops of dead processes ended without an answer"));
   }
 }
 

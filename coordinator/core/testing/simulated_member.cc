@@ -45,6 +45,7 @@ void SimulatedMember::Begin(CallSlot slot, CallBody body, absl::Duration wait,
   if (slot == kTenantStore) {
     caller.key.group.clear();
     caller.acknowledged = std::exchange(store_receipts_, {});
+    caller.abandoned = std::exchange(abandoned_pops_, {});
   } else if (!std::holds_alternative<JoinCall>(operation.body)) {
     caller.session = session_;
     caller.generation = generation_;
@@ -95,6 +96,12 @@ void SimulatedMember::OnAnswer(Key key, const Reply* reply) {
     auto& receipts = operation.slot == kTenantStore ? store_receipts_ : receipts_;
     receipts.insert(receipts.begin(), operation.caller.acknowledged.begin(),
                     operation.caller.acknowledged.end());
+    abandoned_pops_.insert(abandoned_pops_.begin(), operation.caller.abandoned.begin(),
+                           operation.caller.abandoned.end());
+  }
+  if (again && operation.slot == kTenantStore &&
+      std::holds_alternative<QueuePopCall>(operation.body)) {
+    abandoned_pops_.push_back(operation.caller.operation_id);
   }
   // An answer to a lease renewal about an earlier generation has no effect.
   const bool outdated = !present && (operation.slot == kLease || operation.slot == kView);
@@ -127,6 +134,7 @@ void SimulatedMember::Start() {
   attached_boot_ = 0;
   receipts_.clear();
   store_receipts_.clear();
+  abandoned_pops_.clear();
   clock_speed_ = random_.Chance(0.1) ? 1.25 : 1.0 + random_.Below(10) / 100.0;
   stream_ = static_cast<int64_t>(random_.Next() >> 2);
   Later(random_.Between(absl::ZeroDuration(), absl::Milliseconds(500)), [this] { Join(); });
@@ -143,7 +151,9 @@ void SimulatedMember::Crash() {
     world_.Abandon(operation.attempt);
     // The coordinator may have executed the operation or not.
     operation.done(nullptr);
+    checker_.PopsLost(operation.caller.abandoned.size());
   }
+  checker_.PopsLost(abandoned_pops_.size());
   open_.clear();
   if (session_.empty()) return;
   Call closed;

@@ -137,6 +137,7 @@ class SimulatedMember {
   Key last_key_ = 0;
   std::vector<int64_t> receipts_;        // of this generation
   std::vector<int64_t> store_receipts_;  // of the tenant's store
+  std::vector<Id128> abandoned_pops_;    // of the tenant's store
   std::map<std::string, int64_t> next_number_;
   std::map<std::pair<int, std::string>, int64_t> sent_;
   std::set<std::string> published_;

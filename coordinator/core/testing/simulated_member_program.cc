@@ -1,4 +1,5 @@
 // The calls of a simulated member on its group and on the tenant's store.
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -176,11 +177,15 @@ void SimulatedMember::StoreStep() {
     Later(random_.Between(absl::Milliseconds(50), absl::Milliseconds(500)),
           [this] { StoreStep(); });
   };
-  if (!alive_ || finishing_ || resting_) return;
+  if (!alive_ || finishing_) return;
+  const bool uses_store = std::any_of(open_.begin(), open_.end(), [](const auto& open) {
+    return open.second.slot == kTenantStore || open.second.slot == kGroupStore;
+  });
+  if (resting_ && !uses_store && abandoned_pops_.empty()) return;
   again();
-  for (const auto& [key, operation] : open_) {
-    if (operation.slot == kTenantStore || operation.slot == kGroupStore) return;
-  }
+  if (uses_store) return;
+  // The call carries the abandoned pops.
+  if (resting_) return Begin(kTenantStore, GetCall{{"-"}}, absl::ZeroDuration(), [](auto*) {});
   switch (random_.Below(5)) {
     case 0:
       return UseQueue();
@@ -241,7 +246,8 @@ void SimulatedMember::UseQueue() {
         random_.Between(absl::ZeroDuration(), absl::Seconds(1)),
         [this, operation = last_key_ + 1](const Reply* reply) {
           if (reply == nullptr) {
-            checker_.PopAbandoned();
+            // The next call of a live process gives the item back.
+            if (!alive_) checker_.PopsLost(1);
             return;
           }
           if (!reply->status.ok()) return;
