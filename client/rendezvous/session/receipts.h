@@ -1,5 +1,5 @@
-// What the coordinator is to learn of answers: receipts of those that arrived, and the operations
-// whose answers were given up.
+// Receipts of answers that arrived, and operations whose answers were given up, until the
+// coordinator learns of them.
 #ifndef COHORT_CLIENT_RENDEZVOUS_SESSION_RECEIPTS_H_
 #define COHORT_CLIENT_RENDEZVOUS_SESSION_RECEIPTS_H_
 

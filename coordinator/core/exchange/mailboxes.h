@@ -125,7 +125,7 @@ class Mailboxes final : public WaitOwner {
   Object Take(Box& box, Object& boxed);
   // Takes the object of a receipt out of the objects that are handed out.
   Object TakeHandedOut(std::map<int64_t, Object>::iterator handed);
-  // Hands the object to the first parked receiver that it is for. False: there is none.
+  // Hands the object to the first parked receiver that it is for. False: no such one waits.
   bool HandToReceiver(Step& step, const BoxKey& key, Object& object);
   // Puts the object into its box, where it waits for a receiver.
   void PutIntoBox(Step& step, const BoxKey& key, Object object);

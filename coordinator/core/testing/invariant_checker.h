@@ -79,7 +79,7 @@ class InvariantChecker {
 
   void Pushed(const std::string& value) { pushed_.insert(value); }
   void Popped(const std::string& value, const Id128& operation);
-  // Pops of a dead process that may have taken an item, which nobody gives back.
+  // Pops of a dead process that may have taken an item, which does not come back.
   void PopsLost(size_t count) { lost_pops_ += static_cast<int64_t>(count); }
   void Added(int64_t delta) { added_ += delta; }
   void AddAbandoned(int64_t delta) { maybe_added_ += delta; }

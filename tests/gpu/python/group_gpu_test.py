@@ -44,7 +44,7 @@ def collectives(rank, size, heap):
         assert first.tolist() + second.tolist() == [size] * 7
         host = group.all_reduce(np.ones(3))
         assert host.tolist() == [size] * 3
-        group.all_gather_objects(b'')         # nobody leaves before all are through
+        group.all_gather_objects(b'')         # no rank leaves before all are through
 
 
 @pytest.mark.parametrize('heap', [0, 64 << 20])

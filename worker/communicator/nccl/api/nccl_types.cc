@@ -113,7 +113,7 @@ absl::StatusOr<NcclReduction> ReductionFor(DataType type, ReduceOp op, int compu
         compute_capability / 10, ".", compute_capability % 10));
   }
   if (ranks == 1) {
-    // Of one rank NCCL scales all types but these.
+    // NCCL scales all other types in a communicator of one rank.
     if (is_f8 && op == ReduceOp::kPreMulSum) {
       return absl::UnimplementedError(absl::StrCat("NCCL does not scale ", NameOf(type),
                                                    " in a communicator of one rank"));
