@@ -132,7 +132,8 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   void Unregister(RegisteredCall& registered, absl::Status* status);
 
   absl::Status Begin(const CallSpec& spec, v1::Scope* scope);
-  // After an error: keeps what the call carried, and abandons the call itself if it `takes` a value.
+  // After an error: keeps what the call carried, and abandons the call itself if it `takes` a
+  // value.
   void Finish(const v1::Scope& scope, const absl::Status& status, bool takes);
   void ScheduleFlushLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Calls on_waiting; returns the status of the question to the coordinator.

@@ -44,8 +44,7 @@ class Receipts {
       scope->add_acknowledged_receipts(pending_.front());
       pending_.pop_front();
     }
-    while (!abandoned_.empty() &&
-           scope->abandoned_operations_size() < kMaxAbandonedPerRequest) {
+    while (!abandoned_.empty() && scope->abandoned_operations_size() < kMaxAbandonedPerRequest) {
       *scope->add_abandoned_operations() = std::move(abandoned_.front());
       abandoned_.pop_front();
     }

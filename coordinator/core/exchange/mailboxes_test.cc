@@ -119,8 +119,8 @@ TEST_F(AbandonedReceiveTest, TakesNothingLater) {
   EXPECT_TRUE(absl::IsCancelled(h_.StatusOf(waits)));
   Abandon(members_[1], 2);  // has not come yet
   h_.As(members_[0], Send(1, "1"));
-  EXPECT_EQ(h_.Get<ReceiveReply>(h_.As(members_[1], Receive(0), absl::Seconds(60), Op(2)))->payload
-                .bytes(),
+  EXPECT_EQ(h_.Get<ReceiveReply>(h_.As(members_[1], Receive(0), absl::Seconds(60), Op(2)))
+                ->payload.bytes(),
             "");
   EXPECT_EQ(Next(3), "1");
 }
@@ -134,8 +134,8 @@ TEST_F(AbandonedReceiveTest, DoesNotCountAsUnacknowledged) {
   few.As(members[1], Receive(0), absl::Seconds(1), Op(1));
   const auto refused = few.As(members[1], Receive(0), absl::Seconds(1), Op(2));
   EXPECT_TRUE(absl::IsResourceExhausted(few.StatusOf(refused)));
-  Caller caller{few.key(), members[1].generation, members[1].session, Op(3), {},
-                members[1].identity};
+  Caller caller{few.key(), members[1].generation, members[1].session, Op(3),
+                {},        members[1].identity};
   caller.abandoned = {Op(1)};
   const CallId again = few.Make(Receive(0), caller, absl::Seconds(1));
   ASSERT_NE(few.Get<ReceiveReply>(again), nullptr) << few.StatusOf(again);

@@ -82,9 +82,9 @@ class Store final : public WaitOwner {
   void Handle(Step& step, CallId id, const Caller& caller, absl::Duration wait,
               WatchKeysCall&& call);
 
-  // Frees the popped items that the caller acknowledges, and puts back those of the pops that it has
-  // abandoned: each at its old place, or to a waiting consumer. An abandoned pop that comes later
-  // takes nothing. Unknown receipts and operations are fine.
+  // Frees the popped items that the caller acknowledges, and puts back those of the pops that it
+  // has abandoned: each at its old place, or to a waiting consumer. An abandoned pop that comes
+  // later takes nothing. Unknown receipts and operations are fine.
   void Settle(Step& step, const Caller& caller);
 
   // Deletes the keys bound to the session. Its parked calls stay until FailSession. Items handed to

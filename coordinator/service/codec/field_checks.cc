@@ -217,8 +217,8 @@ absl::Status DecodeScope(const v1::Scope& scope, GroupName group, Caller* caller
                         absl::StrCat("more than ", kMaxAbandonedOperations));
   }
   for (const std::string& operation : scope.abandoned_operations()) {
-    COHORT_RETURN_IF_ERROR(DecodeId("scope.abandoned_operations", operation,
-                                    &caller->abandoned.emplace_back()));
+    COHORT_RETURN_IF_ERROR(
+        DecodeId("scope.abandoned_operations", operation, &caller->abandoned.emplace_back()));
   }
   caller->key.tenant = scope.tenant().empty() ? "default" : scope.tenant();
   caller->key.group = scope.group();

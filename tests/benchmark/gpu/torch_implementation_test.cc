@@ -28,9 +28,8 @@ TEST(TorchImplementationTest, AsksAndUnderstands) {
 }
 
 TEST(TorchImplementationTest, AnImplementationThatDoesNotStartIsUnavailable) {
-  EXPECT_TRUE(absl::IsUnavailable(MakeTorchImplementation(
-                                       {"/bin/false", ""}, TorchBackend::kCohort, 64)
-                                       .status()));
+  EXPECT_TRUE(absl::IsUnavailable(
+      MakeTorchImplementation({"/bin/false", ""}, TorchBackend::kCohort, 64).status()));
 }
 
 }  // namespace

@@ -37,8 +37,7 @@ void StoreScale(DataType type, double scale, char* to) {
 
 }  // namespace
 
-absl::StatusOr<NcclOperands> OperandsOf(const FlatCall& call, int compute_capability,
-                                        int ranks) {
+absl::StatusOr<NcclOperands> OperandsOf(const FlatCall& call, int compute_capability, int ranks) {
   NcclOperands operands;
   if (Reduces(call.collective)) {
     COHORT_ASSIGN_OR_RETURN(const NcclReduction reduction,

@@ -172,7 +172,8 @@ absl::Status NcclCommunicator::Run(const FlatCall& call, const void* input, void
                                    Instant deadline) {
   if (call.collective == Collective::kBarrier) return RunBarrier(call, deadline);
   COHORT_RETURN_IF_ERROR(CheckArguments(call, rank(), size(), input, output));
-  COHORT_ASSIGN_OR_RETURN(const NcclOperands operands, OperandsOf(call, compute_capability_, size()));
+  COHORT_ASSIGN_OR_RETURN(const NcclOperands operands,
+                          OperandsOf(call, compute_capability_, size()));
   COHORT_RETURN_IF_ERROR(Stand());
   const OperationLogLine line = LineFor(call, input, output);
   COHORT_RETURN_IF_ERROR(HostBarrier(line, false, deadline));

@@ -41,7 +41,8 @@ absl::Status NcclCommunicator::Enqueue(const FlatCall& call, const void* input, 
     return absl::InvalidArgumentError("a barrier synchronizes the ranks' threads, not a stream");
   }
   COHORT_RETURN_IF_ERROR(CheckArguments(call, rank(), size(), input, output));
-  COHORT_ASSIGN_OR_RETURN(const NcclOperands operands, OperandsOf(call, compute_capability_, size()));
+  COHORT_ASSIGN_OR_RETURN(const NcclOperands operands,
+                          OperandsOf(call, compute_capability_, size()));
   COHORT_RETURN_IF_ERROR(Stand());
   const OperationLogLine line = LineFor(call, input, output);
   const auto agree = [&]() -> absl::StatusOr<int64_t> {

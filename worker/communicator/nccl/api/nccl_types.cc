@@ -115,8 +115,8 @@ absl::StatusOr<NcclReduction> ReductionFor(DataType type, ReduceOp op, int compu
   if (ranks == 1) {
     // NCCL scales all other types in a communicator of one rank.
     if (is_f8 && op == ReduceOp::kPreMulSum) {
-      return absl::UnimplementedError(absl::StrCat("NCCL does not scale ", NameOf(type),
-                                                   " in a communicator of one rank"));
+      return absl::UnimplementedError(
+          absl::StrCat("NCCL does not scale ", NameOf(type), " in a communicator of one rank"));
     }
     if (op == ReduceOp::kAvg) return NcclReduction{*nccl_type, ncclSum};
   }

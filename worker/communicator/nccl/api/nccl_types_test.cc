@@ -83,8 +83,8 @@ TEST(NcclTypesTest, OneRank) {
   for (const DataType type : {DataType::kF8E4M3, DataType::kF8E5M2, DataType::kF32}) {
     EXPECT_EQ(ReductionFor(type, ReduceOp::kAvg, kHopper, 1)->op, ncclSum);
     const absl::Status scaled = ReductionFor(type, ReduceOp::kPreMulSum, kHopper, 1).status();
-    EXPECT_EQ(scaled.code(), type == DataType::kF32 ? absl::StatusCode::kOk
-                                                    : absl::StatusCode::kUnimplemented);
+    EXPECT_EQ(scaled.code(),
+              type == DataType::kF32 ? absl::StatusCode::kOk : absl::StatusCode::kUnimplemented);
   }
 }
 
