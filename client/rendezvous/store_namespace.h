@@ -86,15 +86,15 @@ class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace>
     ScheduleFlush();
   }
 
-  // Those that no other call carried go with the cheapest call.
+  // Those that no other call carried go with the cheapest call. At its end, the others follow.
   void Flush() {
     v1::GetRequest request;
     FillScope(request.mutable_scope());
     request.add_keys("-");
     {
       MutexLock lock(&mutex_);
-      flush_scheduled_ = false;
-      if (receipts_.empty()) return;
+      flush_scheduled_ = !receipts_.empty();
+      if (!flush_scheduled_) return;
       receipts_.Ride(request.mutable_scope());
     }
     CallLimits limits{"acknowledge", Clock::Steady().Now() + absl::Seconds(10)};
@@ -103,9 +103,13 @@ class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace>
     std::make_shared<AsyncCall<decltype(method::kGet)>>(
         connection_, method::kGet, std::move(limits), std::move(request),
         [self = shared_from_this(), scope](const absl::Status& status, v1::GetResponse&) {
-          if (status.ok()) return;
-          MutexLock lock(&self->mutex_);
-          self->receipts_.Return(scope);
+          {
+            MutexLock lock(&self->mutex_);
+            self->flush_scheduled_ = false;
+            if (!status.ok()) self->receipts_.Return(scope);
+            if (self->receipts_.empty()) return;
+          }
+          self->ScheduleFlush();
         })
         ->Start();
   }
@@ -135,8 +139,7 @@ class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace>
     call->Start();
   }
 
-  // After an error: keeps what the call carried, and abandons the call itself if it `takes` a
-  // value.
+  // After an error: keeps what the call carried, and abandons the call itself if it `takes` a value.
   void Settle(const v1::Scope& scope, const absl::Status& status, bool takes) {
     const bool is_lost = takes && Receipts::MayBeLost(status);
     if (status.ok() || (!is_lost && !Receipts::HasAny(scope))) return;
@@ -145,20 +148,18 @@ class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace>
       receipts_.Return(scope);
       if (is_lost) receipts_.Abandon(scope.operation_id());
     }
-    // Others may wait for the value.
-    if (is_lost) {
-      connection_->timers().Post([weak = weak_from_this()] {
-        if (auto self = weak.lock()) self->Flush();
-      });
-    } else {
-      ScheduleFlush();
-    }
+    ScheduleFlush(/*at_once=*/is_lost);
   }
 
-  void ScheduleFlush() {
+  void ScheduleFlush(bool at_once = false) {
     {
       MutexLock lock(&mutex_);
       if (std::exchange(flush_scheduled_, true)) return;
+    }
+    if (at_once) {
+      // Others may wait for a value, also after the end of this client.
+      connection_->timers().Post([self = shared_from_this()] { self->Flush(); });
+      return;
     }
     connection_->timers().After(absl::Seconds(1), [weak = weak_from_this()] {
       if (auto self = weak.lock()) self->Flush();

@@ -135,6 +135,8 @@ run_python() {
         --import-mode=importlib "$test" 2>&1 | tee "$output" || status=$?
       if ((status != 0)); then
         fail "$(basename "$test"): exit status $status"
+      elif ! grep -q ' passed' "$output"; then
+        fail "$(basename "$test"): nothing of it ran"
       else
         succeed
       fi

@@ -241,17 +241,22 @@ void ProcessGroupImpl::RunReceive(CallMode mode, std::optional<int> src, absl::s
   v1::ReceiveRequest request = MakeReceive(src, tag);
   const int64_t generation = session_->position().generation;
   request.mutable_scope()->set_generation(generation);
+  const std::string operation = session_->connection()->NewOperationId();
+  request.mutable_scope()->set_operation_id(operation);
   session_->Run(
       mode, method::kReceive, std::move(request), spec,
-      [mode, session = session_, spec, generation, done = std::move(done)](
+      [mode, session = session_, spec, generation, operation, done = std::move(done)](
           absl::Status status, v1::ReceiveResponse& response) {
         if (status.ok()) status = ReadReceive(response, *session, generation, spec.what);
         if (!status.ok()) return done(std::move(status));
         Unpack(mode, session, *response.mutable_payload(), spec.deadline + kDeadlineMargin,
-               [session, generation, done, source = response.source(),
+               [session, generation, operation, done, source = response.source(),
                 sequence = response.sequence(),
                 receipt = response.receipt()](absl::StatusOr<std::string> bytes) {
-                 if (!bytes.ok()) return done(bytes.status());
+                 if (!bytes.ok()) {
+                   session->Abandon(generation, operation);
+                   return done(bytes.status());
+                 }
                  session->AddReceipt(generation, receipt);
                  done(ReceivedObject{*std::move(bytes), source, sequence});
                });

@@ -56,7 +56,9 @@ absl::Status GroupSession::FillScope(const CallSpec& spec, v1::Scope* scope) {
   if (!spec.any_generation && scope->generation() == 0)
     scope->set_generation(membership_.generation);
   if (!spec.new_life) scope->set_session(membership_.session);
-  if (!spec.read) scope->set_operation_id(connection_->NewOperationId());
+  if (!spec.read && scope->operation_id().empty()) {
+    scope->set_operation_id(connection_->NewOperationId());
+  }
   return absl::OkStatus();
 }
 
@@ -96,7 +98,17 @@ void GroupSession::Finish(const v1::Scope& scope, const absl::Status& status, bo
   if (scope.generation() != membership_.generation || !ended_.ok()) return;
   receipts_.Return(scope);
   if (!is_lost) return ScheduleFlushLocked();
-  receipts_.Abandon(scope.operation_id());
+  AbandonLocked(scope.operation_id());
+}
+
+void GroupSession::Abandon(int64_t generation, const std::string& operation) {
+  MutexLock lock(&mutex_);
+  if (generation == membership_.generation && ended_.ok()) AbandonLocked(operation);
+}
+
+void GroupSession::AbandonLocked(const std::string& operation) {
+  receipts_.Abandon(operation);
+  if (std::exchange(flush_scheduled_, true)) return;
   connection_->timers().Post([weak = weak_from_this()] {
     if (auto self = weak.lock()) self->FlushReceipts();
   });

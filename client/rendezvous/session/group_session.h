@@ -105,6 +105,8 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   void ReturnNumber(const RoundTicket& ticket, const v1::RoundResult* result);
   // To be acknowledged by the next call, or after a second without one.
   void AddReceipt(int64_t generation, int64_t receipt);
+  // The value that the operation has taken cannot be read: the coordinator puts it back.
+  void Abandon(int64_t generation, const std::string& operation);
 
   // Joins (or rejoins in another generation): begins to renew the lease and to watch.
   void Adopt(Membership membership);
@@ -135,6 +137,7 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   // After an error: keeps what the call carried, and abandons the call itself if it `takes` a
   // value.
   void Finish(const v1::Scope& scope, const absl::Status& status, bool takes);
+  void AbandonLocked(const std::string& operation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ScheduleFlushLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Calls on_waiting; returns the status of the question to the coordinator.
   absl::Status ReportWaiting(const CallSpec& spec);

@@ -114,11 +114,18 @@ void GroupSession::Break(int64_t generation, absl::Status cause) {
 void GroupSession::FlushReceipts() {
   {
     MutexLock lock(&mutex_);
-    flush_scheduled_ = false;
     // The end of a generation frees everything by itself.
-    if (receipts_.empty() || !broken_.ok() || !ended_.ok()) return;
+    flush_scheduled_ = !receipts_.empty() && broken_.ok() && ended_.ok();
+    if (!flush_scheduled_) return;
   }
-  SendKeepAlive(/*report=*/false, [] {});
+  // At its end, those that it could not carry follow.
+  SendKeepAlive(/*report=*/false, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    MutexLock lock(&self->mutex_);
+    self->flush_scheduled_ = false;
+    if (!self->receipts_.empty()) self->ScheduleFlushLocked();
+  });
 }
 
 }  // namespace cohort::client

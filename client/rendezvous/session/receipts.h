@@ -3,6 +3,7 @@
 #ifndef COHORT_CLIENT_RENDEZVOUS_SESSION_RECEIPTS_H_
 #define COHORT_CLIENT_RENDEZVOUS_SESSION_RECEIPTS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <string>
@@ -22,22 +23,28 @@ class Receipts {
   // The most receipts of one request: few bytes, compared with its values.
   static constexpr int kMaxPerRequest = 1024;
   static constexpr int kMaxAbandonedPerRequest = 256;
+  // The most that are kept while the coordinator is away.
+  static constexpr size_t kMostAbandoned = 1 << 16;
 
   // Whether a request takes a value that no other call gets.
   template <typename Request>
   static constexpr bool kTakes =
       std::is_same_v<Request, v1::QueuePopRequest> || std::is_same_v<Request, v1::ReceiveRequest>;
-  // Whether a call that ended so may have taken a value, whose answer is lost.
+  // Whether a call that ended so may have taken a value, whose answer is lost. DATA_LOSS itself is the
+  // answer. Any other error may follow the loss of an answer to an earlier attempt.
   static bool MayBeLost(const absl::Status& status) {
-    return absl::IsCancelled(status) || absl::IsDeadlineExceeded(status) ||
-           absl::IsUnavailable(status);
+    return !status.ok() && !absl::IsDataLoss(status);
   }
 
   void Add(int64_t receipt) {
     if (receipt != 0) pending_.push_back(receipt);
   }
   // The answer to this operation is given up: the coordinator puts back the value that it took.
-  void Abandon(const std::string& operation) { abandoned_.push_back(operation); }
+  void Abandon(const std::string& operation) {
+    // The oldest ones expire in the end.
+    if (abandoned_.size() == kMostAbandoned) abandoned_.pop_front();
+    abandoned_.push_back(operation);
+  }
   // Moves pending ones into a request that is about to leave.
   void Ride(v1::Scope* scope) {
     while (!pending_.empty() && scope->acknowledged_receipts_size() < kMaxPerRequest) {

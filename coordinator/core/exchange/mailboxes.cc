@@ -3,8 +3,10 @@
 #include "coordinator/core/exchange/mailboxes.h"
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/idempotency/first_answers.h"
 
@@ -56,31 +58,26 @@ absl::StatusOr<int64_t> Mailboxes::Send(Step& step, int sender, HeldSend& send) 
   object.expiration = call.expiration.value_or(group_.spec.data_expiration);
   const int64_t sequence = object.sequence;
 
-  if (call.wait_consumed) object.sender_call = send.id;
-  if (HandToReceiver(step, key, object)) {
+  // In order: if a receiver for this source is parked, the box has no older object of the source.
+  auto receiver = std::find_if(box.receivers.begin(), box.receivers.end(), [&](const Receiver& r) {
+    return !r.source.has_value() || *r.source == sender;
+  });
+  if (receiver != box.receivers.end()) {
+    const Receiver receiver_call = *receiver;
+    box.receivers.erase(receiver);
+    Unpark(receiver_call.id);
+    if (call.wait_consumed) object.sender_call = send.id;
+    HandOut(step, receiver_call.id, receiver_call.operation, key, object);
     DropIfEmpty(key);
     return sequence;
   }
   if (call.wait_consumed) {
+    object.sender_call = send.id;
     sending_[send.id] = sequence;
     group_.shard.waits.Park(send.id, this, *group_.tally, step.now(), send.deadline);
   }
   PutIntoBox(step, key, std::move(object));
   return sequence;
-}
-
-bool Mailboxes::HandToReceiver(Step& step, const BoxKey& key, Object& object) {
-  // In order: if a receiver for this source is parked, the box has no older object of the source.
-  std::list<Receiver>& receivers = boxes_.at(key).receivers;
-  const auto found = std::find_if(receivers.begin(), receivers.end(), [&](const Receiver& r) {
-    return !r.source.has_value() || *r.source == object.source;
-  });
-  if (found == receivers.end()) return false;
-  const Receiver receiver = *found;
-  receivers.erase(found);
-  Unpark(receiver.id);
-  HandOut(step, receiver.id, receiver.operation, key, object);
-  return true;
 }
 
 void Mailboxes::PutIntoBox(Step& step, const BoxKey& key, Object object) {
@@ -270,31 +267,71 @@ void Mailboxes::Acknowledge(Step& step, int64_t receipt) {
   completed_.Add(object.receive_operation, group_.shard.limits.max_operations_kept);
 }
 
-void Mailboxes::Abandon(Step& step, int receiver, const Id128& operation) {
-  // Before the object is back, so that no copy of the Receive takes it again.
-  completed_.Add(operation, group_.shard.limits.max_operations_kept);
+void Mailboxes::Abandon(Step& step, int receiver, const std::vector<Id128>& operations) {
+  std::set<BoxKey> filled;
+  absl::flat_hash_set<Id128> others;
+  for (const Id128& operation : operations) {
+    const auto receipt = handed_out_by_operation_.find(operation);
+    if (receipt == handed_out_by_operation_.end()) {
+      others.insert(operation);
+      continue;
+    }
+    const auto handed = handed_out_.find(receipt->second);
+    if (handed->second.destination != receiver) continue;
+    completed_.Add(operation, group_.shard.limits.max_operations_kept);
+    Object object = TakeHandedOut(handed);
+    object.receipt = 0;
+    object.receive_operation = Id128{};
+    const BoxKey key(receiver, object.tag);
+    boxes_.try_emplace(key);
+    PutIntoBox(step, key, std::move(object));
+    filled.insert(key);
+  }
+  if (!others.empty()) AbandonUnanswered(step, receiver, others);
+  // All are back before one is handed out, so that they keep their order.
+  for (const BoxKey& key : filled) Serve(step, key);
+}
+
+void Mailboxes::AbandonUnanswered(Step& step, int receiver,
+                                  const absl::flat_hash_set<Id128>& operations) {
+  for (const Id128& operation : operations) {
+    completed_.Add(operation, group_.shard.limits.max_operations_kept);
+  }
   for (auto it = boxes_.lower_bound(BoxKey(receiver, ""));
        it != boxes_.end() && it->first.first == receiver;) {
-    const BoxKey key = (it++)->first;
-    std::list<Receiver>& receivers = boxes_.at(key).receivers;
-    const auto copy = std::find_if(receivers.begin(), receivers.end(),
-                                   [&](const Receiver& r) { return r.operation == operation; });
-    if (copy == receivers.end()) continue;
-    Unpark(copy->id);
-    step.Fail(copy->id, absl::CancelledError("its caller has given it up"));
-    receivers.erase(copy);
+    const BoxKey key = it->first;
+    Box& box = (it++)->second;
+    for (auto parked = box.receivers.begin(); parked != box.receivers.end();) {
+      if (!operations.contains(parked->operation)) {
+        ++parked;
+        continue;
+      }
+      Unpark(parked->id);
+      step.Fail(parked->id, absl::CancelledError("its caller has given it up"));
+      parked = box.receivers.erase(parked);
+    }
+    // The caller may not have got the error: the next call gets it again.
+    for (auto& [source, lost] : box.lost) {
+      if (operations.contains(lost.reported_to)) lost.reported_to = Id128{};
+    }
     DropIfEmpty(key);
   }
-  const auto receipt = handed_out_by_operation_.find(operation);
-  if (receipt == handed_out_by_operation_.end()) return;
-  const auto handed = handed_out_.find(receipt->second);
-  if (handed->second.destination != receiver) return;
-  Object object = TakeHandedOut(handed);
-  object.receipt = 0;
-  object.receive_operation = Id128{};
-  const BoxKey key(receiver, object.tag);
-  boxes_.try_emplace(key);
-  if (!HandToReceiver(step, key, object)) PutIntoBox(step, key, std::move(object));
+}
+
+void Mailboxes::Serve(Step& step, const BoxKey& key) {
+  Box& box = boxes_.at(key);
+  for (auto parked = box.receivers.begin(); parked != box.receivers.end();) {
+    Object* const next = Next(box, parked->source);
+    if (next == nullptr) {
+      ++parked;
+      continue;
+    }
+    const Receiver receiver = *parked;
+    parked = box.receivers.erase(parked);
+    Unpark(receiver.id);
+    Object object = Take(box, *next);
+    HandOut(step, receiver.id, receiver.operation, key, object);
+  }
   DropIfEmpty(key);
 }
 

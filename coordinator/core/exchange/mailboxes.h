@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "base/id128.h"
 #include "coordinator/core/exchange/numbered_sends.h"
@@ -53,10 +54,10 @@ class Mailboxes final : public WaitOwner {
                absl::Duration wait, const ReceiveCall& call);
   // Frees the object of the receipt. Unknown receipts are fine.
   void Acknowledge(Step& step, int64_t receipt);
-  // Puts the object that a Receive of `receiver` has taken back at its old place, or hands it to a
-  // parked receiver. A copy of that Receive that comes later takes nothing. Unknown operations are
-  // fine.
-  void Abandon(Step& step, int receiver, const Id128& operation);
+  // Puts the objects that these Receives of `receiver` have taken back at their old places, or hands
+  // them to parked receivers. A copy of such a Receive that comes later takes nothing. Unknown
+  // operations are fine.
+  void Abandon(Step& step, int receiver, const std::vector<Id128>& operations);
 
   // `rank` will send no more objects; those that it has sent stay readable.
   void MemberGone(Step& step, int rank, const Cause& cause);
@@ -125,8 +126,10 @@ class Mailboxes final : public WaitOwner {
   Object Take(Box& box, Object& boxed);
   // Takes the object of a receipt out of the objects that are handed out.
   Object TakeHandedOut(std::map<int64_t, Object>::iterator handed);
-  // Hands the object to the first parked receiver that it is for. False: no such one waits.
-  bool HandToReceiver(Step& step, const BoxKey& key, Object& object);
+  // Receives that have no object: those that are parked end, and errors count as not reported.
+  void AbandonUnanswered(Step& step, int receiver, const absl::flat_hash_set<Id128>& operations);
+  // Hands the box's objects to its parked receivers.
+  void Serve(Step& step, const BoxKey& key);
   // Puts the object into its box, where it waits for a receiver.
   void PutIntoBox(Step& step, const BoxKey& key, Object object);
   void HandOut(Step& step, CallId id, const Id128& operation, const BoxKey& key, Object& object);

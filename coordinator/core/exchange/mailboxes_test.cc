@@ -76,9 +76,9 @@ class AbandonedReceiveTest : public ::testing::Test {
     h_.Cancel(id);
     return "none";
   }
-  void Abandon(const TestMember& member, uint64_t operation) {
+  void Abandon(const TestMember& member, const std::vector<uint64_t>& operations) {
     Caller caller{h_.key(), member.generation, member.session, {}, {}, member.identity};
-    caller.abandoned = {Op(operation)};
+    for (const uint64_t operation : operations) caller.abandoned.push_back(Op(operation));
     h_.Make(KeepAliveCall{}, caller);
   }
 
@@ -90,11 +90,11 @@ TEST_F(AbandonedReceiveTest, PutsItsObjectBackAtItsOldPlace) {
   for (const char* const text : {"1", "2", "3"}) h_.As(members_[0], Send(1, text));
   EXPECT_EQ(Next(1), "1");
   EXPECT_EQ(Next(2, std::nullopt), "2");
-  Abandon(members_[2], 1);  // of another member: nothing happens
+  Abandon(members_[2], {1});  // of another member: nothing happens
   EXPECT_EQ(Next(3), "3");
-  Abandon(members_[1], 3);
-  Abandon(members_[1], 2);
-  Abandon(members_[1], 1);
+  Abandon(members_[1], {3});
+  Abandon(members_[1], {2});
+  Abandon(members_[1], {1});
   EXPECT_EQ(Next(4), "1");
   EXPECT_EQ(Next(5), "2");
   EXPECT_EQ(Next(6), "3");
@@ -107,7 +107,7 @@ TEST_F(AbandonedReceiveTest, GivesItsObjectToAReceiverThatWaits) {
   const CallId other = h_.As(members_[1], Receive(2), absl::Seconds(60), Op(2));
   const CallId waits = h_.As(members_[1], Receive(0), absl::Seconds(60), Op(3));
   EXPECT_TRUE(h_.Parked(waits));
-  Abandon(members_[1], 1);
+  Abandon(members_[1], {1});
   ASSERT_NE(h_.Get<ReceiveReply>(waits), nullptr) << h_.StatusOf(waits);
   EXPECT_EQ(h_.Get<ReceiveReply>(waits)->payload.bytes(), "1");
   EXPECT_TRUE(h_.Parked(other)) << "it waits for rank 2";
@@ -115,14 +115,42 @@ TEST_F(AbandonedReceiveTest, GivesItsObjectToAReceiverThatWaits) {
 
 TEST_F(AbandonedReceiveTest, TakesNothingLater) {
   const CallId waits = h_.As(members_[1], Receive(0), absl::Seconds(60), Op(1));
-  Abandon(members_[1], 1);
+  Abandon(members_[1], {1});
   EXPECT_TRUE(absl::IsCancelled(h_.StatusOf(waits)));
-  Abandon(members_[1], 2);  // has not come yet
+  Abandon(members_[1], {2});  // has not come yet
   h_.As(members_[0], Send(1, "1"));
   EXPECT_EQ(h_.Get<ReceiveReply>(h_.As(members_[1], Receive(0), absl::Seconds(60), Op(2)))
                 ->payload.bytes(),
             "");
   EXPECT_EQ(Next(3), "1");
+}
+
+TEST_F(AbandonedReceiveTest, SeveralAtOnceKeepTheirOrder) {
+  h_.As(members_[0], Send(1, "1"));
+  h_.As(members_[0], Send(1, "2"));
+  EXPECT_EQ(Next(1), "1");
+  EXPECT_EQ(Next(2), "2");
+  const CallId first = h_.As(members_[1], Receive(0), absl::Seconds(60), Op(3));
+  const CallId second = h_.As(members_[1], Receive(std::nullopt), absl::Seconds(60), Op(4));
+  Abandon(members_[1], {2, 1});
+  ASSERT_NE(h_.Get<ReceiveReply>(first), nullptr);
+  ASSERT_NE(h_.Get<ReceiveReply>(second), nullptr);
+  EXPECT_EQ(h_.Get<ReceiveReply>(first)->payload.bytes(), "1");
+  EXPECT_EQ(h_.Get<ReceiveReply>(second)->payload.bytes(), "2");
+}
+
+// The answer was lost, so the loss of an object must be told again.
+TEST_F(AbandonedReceiveTest, GetsTheSameDataLossAgain) {
+  SendCall send = Send(1, "1");
+  send.expiration = absl::Seconds(1);
+  h_.As(members_[0], send);
+  h_.Advance(absl::Seconds(2));
+  const CallId first = h_.As(members_[1], Receive(0), absl::Seconds(1), Op(1));
+  EXPECT_TRUE(absl::IsDataLoss(h_.StatusOf(first))) << h_.StatusOf(first);
+  Abandon(members_[1], {1});
+  const CallId again = h_.As(members_[1], Receive(0), absl::Seconds(1), Op(2));
+  EXPECT_TRUE(absl::IsDataLoss(h_.StatusOf(again))) << h_.StatusOf(again);
+  EXPECT_EQ(Next(3), "none");
 }
 
 TEST_F(AbandonedReceiveTest, DoesNotCountAsUnacknowledged) {

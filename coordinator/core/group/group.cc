@@ -156,10 +156,8 @@ void Group::Settle(Step& step, const Member& member, const Caller& caller) {
       unique_ids_.Acknowledge(step, member.rank, receipt);
     }
   }
-  if (member.rank >= 0) {
-    for (const Id128& operation : caller.abandoned) {
-      mailboxes_.Abandon(step, member.rank, operation);
-    }
+  if (member.rank >= 0 && !caller.abandoned.empty()) {
+    mailboxes_.Abandon(step, member.rank, caller.abandoned);
   }
   store_.Settle(step, caller);
 }

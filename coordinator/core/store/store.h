@@ -300,7 +300,8 @@ class Store final : public WaitOwner {
   void KeepHandedOut(Queues::iterator queue, int64_t receipt, HandedOut handed);
   void DropHandedOut(Step& step, std::map<int64_t, HandedOut>::iterator handed);
   void Acknowledge(Step& step, int64_t receipt);
-  void Abandon(Step& step, const Id128& operation);
+  // Ends an abandoned pop. Returns the queue into which its item went back; null: it had none.
+  const std::string* PutBack(Step& step, const Id128& operation);
   // The pop of this operation timed out or was abandoned: its other copies end with it.
   void EndPop(Step& step, const Id128& operation);
   // Restores S3; the queue may be gone afterwards.

@@ -26,8 +26,8 @@ TEST(AbandonedPop, PutsItsItemBackAtItsOldPlace) {
   store.Push("q", "3");
   EXPECT_EQ(Pop(store, 1), "1");
   EXPECT_EQ(Pop(store, 2), "2");
-  store.Abandon(kOperation(2));
-  store.Abandon(kOperation(1));
+  store.Abandon({kOperation(2)});
+  store.Abandon({kOperation(1)});
   EXPECT_EQ(store.store().unacknowledged_count(), 0);
   EXPECT_EQ(store.store().queue_item_count(), 3);
   EXPECT_EQ(Pop(store, 3), "1");
@@ -42,9 +42,22 @@ TEST(AbandonedPop, GivesItsItemToAConsumerThatWaits) {
   EXPECT_EQ(Pop(store, 1), "1");
   const CallId waits = store.With(kOperation(2)).Begin(QueuePopCall{"q"}, kWait);
   EXPECT_FALSE(store.Answered(waits));
-  store.Abandon(kOperation(1));
+  store.Abandon({kOperation(1)});
   EXPECT_EQ(store.Take<QueuePopReply>(waits).value.bytes(), "1");
   EXPECT_EQ(store.store().unacknowledged_count(), 1);
+}
+
+TEST(AbandonedPop, SeveralAtOnceKeepTheirOrder) {
+  StoreTest store;
+  store.Push("q", "1");
+  store.Push("q", "2");
+  EXPECT_EQ(Pop(store, 1), "1");
+  EXPECT_EQ(Pop(store, 2), "2");
+  const CallId first = store.With(kOperation(3)).Begin(QueuePopCall{"q"}, kWait);
+  const CallId second = store.With(kOperation(4)).Begin(QueuePopCall{"q"}, kWait);
+  store.Abandon({kOperation(2), kOperation(1)});
+  EXPECT_EQ(store.Take<QueuePopReply>(first).value.bytes(), "1");
+  EXPECT_EQ(store.Take<QueuePopReply>(second).value.bytes(), "2");
 }
 
 TEST(AbandonedPop, WakesAGetThatWaitsForTheQueue) {
@@ -56,16 +69,16 @@ TEST(AbandonedPop, WakesAGetThatWaitsForTheQueue) {
   get.wait = true;
   const CallId waits = store.Begin(get, kWait);
   EXPECT_FALSE(store.Answered(waits));
-  store.Abandon(kOperation(1));
+  store.Abandon({kOperation(1)});
   EXPECT_TRUE(store.Answered(waits));
 }
 
 TEST(AbandonedPop, TakesNothingLater) {
   StoreTest store;
   const CallId waits = store.With(kOperation(1)).Begin(QueuePopCall{"q"}, kWait);
-  store.Abandon(kOperation(1));
+  store.Abandon({kOperation(1)});
   EXPECT_FALSE(store.Take<QueuePopReply>(waits).found);
-  store.Abandon(kOperation(2));  // has not come yet
+  store.Abandon({kOperation(2)});  // has not come yet
   store.Push("q", "1");
   EXPECT_EQ(Pop(store, 1), "none");
   EXPECT_EQ(Pop(store, 2), "none");
@@ -77,9 +90,8 @@ TEST(AbandonedPop, ThatIsAcknowledgedStaysFreed) {
   store.Push("q", "1");
   const auto popped = store.With(kOperation(1)).Ask<QueuePopReply>(QueuePopCall{"q"});
   store.Acknowledge(popped.receipt);
-  store.Abandon(kOperation(1));
-  store.Abandon(kOperation(1));
-  store.Abandon(Id128{});
+  store.Abandon({kOperation(1)});
+  store.Abandon({kOperation(1)});
   EXPECT_EQ(Pop(store, 2), "none");
   EXPECT_EQ(store.store().queue_item_count(), 0);
 }
@@ -91,11 +103,11 @@ TEST(AbandonedPop, ItsItemSurvivesARestartAndExpiresInTime) {
   before.Begin(push);
   before.Push("q", "2");
   EXPECT_EQ(Pop(before, 1), "1");
-  before.Abandon(kOperation(1));
+  before.Abandon({kOperation(1)});
 
   StoreTest after(2, before.rows());
   EXPECT_EQ(Pop(after, 2), "1");
-  after.Abandon(kOperation(2));
+  after.Abandon({kOperation(2)});
   after.Advance(absl::Seconds(5));
   EXPECT_EQ(after.store().queue_item_count(), 1);
   EXPECT_EQ(Pop(after, 3), "2");
@@ -108,7 +120,7 @@ TEST(AbandonedPop, AnItemThatExpiresMeanwhileDoesNotComeBack) {
   store.Begin(push);
   EXPECT_EQ(Pop(store, 1), "1");
   store.Sleep(absl::Seconds(5));
-  store.Abandon(kOperation(1));
+  store.Abandon({kOperation(1)});
   EXPECT_EQ(store.store().queue_item_count(), 0);
   EXPECT_EQ(Pop(store, 2), "none");
 }

@@ -5,6 +5,8 @@
 //   in the queue -> handed out (receipt); without an operation id of the pop: freed at once
 //   handed out   -> acknowledged: freed; the pop was abandoned: in the queue, at its old place
 //   and in every state: expired: freed
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -107,7 +109,15 @@ void Store::Settle(Step& step, const Caller& caller) {
   // First, items expire that are due.
   const EntryScope scope(*this, step);
   for (const int64_t receipt : caller.acknowledged) Acknowledge(step, receipt);
-  for (const Id128& operation : caller.abandoned) Abandon(step, operation);
+  // All are back before one is handed out, so that they keep their order.
+  std::set<std::string> filled;
+  for (const Id128& operation : caller.abandoned) {
+    if (const std::string* const queue = PutBack(step, operation)) filled.insert(*queue);
+  }
+  for (const std::string& name : filled) {
+    Serve(step, queues_.find(name));
+    if (LengthOf(name) > 0) WakeGets(step, gets_by_queue_, name);
+  }
 }
 
 void Store::Acknowledge(Step& step, int64_t receipt) {
@@ -117,11 +127,11 @@ void Store::Acknowledge(Step& step, int64_t receipt) {
   DropHandedOut(step, handed);
 }
 
-void Store::Abandon(Step& step, const Id128& operation) {
+const std::string* Store::PutBack(Step& step, const Id128& operation) {
   // Before the item is back, so that no copy of the pop takes it again.
   EndPop(step, operation);
   const auto receipt = receipt_of_operation_.find(operation);
-  if (receipt == receipt_of_operation_.end()) return;
+  if (receipt == receipt_of_operation_.end()) return nullptr;
   const auto handed = handed_out_.find(receipt->second);
   HandedOut back = std::move(handed->second);
   handed_out_.erase(handed);
@@ -134,8 +144,7 @@ void Store::Abandon(Step& step, const Id128& operation) {
   const auto queue = queues_.find(back.queue);
   --queue->second.handed_out_count;
   queue->second.items.emplace(back.sequence, std::move(back.item));
-  Serve(step, queue);
-  if (LengthOf(back.queue) > 0) WakeGets(step, gets_by_queue_, back.queue);
+  return &queue->first;
 }
 
 int64_t Store::LengthOf(const std::string& queue) const {

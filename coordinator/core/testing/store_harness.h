@@ -144,9 +144,9 @@ class StoreHarness {
     caller.acknowledged = {receipt};
     Do([&](Step& step) { store_->Settle(step, caller); });
   }
-  void Abandon(const Id128& operation) {
+  void Abandon(std::vector<Id128> operations) {
     Caller caller;
-    caller.abandoned = {operation};
+    caller.abandoned = std::move(operations);
     Do([&](Step& step) { store_->Settle(step, caller); });
   }
 

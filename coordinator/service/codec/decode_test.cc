@@ -86,6 +86,8 @@ TEST(DecodeTest, Scope) {
        {"abandoned 15",
         [](R& r) { r.mutable_scope()->add_abandoned_operations(std::string(15, 's')); }, kInvalid,
         "scope.abandoned_operations"},
+       {"abandoned 0", [](R& r) { r.mutable_scope()->add_abandoned_operations(""); }, kInvalid,
+        "scope.abandoned_operations"},
        {"1024 abandoned",
         [](R& r) {
           for (int i = 0; i < 1024; ++i) {

@@ -217,8 +217,9 @@ absl::Status DecodeScope(const v1::Scope& scope, GroupName group, Caller* caller
                         absl::StrCat("more than ", kMaxAbandonedOperations));
   }
   for (const std::string& operation : scope.abandoned_operations()) {
-    COHORT_RETURN_IF_ERROR(
-        DecodeId("scope.abandoned_operations", operation, &caller->abandoned.emplace_back()));
+    Id128& id = caller->abandoned.emplace_back();
+    COHORT_RETURN_IF_ERROR(DecodeId("scope.abandoned_operations", operation, &id));
+    if (id.empty()) return InvalidField("scope.abandoned_operations", "has an empty id");
   }
   caller->key.tenant = scope.tenant().empty() ? "default" : scope.tenant();
   caller->key.group = scope.group();

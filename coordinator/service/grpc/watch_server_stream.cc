@@ -87,6 +87,7 @@ void WatchServerStream::Step() {
   if (!admitted.ok()) return Complete(admitted);
   Call call = call_;
   call_.caller.acknowledged.clear();
+  call_.caller.abandoned.clear();
   Submit(std::move(call));
 }
 
@@ -185,6 +186,7 @@ void WatchServerStream::Complete(const absl::Status& status) {
     Call call;
     call.caller = call_.caller;
     call.caller.acknowledged.clear();
+    call.caller.abandoned.clear();
     call.caller.identity = attached_as_;
     call.body = AttachCall{stream_, true, by_us_};
     dispatcher_.engine().Submit(std::move(call), Ignore());
