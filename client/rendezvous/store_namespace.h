@@ -139,7 +139,8 @@ class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace>
     call->Start();
   }
 
-  // After an error: keeps what the call carried, and abandons the call itself if it `takes` a value.
+  // After an error: keeps what the call carried, and abandons the call itself if it `takes` a
+  // value.
   void Settle(const v1::Scope& scope, const absl::Status& status, bool takes) {
     const bool is_lost = takes && Receipts::MayBeLost(status);
     if (status.ok() || (!is_lost && !Receipts::HasAny(scope))) return;

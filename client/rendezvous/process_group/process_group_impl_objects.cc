@@ -243,24 +243,24 @@ void ProcessGroupImpl::RunReceive(CallMode mode, std::optional<int> src, absl::s
   request.mutable_scope()->set_generation(generation);
   const std::string operation = session_->connection()->NewOperationId();
   request.mutable_scope()->set_operation_id(operation);
-  session_->Run(
-      mode, method::kReceive, std::move(request), spec,
-      [mode, session = session_, spec, generation, operation, done = std::move(done)](
-          absl::Status status, v1::ReceiveResponse& response) {
-        if (status.ok()) status = ReadReceive(response, *session, generation, spec.what);
-        if (!status.ok()) return done(std::move(status));
-        Unpack(mode, session, *response.mutable_payload(), spec.deadline + kDeadlineMargin,
-               [session, generation, operation, done, source = response.source(),
-                sequence = response.sequence(),
-                receipt = response.receipt()](absl::StatusOr<std::string> bytes) {
-                 if (!bytes.ok()) {
-                   session->Abandon(generation, operation);
-                   return done(bytes.status());
-                 }
-                 session->AddReceipt(generation, receipt);
-                 done(ReceivedObject{*std::move(bytes), source, sequence});
-               });
-      });
+  session_->Run(mode, method::kReceive, std::move(request), spec,
+                [mode, session = session_, spec, generation, operation, done = std::move(done)](
+                    absl::Status status, v1::ReceiveResponse& response) {
+                  if (status.ok()) status = ReadReceive(response, *session, generation, spec.what);
+                  if (!status.ok()) return done(std::move(status));
+                  Unpack(mode, session, *response.mutable_payload(),
+                         spec.deadline + kDeadlineMargin,
+                         [session, generation, operation, done, source = response.source(),
+                          sequence = response.sequence(),
+                          receipt = response.receipt()](absl::StatusOr<std::string> bytes) {
+                           if (!bytes.ok()) {
+                             session->Abandon(generation, operation);
+                             return done(bytes.status());
+                           }
+                           session->AddReceipt(generation, receipt);
+                           done(ReceivedObject{*std::move(bytes), source, sequence});
+                         });
+                });
 }
 
 absl::StatusOr<std::string> ProcessGroupImpl::Receive(int src, absl::string_view tag,

@@ -30,8 +30,8 @@ class Receipts {
   template <typename Request>
   static constexpr bool kTakes =
       std::is_same_v<Request, v1::QueuePopRequest> || std::is_same_v<Request, v1::ReceiveRequest>;
-  // Whether a call that ended so may have taken a value, whose answer is lost. DATA_LOSS itself is the
-  // answer. Any other error may follow the loss of an answer to an earlier attempt.
+  // Whether a call that ended so may have taken a value, whose answer is lost. DATA_LOSS itself is
+  // the answer. Any other error may follow the loss of an answer to an earlier attempt.
   static bool MayBeLost(const absl::Status& status) {
     return !status.ok() && !absl::IsDataLoss(status);
   }

@@ -54,9 +54,9 @@ class Mailboxes final : public WaitOwner {
                absl::Duration wait, const ReceiveCall& call);
   // Frees the object of the receipt. Unknown receipts are fine.
   void Acknowledge(Step& step, int64_t receipt);
-  // Puts the objects that these Receives of `receiver` have taken back at their old places, or hands
-  // them to parked receivers. A copy of such a Receive that comes later takes nothing. Unknown
-  // operations are fine.
+  // Puts the objects that these Receives of `receiver` have taken back at their old places, or
+  // hands them to parked receivers. A copy of such a Receive that comes later takes nothing.
+  // Unknown operations are fine.
   void Abandon(Step& step, int receiver, const std::vector<Id128>& operations);
 
   // `rank` will send no more objects; those that it has sent stay readable.
