@@ -30,10 +30,21 @@ class Receipts {
   template <typename Request>
   static constexpr bool kTakes =
       std::is_same_v<Request, v1::QueuePopRequest> || std::is_same_v<Request, v1::ReceiveRequest>;
-  // Whether a call that ended so may have taken a value, whose answer is lost. DATA_LOSS itself is
-  // the answer. Any other error may follow the loss of an answer to an earlier attempt.
+  // Whether a call that ended so may have taken a value, whose answer is lost: also if a later
+  // attempt was refused. The other errors are answers.
   static bool MayBeLost(const absl::Status& status) {
-    return !status.ok() && !absl::IsDataLoss(status);
+    switch (status.code()) {
+      case absl::StatusCode::kCancelled:
+      case absl::StatusCode::kDeadlineExceeded:
+      case absl::StatusCode::kUnavailable:
+      case absl::StatusCode::kAborted:
+      case absl::StatusCode::kResourceExhausted:
+      case absl::StatusCode::kInternal:
+      case absl::StatusCode::kUnknown:
+        return true;
+      default:
+        return false;
+    }
   }
 
   void Add(int64_t receipt) {
