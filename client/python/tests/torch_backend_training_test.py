@@ -4,6 +4,7 @@ import pytest
 
 from testing.fixtures import address_fixture
 from testing.torch_ranks import run_torch_ranks
+from testing.training import train
 
 pytest.importorskip('torch', reason='PyTorch is not installed for this Python')
 
@@ -11,58 +12,9 @@ _address = address_fixture()
 # pylint: disable=undefined-variable  # the bodies run with the names of torch_ranks.py
 
 
-def train(rank, size, kind):
-    def make():
-        torch.manual_seed(1)
-        return torch.nn.Sequential(torch.nn.Linear(20, 50), torch.nn.ReLU(),
-                                   torch.nn.BatchNorm1d(50), torch.nn.Linear(50, 3))
-
-    def losses(model, rows, reduce):
-        optimizer = torch.optim.SGD(model.parameters(), lr=.1, momentum=.9)
-        found = []
-        for step in range(10):
-            torch.manual_seed(step)
-            batch, target = torch.randn(12, 20), torch.randn(12, 3)
-            optimizer.zero_grad()
-            loss = ((model(batch[rows]) - target[rows]) ** 2).mean()
-            loss.backward()
-            optimizer.step()
-            mean = loss.detach().clone()
-            if reduce:
-                dist.all_reduce(mean, dist.ReduceOp.AVG)
-            found.append(mean.item())
-        return found
-
-    part = slice(rank * 12 // size, (rank + 1) * 12 // size)
-    model = make()
-    for module in model.modules():
-        if isinstance(module, torch.nn.BatchNorm1d):
-            module.eval()
-            module.requires_grad_(False)
-    alone = make()
-    alone[2].eval().requires_grad_(False)
-    expected = losses(alone, slice(None), False)
-    if kind == 'ddp':
-        from torch.nn.parallel import DistributedDataParallel
-        model = DistributedDataParallel(model, bucket_cap_mb=.001)
-    elif kind == 'ddp with a hook':
-        from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-        from torch.nn.parallel import DistributedDataParallel
-        model = DistributedDataParallel(model)
-        model.register_comm_hook(None, default_hooks.allreduce_hook)
-    else:
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import fully_shard
-        mesh = init_device_mesh('cpu', (size,))
-        fully_shard(model[0], mesh=mesh)
-        fully_shard(model, mesh=mesh)
-    found = losses(model, part, True)
-    assert torch.allclose(torch.tensor(found), torch.tensor(expected), rtol=1e-4), (found, expected)
-
-
 @pytest.mark.parametrize('kind', ['ddp', 'ddp with a hook', 'fsdp2'])
 def test_losses_are_those_of_one_process(address, kind):
-    run_torch_ranks(2, train, address, kind)
+    run_torch_ranks(2, train, address, kind, 'cpu')
 
 
 def uneven(rank, size):
