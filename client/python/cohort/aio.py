@@ -18,6 +18,9 @@ that round, and its next call of that name does. A value that is on its way to a
 the coordinator puts it back at its old place.
 
 An object may be used by several event loops; each call belongs to the loop that runs it.
+
+One file, though long: each class is a list of the methods of its counterpart in `cohort`, a few lines
+each.
 """
 
 import asyncio

@@ -1,3 +1,5 @@
+// One file, though long: each method is a table of the fields that are refused, beside those of the
+// others, which share the helpers above them.
 #include "coordinator/service/codec/decode.h"
 
 #include <functional>
