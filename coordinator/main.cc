@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "base/access/access_policy.h"
 #include "base/clock.h"
+#include "base/daemon/metrics_access.h"
 #include "base/daemon/port_file.h"
 #include "base/daemon/run_daemon.h"
 #include "base/memory/memory_limit.h"
@@ -78,6 +79,10 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   dispatcher_options.checks_access = access != nullptr;
   Dispatcher dispatcher(dispatcher_options, *engine, &metrics);
 
+  MetricsAccess metrics_access;
+  if (!options.metrics_listen.empty()) {
+    COHORT_ASSIGN_OR_RETURN(metrics_access, MetricsAccessOf(options, access));
+  }
   RpcServerOptions server_options;
   server_options.listen = options.listen;
   server_options.unix_socket_mode = options.unix_socket_mode;
@@ -97,7 +102,7 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   absl::StatusOr<std::unique_ptr<RpcServer>> server = RpcServer::Start(server_options, dispatcher);
   absl::Status status = server.status();
   if (status.ok() && !options.metrics_listen.empty()) {
-    status = metrics.Serve(options.metrics_listen, *engine);
+    status = metrics.Serve(options.metrics_listen, *engine, std::move(metrics_access));
   }
   if (status.ok() && !options.port_file.empty()) {
     status = WritePortFile(options.port_file, (*server)->addresses());

@@ -144,8 +144,9 @@ prometheus::Counter* Metrics::Impl::Handled(size_t method, size_t code) {
 Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}
 Metrics::~Metrics() = default;
 
-absl::Status Metrics::Serve(const std::string& address, const Engine& engine) {
-  return impl_->served.Serve(address, std::make_shared<EngineGauges>(engine));
+absl::Status Metrics::Serve(const std::string& address, const Engine& engine,
+                            MetricsAccess access) {
+  return impl_->served.Serve(address, std::make_shared<EngineGauges>(engine), std::move(access));
 }
 
 int Metrics::port() const { return impl_->served.port(); }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/daemon/metrics_access.h"
 #include "coordinator/service/dispatch/call_observer.h"
 #include "coordinator/service/engine/engine.h"
 #include "coordinator/service/engine/engine_observer.h"
@@ -19,10 +20,10 @@ class Metrics final : public CallObserver, public EngineObserver {
   Metrics();
   ~Metrics() override;
 
-  // Serves http://`address`/metrics until destruction. Gauges are read from `engine` at each
+  // Serves /metrics at `address` until destruction. Gauges are read from `engine` at each
   // scrape; it must live until Stop. Port 0 picks one. Errors: UNAVAILABLE (cannot be bound; names
   // the address).
-  absl::Status Serve(const std::string& address, const Engine& engine);
+  absl::Status Serve(const std::string& address, const Engine& engine, MetricsAccess access);
   // The port of Serve; 0 when not serving.
   int port() const;
   // Stops serving.

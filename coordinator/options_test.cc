@@ -96,6 +96,7 @@ TEST(OptionsTest, MistakesAreNamed) {
       {{"--listen", "0.0.0.0:7700"}, "--insecure"},
       {{"--listen", "no-port"}, "no-port"},
       {{"--metrics-listen", "unix:/m"}, "--metrics-listen"},
+      {{"--metrics-listen", "0.0.0.0:7701"}, "--insecure"},
       {{"--tls-certificate", "c", "--tls-key", "k", "--tls-client-certificate-optional"},
        "--tls-client-certificate-optional: needs --tls-client-ca"},
       {{"--tls-certificate", "c", "--tls-key", "k", "--tls-client-ca", "a",

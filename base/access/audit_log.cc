@@ -9,8 +9,9 @@
 
 namespace cohort {
 
-int64_t AuditLog::Take(Meter& meter, int max_lines, Instant now) {
+int64_t AuditLog::Take(Meter AuditLog::*which, int max_lines, Instant now) {
   MutexLock lock(&mutex_);
+  Meter& meter = this->*which;
   if (now >= meter.second_ends) {
     meter.second_ends = now + absl::Seconds(1);
     meter.lines = 0;
@@ -34,7 +35,7 @@ absl::Status AuditLog::Deny(const AccessNeed& need, const AuditedClient& client,
 }
 
 absl::Status AuditLog::Deny(const std::string& why, const AuditedClient& client, Instant now) {
-  const int64_t times = Take(denied_, 1, now);
+  const int64_t times = Take(&AuditLog::denied_, 1, now);
   if (times > 0) {
     Log(LogLevel::kWarning, "denied a call",
         {{"why", why}, {"from", client.address}, {"times", times}});
@@ -44,7 +45,7 @@ absl::Status AuditLog::Deny(const std::string& why, const AuditedClient& client,
 
 void AuditLog::Done(absl::string_view method, const AuditedClient& client, absl::string_view tenant,
                     absl::string_view object, Instant now) {
-  const int64_t times = Take(done_, kMaxLines, now);
+  const int64_t times = Take(&AuditLog::done_, kMaxLines, now);
   if (times == 0) return;
   Log(LogLevel::kInfo, "audit",
       {{"call", method},

@@ -48,7 +48,7 @@ class AuditLog {
     int64_t left_out = 0;
   };
   // The number of calls that the next line stands for; 0: no line.
-  int64_t Take(Meter& meter, int max_lines, Instant now);
+  int64_t Take(Meter AuditLog::*which, int max_lines, Instant now);
 
   Mutex mutex_;
   Meter denied_ ABSL_GUARDED_BY(mutex_);

@@ -22,22 +22,29 @@ std::string Quoted(absl::string_view value) { return absl::StrCat("\"", value, "
 
 std::string Dashed(const std::string& name) { return absl::StrCat("--", name); }
 
+// Whether an address that other machines reach has TLS, or the user accepts that it has none.
+absl::Status CheckProtection(absl::string_view flag, const ListenAddress& address,
+                             const DaemonOptions& options) {
+  if (address.is_loopback() || options.insecure || !options.tls.certificate.empty()) {
+    return absl::OkStatus();
+  }
+  return InvalidFlag(flag, absl::StrCat(address.text,
+                                        " can be reached from other machines, and neither callers "
+                                        "nor traffic are protected: add --tls-certificate, "
+                                        "--tls-key and --tls-client-ca, or --insecure to accept "
+                                        "that"));
+}
+
 absl::Status CheckAddresses(const DaemonOptions& options) {
   if (options.listen.empty()) return InvalidFlag("listen", "no address");
   for (const std::string& text : options.listen) {
     COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(text));
-    if (!address.is_loopback() && !options.insecure && options.tls.certificate.empty()) {
-      return InvalidFlag("listen",
-                         absl::StrCat(text,
-                                      " can be reached from other machines, and neither callers "
-                                      "nor traffic are protected: add --tls-certificate, --tls-key "
-                                      "and --tls-client-ca, or --insecure to accept that"));
-    }
+    COHORT_RETURN_IF_ERROR(CheckProtection("listen", address, options));
   }
   if (options.metrics_listen.empty()) return absl::OkStatus();
   COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(options.metrics_listen));
   if (address.is_unix()) return InvalidFlag("metrics-listen", "must be host:port");
-  return absl::OkStatus();
+  return CheckProtection("metrics-listen", address, options);
 }
 
 }  // namespace
@@ -201,9 +208,11 @@ void Flags::Add(DaemonOptions& options) {
   AddMode("unix-socket-mode", options.unix_socket_mode,
           "mode of the files of Unix sockets: 0600 admits this user alone, 0660 its group (0600)");
   Add("insecure", options.insecure,
-      "accept that a --listen address that other machines reach serves plain connections");
+      "accept that addresses that other machines reach serve plain connections");
   Add("metrics-listen", options.metrics_listen,
-      absl::StrCat("address for Prometheus, host:port; empty: off (", options.metrics_listen, ")"));
+      absl::StrCat("address for Prometheus, host:port, with TLS if other machines reach it; empty: "
+                   "off (",
+                   options.metrics_listen, ")"));
   Add("log-level", options.log.level, {"debug", "info", "warning", "error", "off"},
       "debug, info, warning, error or off (info)");
   Add("log-format", options.log.format, {"text", "json"}, "text or json (text)");

@@ -8,12 +8,20 @@
 #include <utility>
 
 #include "absl/memory/memory.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "base/access/access_policy.h"
+#include "base/access/peer_access.h"
+#include "base/access/role.h"
 #include "base/clock.h"
 #include "base/rpc/listener/listen_address.h"
+#include "base/rpc/listener/peer_address.h"
 #include "base/status_macros.h"
+#include "base/tls/stream_socket.h"
+#include "base/tls/tls_context.h"
+#include "base/tls/tls_session.h"
 #include "base/unique_fd.h"
 #include "prometheus/text_serializer.h"
 
@@ -41,14 +49,29 @@ std::string TextOf(const MetricsEndpoint::Sources& sources) {
   return prometheus::TextSerializer().Serialize(families);
 }
 
+// The value of the header "Authorization: Bearer ..."; empty: the request has none.
+absl::string_view BearerToken(absl::string_view request) {
+  constexpr absl::string_view kName = "\r\nauthorization: bearer ";
+  const std::string lower = absl::AsciiStrToLower(request.substr(0, request.find(kHeadersEnd)));
+  const size_t begin = lower.find(kName);
+  if (begin == std::string::npos) return "";
+  request.remove_prefix(begin + kName.size());
+  return request.substr(0, request.find('\r'));
+}
+
 }  // namespace
 
-// One connection: its request, then its answer.
+// One connection: its handshake, its request, then its answer.
 class MetricsEndpoint::Scrape final : public EventLoop::Handler,
                                       public std::enable_shared_from_this<Scrape> {
  public:
-  Scrape(MetricsEndpoint& endpoint, UniqueFd fd) : endpoint_(endpoint), fd_(std::move(fd)) {
+  Scrape(MetricsEndpoint& endpoint, UniqueFd fd)
+      : endpoint_(endpoint), fd_(std::move(fd)), socket_{fd_.get(), nullptr} {
     Extend();
+    if (endpoint.access_.tls == nullptr) return;
+    socket_.tls =
+        TlsSession::Accept(endpoint.access_.tls->Current(Clock::Steady().Now()), fd_.get());
+    shaking_hands_ = true;
   }
 
   int fd() const { return fd_.get(); }
@@ -56,6 +79,7 @@ class MetricsEndpoint::Scrape final : public EventLoop::Handler,
 
   void OnEvents(uint32_t) override {
     if (!fd_.is_open()) return;
+    if (shaking_hands_ && !ShakeHands()) return;
     if (answer_.empty() && !ReadRequest()) return;
     WriteAnswer();
   }
@@ -70,32 +94,57 @@ class MetricsEndpoint::Scrape final : public EventLoop::Handler,
  private:
   void Extend() { deadline_ = Clock::Steady().Now() + endpoint_.timeout_; }
 
+  // Whether the handshake is done.
+  bool ShakeHands() {
+    switch (socket_.tls->Handshake()) {
+      case TlsSession::Progress::kDone:
+        shaking_hands_ = false;
+        endpoint_.loop_.Modify(fd_.get(), EPOLLIN);
+        return true;
+      case TlsSession::Progress::kWantInput:
+        endpoint_.loop_.Modify(fd_.get(), EPOLLIN);
+        return false;
+      case TlsSession::Progress::kWantOutput:
+        endpoint_.loop_.Modify(fd_.get(), EPOLLOUT);
+        return false;
+      case TlsSession::Progress::kFailed:
+        break;
+    }
+    (void)endpoint_.audit_.Deny(
+        absl::StrCat("the TLS handshake of a scrape failed: ", socket_.tls->error().message()),
+        {"", PeerAddressAndPortOf(fd_.get())}, Clock::Steady().Now());
+    Close();
+    return false;
+  }
+
   // Whether there is something to write now.
   bool ReadRequest() {
     char part[4096];
-    const ssize_t count = recv(fd_.get(), part, sizeof(part), MSG_DONTWAIT);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-    if (count <= 0) {
-      Close();
-      return false;
-    }
-    request_.append(part, static_cast<size_t>(count));
-    if (absl::StrContains(request_, kHeadersEnd)) {
-      answer_ = endpoint_.Answer(request_);
-    } else if (request_.size() > kMostRequestBytes) {
-      answer_ = Response("431 Request Header Fields Too Large", "text/plain",
-                         absl::StrCat("a request has at most ", kMostRequestBytes, " bytes\n"));
-    } else {
-      return false;
-    }
+    do {
+      const ssize_t count = socket_.Receive(part, sizeof(part));
+      if (count < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+      if (count <= 0) {
+        Close();
+        return false;
+      }
+      request_.append(part, static_cast<size_t>(count));
+    } while (!RequestEnds() && socket_.HasInput());
+    if (!RequestEnds()) return false;
+    answer_ = request_.size() <= kMostRequestBytes
+                  ? endpoint_.Answer(request_, socket_)
+                  : Response("431 Request Header Fields Too Large", "text/plain",
+                             absl::StrCat("a request has at most ", kMostRequestBytes, " bytes\n"));
     Extend();
     return true;
   }
 
+  bool RequestEnds() const {
+    return request_.size() > kMostRequestBytes || absl::StrContains(request_, kHeadersEnd);
+  }
+
   void WriteAnswer() {
     while (written_ < answer_.size()) {
-      const ssize_t count = send(fd_.get(), answer_.data() + written_, answer_.size() - written_,
-                                 MSG_DONTWAIT | MSG_NOSIGNAL);
+      const ssize_t count = socket_.Send(absl::string_view(answer_).substr(written_));
       if (count < 0 && errno == EINTR) continue;
       if (count < 0 && errno == EAGAIN) {
         endpoint_.loop_.Modify(fd_.get(), EPOLLOUT);
@@ -109,6 +158,8 @@ class MetricsEndpoint::Scrape final : public EventLoop::Handler,
 
   MetricsEndpoint& endpoint_;
   UniqueFd fd_;
+  StreamSocket socket_;
+  bool shaking_hands_ = false;
   Instant deadline_ = absl::InfinitePast();
   std::string request_;
   std::string answer_;
@@ -151,6 +202,7 @@ class MetricsEndpoint::Acceptor final : public EventLoop::Handler {
 
 absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(const std::string& address,
                                                                         Sources sources,
+                                                                        MetricsAccess access,
                                                                         absl::Duration timeout) {
   COHORT_ASSIGN_OR_RETURN(const ListenAddress parsed, ParseListenAddress(address));
   if (parsed.is_unix()) return absl::InvalidArgumentError(absl::StrCat(address, " has no port"));
@@ -159,16 +211,17 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(const st
     return absl::UnavailableError(
         absl::StrCat("cannot serve metrics: ", sockets.status().message()));
   }
-  auto endpoint =
-      absl::WrapUnique(new MetricsEndpoint(*std::move(sockets), std::move(sources), timeout));
+  auto endpoint = absl::WrapUnique(
+      new MetricsEndpoint(*std::move(sockets), std::move(sources), std::move(access), timeout));
   COHORT_RETURN_IF_ERROR(endpoint->loop_.Start());
   return endpoint;
 }
 
 MetricsEndpoint::MetricsEndpoint(std::vector<ListenSocket> sockets, Sources sources,
-                                 absl::Duration timeout)
+                                 MetricsAccess access, absl::Duration timeout)
     : sockets_(std::move(sockets)),
       sources_(std::move(sources)),
+      access_(std::move(access)),
       timeout_(timeout),
       loop_("metrics", kTick, [this] { OnTick(); }) {
   for (const ListenSocket& socket : sockets_) {
@@ -188,7 +241,22 @@ void MetricsEndpoint::OnTick() {
   loop_.SetTicking(!scrapes_.empty() || !resting_.empty());
 }
 
-std::string MetricsEndpoint::Answer(const std::string& request) const {
+absl::Status MetricsEndpoint::Admit(const std::string& request, const StreamSocket& socket) {
+  if (access_.policy == nullptr) return absl::OkStatus();
+  const Instant now = Clock::Steady().Now();
+  const std::string address = PeerAddressAndPortOf(socket.fd);
+  auto peer = std::make_shared<PeerAccess>(
+      access_.policy, NamesOfPeer(socket.fd, socket.tls == nullptr ? nullptr : &socket.tls->peer()),
+      address);
+  const absl::string_view token = BearerToken(request);
+  if (!token.empty()) peer = peer->WithToken(token);
+  const std::shared_ptr<const Rights> rights = peer->Current(now);
+  const Role role = rights->HighestRole();
+  if (role >= Role::kObserver) return absl::OkStatus();
+  return audit_.Deny({"metrics", Role::kObserver, ""}, {*rights->identity, address}, role, now);
+}
+
+std::string MetricsEndpoint::Answer(const std::string& request, const StreamSocket& socket) {
   const bool head = absl::StartsWith(request, "HEAD ");
   if (!head && !absl::StartsWith(request, "GET ")) {
     return Response("405 Method Not Allowed", "text/plain", "GET /metrics\n");
@@ -196,13 +264,18 @@ std::string MetricsEndpoint::Answer(const std::string& request) const {
   absl::string_view path = absl::string_view(request).substr(head ? 5 : 4);
   path = path.substr(0, path.find_first_of(" ?\r\n"));
   if (path != "/metrics") return Response("404 Not Found", "text/plain", "GET /metrics\n", !head);
+  const absl::Status admitted = Admit(request, socket);
+  if (!admitted.ok()) {
+    return Response("403 Forbidden", "text/plain", absl::StrCat(admitted.message(), "\n"), !head);
+  }
   return Response("200 OK", "text/plain; version=0.0.4; charset=utf-8", TextOf(sources_), !head);
 }
 
 absl::Status ServedMetrics::Serve(const std::string& address,
-                                  std::shared_ptr<prometheus::Collectable> gauges) {
+                                  std::shared_ptr<prometheus::Collectable> gauges,
+                                  MetricsAccess access) {
   sources_ = {counters_, std::move(gauges)};
-  COHORT_ASSIGN_OR_RETURN(endpoint_, MetricsEndpoint::Start(address, sources_));
+  COHORT_ASSIGN_OR_RETURN(endpoint_, MetricsEndpoint::Start(address, sources_, std::move(access)));
   return absl::OkStatus();
 }
 

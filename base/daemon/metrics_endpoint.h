@@ -7,27 +7,33 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/access/audit_log.h"
+#include "base/daemon/metrics_access.h"
 #include "base/rpc/listener/listen_socket.h"
 #include "base/threads/event_loop.h"
+#include "base/tls/stream_socket.h"
 #include "prometheus/collectable.h"
 #include "prometheus/registry.h"
 
 namespace cohort {
 
 // HTTP/1.1 with one request per connection, on one thread that waits for all of them. There are at
-// most 16 connections: a new one takes the place of the oldest. Each has `timeout` to send its
-// request, and as long to take its answer. Thread-compatible.
+// most 16 connections: a new one takes the place of the oldest. Each has `timeout` for its
+// handshake and its request, and as long to take its answer. Thread-compatible.
 class MetricsEndpoint {
  public:
   using Sources = std::vector<std::shared_ptr<prometheus::Collectable>>;
 
-  // Serves http://`address`/metrics, and looks at the sources at each scrape. Port 0 picks one.
+  // Serves /metrics at `address` to clients that `access` admits; others get 403. Looks at
+  // the sources at each scrape. Port 0 picks one.
   // Errors: INVALID_ARGUMENT (not host:port), UNAVAILABLE (cannot be bound; names the address),
   // RESOURCE_EXHAUSTED (threads, descriptors).
   static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(
-      const std::string& address, Sources sources, absl::Duration timeout = absl::Seconds(3));
+      const std::string& address, Sources sources, MetricsAccess access = {},
+      absl::Duration timeout = absl::Seconds(3));
   // Stops, after a scrape that is running.
   ~MetricsEndpoint();
   MetricsEndpoint(const MetricsEndpoint&) = delete;
@@ -39,13 +45,18 @@ class MetricsEndpoint {
   class Acceptor;
   class Scrape;
 
-  MetricsEndpoint(std::vector<ListenSocket> sockets, Sources sources, absl::Duration timeout);
+  MetricsEndpoint(std::vector<ListenSocket> sockets, Sources sources, MetricsAccess access,
+                  absl::Duration timeout);
   void OnTick();
-  std::string Answer(const std::string& request) const;
+  // Whether the client at `socket` may read metrics. Errors: PERMISSION_DENIED, with the reason.
+  absl::Status Admit(const std::string& request, const StreamSocket& socket);
+  std::string Answer(const std::string& request, const StreamSocket& socket);
 
   const std::vector<ListenSocket> sockets_;
   const Sources sources_;
+  const MetricsAccess access_;
   const absl::Duration timeout_;
+  AuditLog audit_;
   // Only the loop's thread uses them; oldest first.
   std::list<std::shared_ptr<Scrape>> scrapes_;
   std::vector<int> resting_;  // acceptors that wait for descriptors to become free
@@ -59,7 +70,8 @@ class ServedMetrics {
  public:
   prometheus::Registry& counters() { return *counters_; }
   // Serves both until Stop, as MetricsEndpoint::Start does.
-  absl::Status Serve(const std::string& address, std::shared_ptr<prometheus::Collectable> gauges);
+  absl::Status Serve(const std::string& address, std::shared_ptr<prometheus::Collectable> gauges,
+                     MetricsAccess access);
   void Stop();
   // The port of Serve; 0 when not serving.
   int port() const { return endpoint_ == nullptr ? 0 : endpoint_->port(); }

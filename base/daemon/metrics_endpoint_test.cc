@@ -1,17 +1,28 @@
 #include "base/daemon/metrics_endpoint.h"
 
 #include <netinet/in.h>
+#include <openssl/ssl.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/access/access_policy.h"
 #include "base/clock.h"
+#include "base/daemon/flags.h"
+#include "base/daemon/metrics_access.h"
+#include "base/tls/testing/certificates.h"
+#include "base/tls/tls_context.h"
+#include "base/tls/tls_session.h"
 #include "base/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -22,6 +33,8 @@ namespace cohort {
 namespace {
 
 using ::testing::HasSubstr;
+
+constexpr char kRequest[] = "GET /metrics HTTP/1.1\r\n\r\n";
 
 UniqueFd ConnectTo(int port) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -45,6 +58,46 @@ std::string Scrape(int port, const std::string& request = "GET /metrics HTTP/1.0
   return text;
 }
 
+// The answer by TLS, or the error of the handshake.
+std::string ScrapeByTls(int port, TlsFiles files, const std::string& request = kRequest) {
+  const UniqueFd fd = ConnectTo(port);
+  auto context = TlsContext::Load(std::move(files), TlsSide::kClient);
+  if (!context.ok()) return context.status().ToString();
+  std::shared_ptr<SSL_CTX> current = (*context)->Current(absl::UnixEpoch());
+  // As Prometheus does.
+  constexpr unsigned char kProtocols[] = "\2h2\10http/1.1";
+  SSL_CTX_set_alpn_protos(current.get(), kProtocols, sizeof(kProtocols) - 1);
+  const auto session = TlsSession::Connect(std::move(current), fd.get(), "localhost");
+  pollfd input = {fd.get(), POLLIN, 0};
+  TlsSession::Progress progress = session->Handshake();
+  while (progress == TlsSession::Progress::kWantInput && poll(&input, 1, 20000) == 1) {
+    progress = session->Handshake();
+  }
+  if (progress != TlsSession::Progress::kDone) return session->error().ToString();
+  EXPECT_EQ(session->Send(request), static_cast<ssize_t>(request.size()));
+  std::string text;
+  char part[4096];
+  while (poll(&input, 1, 20000) == 1) {
+    const ssize_t size = session->Receive(part, sizeof(part));
+    if (size < 0 && errno == EAGAIN) continue;
+    if (size <= 0) break;
+    text.append(part, static_cast<size_t>(size));
+  }
+  return text.empty() ? session->error().ToString() : text;
+}
+
+MetricsEndpoint::Sources OneCounter() {
+  const auto registry = std::make_shared<prometheus::Registry>();
+  prometheus::BuildCounter().Name("some_total").Register(*registry).Add({}).Increment();
+  return {registry};
+}
+
+std::string WriteFile(const std::string& name, const std::string& text) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/", name);
+  std::ofstream(path) << text;
+  return path;
+}
+
 TEST(MetricsEndpointTest, ServesAndStopsAtOnce) {
   const auto registry = std::make_shared<prometheus::Registry>();
   prometheus::BuildCounter().Name("some_total").Register(*registry).Add({}).Increment();
@@ -64,7 +117,7 @@ TEST(MetricsEndpointTest, OthersWaitForNoConnectionThatSaysNothing) {
   const auto registry = std::make_shared<prometheus::Registry>();
   prometheus::BuildCounter().Name("some_total").Register(*registry).Add({}).Increment();
   // No connection times out during this test.
-  auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", {registry}, absl::Hours(1));
+  auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", {registry}, {}, absl::Hours(1));
   ASSERT_TRUE(endpoint.ok()) << endpoint.status();
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 100; ++i) silent.push_back(ConnectTo((*endpoint)->port()));
@@ -80,7 +133,7 @@ TEST(MetricsEndpointTest, OthersWaitForNoConnectionThatSaysNothing) {
 TEST(MetricsEndpointTest, AnswersWithTheLastDescriptor) {
   const auto registry = std::make_shared<prometheus::Registry>();
   prometheus::BuildCounter().Name("some_total").Register(*registry).Add({}).Increment();
-  auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", {registry}, absl::Hours(1));
+  auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", {registry}, {}, absl::Hours(1));
   ASSERT_TRUE(endpoint.ok()) << endpoint.status();
   EXPECT_THAT(Scrape((*endpoint)->port()), HasSubstr("some_total 1"));
   rlimit limit = {};
@@ -97,7 +150,7 @@ TEST(MetricsEndpointTest, AnswersWithTheLastDescriptor) {
 }
 
 TEST(MetricsEndpointTest, ClosesAConnectionThatDoesNotSendItsRequestInTime) {
-  auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", {}, absl::Milliseconds(100));
+  auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", {}, {}, absl::Milliseconds(100));
   ASSERT_TRUE(endpoint.ok()) << endpoint.status();
   const UniqueFd half = ConnectTo((*endpoint)->port());
   ASSERT_EQ(send(half.get(), "GET /met", 8, 0), 8);
@@ -116,6 +169,84 @@ TEST(MetricsEndpointTest, AnswersOtherRequestsWithAnError) {
   EXPECT_THAT(Scrape(port, std::string(9000, 'x')), HasSubstr("431 "));
   EXPECT_THAT(Scrape(port, "GET /metrics?name=a HTTP/1.1\r\nAccept: */*\r\n\r\n"),
               HasSubstr("200 OK"));
+}
+
+TEST(MetricsEndpointTest, ByTlsForClientsWithACertificate) {
+  const testing::CertificateAuthority ca(::testing::TempDir());
+  MetricsAccess access;
+  auto context =
+      TlsContext::Load(ca.Sign("server", {"server", "DNS:localhost"}), TlsSide::kHttpServer);
+  ASSERT_TRUE(context.ok()) << context.status();
+  access.tls = *std::move(context);
+  auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", OneCounter(), access);
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  const int port = (*endpoint)->port();
+  const TlsFiles client = ca.Sign("client", {"prometheus"});
+  EXPECT_THAT(ScrapeByTls(port, client), HasSubstr("some_total 1"));
+  const std::string long_request =
+      absl::StrCat("GET /metrics HTTP/1.1\r\nX-Long: ", std::string(8000, 'x'), "\r\n\r\n");
+  EXPECT_THAT(ScrapeByTls(port, client, long_request), HasSubstr("some_total 1"));
+  TlsFiles without_certificate;
+  without_certificate.ca = ca.path();
+  EXPECT_THAT(ScrapeByTls(port, without_certificate), HasSubstr("certificate required"));
+  EXPECT_EQ(Scrape(port), "") << "a plain connection got an answer";
+  EXPECT_THAT(ScrapeByTls(port, client), HasSubstr("some_total 1"));
+}
+
+TEST(MetricsEndpointTest, ThePolicyNamesWhoMayRead) {
+  const testing::CertificateAuthority ca(::testing::TempDir());
+  MetricsAccess access;
+  auto context =
+      TlsContext::Load(ca.Sign("server", {"server", "DNS:localhost"}), TlsSide::kHttpServer);
+  ASSERT_TRUE(context.ok()) << context.status();
+  access.tls = *std::move(context);
+  // The token is "secret".
+  auto policy = AccessPolicy::Load(WriteFile(
+      "policy.json",
+      R"({"rules": [{"identity": "dns:prometheus", "tenant": "team-a", "role": "observer"},
+                    {"identity": "token:scraper", "tenant": "*", "role": "observer"}],
+          "tokens": [{"name": "scraper", "sha256":
+              "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"}]})"));
+  ASSERT_TRUE(policy.ok()) << policy.status();
+  access.policy = *std::move(policy);
+  auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", OneCounter(), access);
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  const int port = (*endpoint)->port();
+  EXPECT_THAT(ScrapeByTls(port, ca.Sign("client", {"prometheus", "DNS:prometheus"})),
+              HasSubstr("some_total 1"));
+  const TlsFiles stranger = ca.Sign("stranger", {"stranger", "DNS:stranger"});
+  EXPECT_THAT(ScrapeByTls(port, stranger),
+              AllOf(HasSubstr("403 Forbidden"),
+                    HasSubstr("metrics needs the role observer in a tenant, and dns:stranger has "
+                              "no role there")));
+  EXPECT_THAT(
+      ScrapeByTls(port, stranger, "GET /metrics HTTP/1.1\r\nAuthorization: Bearer secret\r\n\r\n"),
+      HasSubstr("some_total 1"));
+  for (const char* const wrong : {"Bearer secre", "Bearer secret2", "Basic secret"}) {
+    EXPECT_THAT(
+        ScrapeByTls(port, stranger,
+                    absl::StrCat("GET /metrics HTTP/1.1\r\nauthorization: ", wrong, "\r\n\r\n")),
+        HasSubstr("403 Forbidden"))
+        << wrong;
+  }
+}
+
+TEST(MetricsAccessTest, OtherMachinesNeedTls) {
+  const testing::CertificateAuthority ca(::testing::TempDir());
+  DaemonOptions options(7700);
+  options.tls = ca.Sign("server", {"server", "DNS:localhost"});
+  const auto has_tls = [&options](const std::string& address, bool insecure) {
+    options.metrics_listen = address;
+    options.insecure = insecure;
+    const auto access = MetricsAccessOf(options, nullptr);
+    EXPECT_TRUE(access.ok()) << access.status();
+    return access.ok() && access->tls != nullptr;
+  };
+  EXPECT_TRUE(has_tls("0.0.0.0:7701", false));
+  EXPECT_TRUE(has_tls("[::]:7701", false));
+  EXPECT_FALSE(has_tls("127.0.0.1:7701", false));
+  EXPECT_FALSE(has_tls("[::1]:7701", false));
+  EXPECT_FALSE(has_tls("0.0.0.0:7701", true));
 }
 
 TEST(MetricsEndpointTest, NamesAnAddressThatIsTaken) {

@@ -22,6 +22,7 @@ constexpr char kCiphers[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
 constexpr size_t kReadAheadBytes = size_t{64} << 10;
 // As the protocols' names stand in the handshake, with their lengths: gRPC's and framed RPC's.
 constexpr unsigned char kProtocols[] = "\2h2\6cohort";
+constexpr unsigned char kHttpProtocols[] = "\10http/1.1";
 constexpr unsigned char kSessionContext[] = "cohort";
 
 // OpenSSL frees its state when a process exits, and crashes threads that still use TLS then: ours
@@ -32,13 +33,17 @@ absl::Status FileError(const char* what, const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(what, " ", path, ": ", TakeTlsError()));
 }
 
+bool IsServer(TlsSide side) { return side == TlsSide::kServer || side == TlsSide::kHttpServer; }
+
 // The client names the protocols that it speaks; a client that names none of ours is not refused,
 // because the first bytes after the handshake tell the protocol, too.
 int SelectProtocol(SSL*, const unsigned char** chosen, unsigned char* size,
-                   const unsigned char* offered, unsigned offered_size, void*) {
+                   const unsigned char* offered, unsigned offered_size, void* protocols) {
+  const auto* const ours = static_cast<const unsigned char*>(protocols);
+  const auto ours_size = static_cast<unsigned>(std::strlen(static_cast<const char*>(protocols)));
   unsigned char* found = nullptr;
-  if (SSL_select_next_proto(&found, size, kProtocols, sizeof(kProtocols) - 1, offered,
-                            offered_size) != OPENSSL_NPN_NEGOTIATED) {
+  if (SSL_select_next_proto(&found, size, ours, ours_size, offered, offered_size) !=
+      OPENSSL_NPN_NEGOTIATED) {
     return SSL_TLSEXT_ERR_NOACK;
   }
   *chosen = found;
@@ -84,7 +89,7 @@ absl::Status ReadFiles(const TlsFiles& files, TlsSide side, SSL_CTX* context) {
 
 absl::StatusOr<std::shared_ptr<SSL_CTX>> Make(const TlsFiles& files, TlsSide side) {
   ERR_clear_error();
-  const bool server = side == TlsSide::kServer;
+  const bool server = IsServer(side);
   const bool peer = side == TlsSide::kPeer;
   const std::shared_ptr<SSL_CTX> context(SSL_CTX_new(peer     ? TLS_method()
                                                      : server ? TLS_server_method()
@@ -111,7 +116,9 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> Make(const TlsFiles& files, TlsSide sid
   if (peer) {
     SSL_CTX_set_purpose(raw, X509_PURPOSE_SSL_CLIENT);
   } else if (server) {
-    SSL_CTX_set_alpn_select_cb(raw, SelectProtocol, nullptr);
+    const unsigned char* const protocols =
+        side == TlsSide::kHttpServer ? kHttpProtocols : kProtocols;
+    SSL_CTX_set_alpn_select_cb(raw, SelectProtocol, const_cast<unsigned char*>(protocols));
   } else {
     SSL_CTX_set_alpn_protos(raw, kProtocols + 3, sizeof(kProtocols) - 1 - 3);
   }
@@ -136,7 +143,7 @@ absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Load(TlsFiles files, Tls
   if (files.certificate.empty() != files.key.empty()) {
     return absl::InvalidArgumentError("a certificate needs a key, and a key needs a certificate");
   }
-  if (side == TlsSide::kServer && files.certificate.empty()) {
+  if (IsServer(side) && files.certificate.empty()) {
     return absl::InvalidArgumentError("a server needs a certificate");
   }
   if (side == TlsSide::kPeer && (files.certificate.empty() || files.ca.empty())) {

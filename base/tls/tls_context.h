@@ -29,9 +29,10 @@ struct TlsFiles {
   bool any() const { return !certificate.empty() || !key.empty() || !ca.empty(); }
 };
 
+// kServer: of gRPC and framed RPC. kHttpServer: of HTTP/1.1.
 // kPeer: either end of a connection between equals. Both show a certificate, which `ca` signs and
 // which may be used by clients; names of hosts are not checked.
-enum class TlsSide { kClient, kServer, kPeer };
+enum class TlsSide { kClient, kServer, kHttpServer, kPeer };
 
 // TLS 1.2 and newer, without renegotiation, compression or resumption. Thread-safe.
 class TlsContext {

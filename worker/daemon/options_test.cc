@@ -66,6 +66,7 @@ TEST(OptionsTest, RejectsInvalidOptions) {
            {{"--listen", "unix:relative"}, "full path"},
            {{"--coordinator", ""}, "--coordinator"},
            {{"--metrics-listen", "unix:/m"}, "--metrics-listen"},
+           {{"--metrics-listen", "0.0.0.0:7801"}, "--insecure"},
            {{"--max-calls", "0"}, "--max-calls"},
            {{"--max-calls-per-session", "0"}, "--max-calls-per-session"},
            {{"--max-descriptors", "-1"}, "--max-descriptors"},

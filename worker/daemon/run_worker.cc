@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "base/access/access_policy.h"
 #include "base/clock.h"
+#include "base/daemon/metrics_access.h"
 #include "base/daemon/port_file.h"
 #include "base/daemon/run_daemon.h"
 #include "base/status_macros.h"
@@ -115,7 +116,8 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerServer> server,
                           WorkerServer::Start(server_options, service));
   if (!options.metrics_listen.empty()) {
-    COHORT_RETURN_IF_ERROR(metrics.Serve(options.metrics_listen, sessions));
+    COHORT_ASSIGN_OR_RETURN(MetricsAccess access, MetricsAccessOf(options, server_options.access));
+    COHORT_RETURN_IF_ERROR(metrics.Serve(options.metrics_listen, sessions, std::move(access)));
   }
   if (!options.port_file.empty()) {
     COHORT_RETURN_IF_ERROR(WritePortFile(options.port_file, server->addresses()));

@@ -143,8 +143,9 @@ struct Metrics::Impl {
 Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}
 Metrics::~Metrics() = default;
 
-absl::Status Metrics::Serve(const std::string& address, const SessionTable& sessions) {
-  return impl_->served.Serve(address, std::make_shared<SessionGauges>(sessions));
+absl::Status Metrics::Serve(const std::string& address, const SessionTable& sessions,
+                            MetricsAccess access) {
+  return impl_->served.Serve(address, std::make_shared<SessionGauges>(sessions), std::move(access));
 }
 
 int Metrics::port() const { return impl_->served.port(); }

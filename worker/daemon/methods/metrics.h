@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/collective/collective.h"
+#include "base/daemon/metrics_access.h"
 #include "worker/daemon/sessions/session_table.h"
 
 namespace cohort::worker {
@@ -20,9 +21,10 @@ class Metrics {
   Metrics();
   ~Metrics();
 
-  // Serves http://`address`/metrics until Stop; `sessions` lives until then. Port 0 picks one.
+  // Serves /metrics at `address` until Stop; `sessions` lives until then. Port 0 picks one.
   // Errors: UNAVAILABLE (cannot be bound; names the address).
-  absl::Status Serve(const std::string& address, const SessionTable& sessions);
+  absl::Status Serve(const std::string& address, const SessionTable& sessions,
+                     MetricsAccess access);
   // The port of Serve; 0 when not serving.
   int port() const;
   void Stop();

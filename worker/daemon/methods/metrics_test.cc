@@ -35,7 +35,7 @@ TEST(MetricsTest, CountsByCollectiveSizeAndCode) {
 TEST(MetricsTest, ServesSessionsWhenAsked) {
   SessionTable sessions;
   Metrics metrics;
-  ASSERT_TRUE(metrics.Serve("127.0.0.1:0", sessions).ok());
+  ASSERT_TRUE(metrics.Serve("127.0.0.1:0", sessions, {}).ok());
   EXPECT_NE(metrics.port(), 0);
   EXPECT_THAT(metrics.Collect(), HasSubstr("cohort_worker_sessions 0"));
   const absl::StatusOr<std::shared_ptr<Session>> session =

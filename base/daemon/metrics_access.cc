@@ -1,0 +1,22 @@
+#include "base/daemon/metrics_access.h"
+
+#include <utility>
+
+#include "base/daemon/flags.h"
+#include "base/rpc/listener/listen_address.h"
+#include "base/status_macros.h"
+
+namespace cohort {
+
+absl::StatusOr<MetricsAccess> MetricsAccessOf(const DaemonOptions& options,
+                                              std::shared_ptr<AccessPolicy> policy) {
+  MetricsAccess access;
+  access.policy = std::move(policy);
+  if (options.insecure) return access;
+  COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(options.metrics_listen));
+  if (address.is_loopback()) return access;
+  COHORT_ASSIGN_OR_RETURN(access.tls, TlsContext::Load(options.tls, TlsSide::kHttpServer));
+  return access;
+}
+
+}  // namespace cohort
