@@ -52,9 +52,10 @@ std::string TextOf(const MetricsEndpoint::Sources& sources) {
 // The value of the header "Authorization: Bearer ..."; empty: the request has none.
 absl::string_view BearerToken(absl::string_view request) {
   constexpr absl::string_view kName = "\r\nauthorization: bearer ";
-  const std::string lower = absl::AsciiStrToLower(request.substr(0, request.find(kHeadersEnd)));
+  const std::string text = absl::AsciiStrToLower(request.substr(0, request.find(kHeadersEnd)));
+  const absl::string_view lower = text;
   const size_t begin = lower.find(kName);
-  if (begin == std::string::npos) return "";
+  if (begin == absl::string_view::npos) return "";
   request.remove_prefix(begin + kName.size());
   return request.substr(0, request.find('\r'));
 }

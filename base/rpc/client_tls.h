@@ -31,6 +31,9 @@ struct ClientTls {
 // INVALID_ARGUMENT with the path and the reason, or a token would be sent without TLS.
 absl::StatusOr<ClientTls> ClientTlsFor(absl::string_view address, const TlsFiles& files,
                                        const std::string& token_file = "");
+// For gRPC connections between ranks. `files.ca` must have signed the server's certificate, which
+// may have any name, but must be one for servers if it says what it is for.
+std::shared_ptr<grpc::ChannelCredentials> PeerCredentialsFor(const TlsFiles& files);
 // The same with the files that the environment names.
 absl::StatusOr<ClientTls> ClientTlsOfEnvironment(absl::string_view address);
 

@@ -113,9 +113,8 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> Make(const TlsFiles& files, TlsSide sid
     verify |= SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
   }
   SSL_CTX_set_verify(raw, verify, nullptr);
-  if (peer) {
-    SSL_CTX_set_purpose(raw, X509_PURPOSE_SSL_CLIENT);
-  } else if (server) {
+  if (peer) SSL_CTX_set_purpose(raw, X509_PURPOSE_SSL_CLIENT);
+  if (server || peer) {
     const unsigned char* const protocols =
         side == TlsSide::kHttpServer ? kHttpProtocols : kProtocols;
     SSL_CTX_set_alpn_select_cb(raw, SelectProtocol, const_cast<unsigned char*>(protocols));

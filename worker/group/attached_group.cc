@@ -5,13 +5,14 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/rpc/rank_tls.h"
 #include "base/status_macros.h"
 #include "base/threads/mutex.h"
 #include "client/collective/remote/attach_connection.h"
 #include "client/collective/remote/worker_session_impl.h"
 #include "cohort/v1/attach.pb.h"
 #include "worker/group/bootstrap/worker_relayed_unique_ids.h"
-#include "worker/group/connections/rank_tls.h"
+#include "worker/group/connections/secure_connections.h"
 #include "worker/group/connections/transfer_connections.h"
 
 namespace cohort::worker {

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "base/threads/mutex.h"
 #include "worker/group/bootstrap/unique_id_exchange.h"
+#include "worker/group/connections/secure_connections.h"
 #include "worker/group/flight_recorder/flight_export.h"
 #include "worker/group/membership/gather_member_objects.h"
 

@@ -152,7 +152,7 @@ class MessageQueue {
   virtual const std::string& name() const = 0;
   // On a writer: a text with which any process can read the queue, so it should not be logged.
   virtual std::string handle() const = 0;
-  // On a reader: "shared memory", or "stream ADDRESS".
+  // On a reader: "shared memory", "stream ADDRESS" or, with TLS, "tls stream ADDRESS".
   virtual std::string path() const = 0;
 
   // Appends the value. Returns once the value is in the ring, however far readers are. Errors

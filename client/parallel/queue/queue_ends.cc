@@ -7,6 +7,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "base/rpc/listener/listen_address.h"
+#include "base/rpc/rank_tls.h"
 #include "base/status_macros.h"
 #include "base/text/printable.h"
 #include "client/parallel/queue/connections/handshake.h"
@@ -107,6 +108,10 @@ absl::Status WriterQueue::Listen() {
   StreamServerOptions options;
   options.listen = options_.listen;
   options.advertise = options_.advertise;
+  absl::StatusOr<RankTls> tls = RankTlsOfEnvironment();
+  if (!tls.ok()) return About(name(), tls.status());
+  options.tls = *std::move(tls);
+  handle_.set_tls(options.tls.state == TlsState::kOn);
   absl::StatusOr<std::unique_ptr<StreamServer>> server =
       StreamServer::Start(options, ring_, handle_);
   if (!server.ok()) return About(name(), server.status());
@@ -190,6 +195,8 @@ absl::StatusOr<std::unique_ptr<ReaderQueue>> ReaderQueue::Open(const v1::QueueHa
     if (last.code() == absl::StatusCode::kFailedPrecondition) return About(handle.name(), last);
     if (const absl::Status reason = cancelled(); !reason.ok()) return About(handle.name(), reason);
   }
+  const absl::StatusOr<RankTls> tls = RankTlsOfEnvironment();
+  if (!tls.ok()) return About(handle.name(), tls.status());
   std::vector<std::string> addresses(handle.addresses().begin(), handle.addresses().end());
   if (handle.port() != 0 && !route.reached_at.empty()) {
     addresses.insert(addresses.begin(),
@@ -199,8 +206,8 @@ absl::StatusOr<std::unique_ptr<ReaderQueue>> ReaderQueue::Open(const v1::QueueHa
     const bool is_last = i + 1 == addresses.size();
     const Instant limit =
         is_last ? deadline : std::min(deadline, Clock::Steady().Now() + kOneAddress);
-    absl::StatusOr<std::unique_ptr<ByteSource>> source =
-        OpenStreamReader(handle, addresses[i], reader, WaitLimit(limit, options.cancellation));
+    absl::StatusOr<std::unique_ptr<ByteSource>> source = OpenStreamReader(
+        handle, addresses[i], reader, *tls, WaitLimit(limit, options.cancellation));
     if (source.ok()) {
       return absl::WrapUnique(new ReaderQueue(handle, options, *std::move(source)));
     }

@@ -78,7 +78,8 @@ class MessageQueue:
       is_writer: whether this end writes.
       handle: on the writer, bytes with which any process can read the queue, so they are a secret;
         on a reader empty.
-      path: on a reader "shared memory" or "stream HOST:PORT"; on the writer "self".
+      path: on a reader "shared memory", "stream HOST:PORT" or, with TLS, "tls stream HOST:PORT"; on
+        the writer "self".
     """
 
     def __init__(self, group: Group, writer_rank: int = 0, *, external_writer: bytes = b'',

@@ -20,6 +20,7 @@
 #include "worker/communicator/socket/socket_communicator.h"
 #include "worker/group/bootstrap/host_bootstrap.h"
 #include "worker/group/bootstrap/host_identity.h"
+#include "worker/group/connections/secure_connections.h"
 
 namespace cohort::worker {
 namespace {

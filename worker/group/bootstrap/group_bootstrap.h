@@ -10,13 +10,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/rpc/rank_tls.h"
 #include "base/shm/heap.h"
 #include "base/tensor/device.h"
 #include "client/rendezvous/call/cancellation.h"
 #include "client/rendezvous/process_group/process_group.h"
 #include "worker/group/bootstrap/host_bootstrap.h"
 #include "worker/group/connections/connections.h"
-#include "worker/group/connections/rank_tls.h"
 
 namespace cohort::worker {
 

@@ -18,7 +18,7 @@
 #include "gtest/gtest.h"
 #include "worker/communicator/socket/mesh/link_proof.h"
 #include "worker/communicator/socket/testing/socket_group.h"
-#include "worker/group/connections/rank_tls.h"
+#include "worker/group/connections/secure_connections.h"
 
 namespace cohort::worker {
 namespace {

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/rpc/client_channel.h"
+#include "base/rpc/client_tls.h"
 #include "base/rpc/status_conversion.h"
 #include "base/status_macros.h"
 #include "base/text/printable.h"
@@ -18,6 +19,7 @@
 #include "client/parallel/queue/ring/ring_layout.h"
 #include "client/parallel/queue/ring/wire_text.h"
 #include "cohort/v1/queue.grpc.pb.h"
+#include "grpcpp/security/credentials.h"
 #include "grpcpp/support/client_callback.h"
 
 namespace cohort::parallel {
@@ -45,10 +47,13 @@ class RemoteReader final
     : public ByteSource,
       private grpc::ClientBidiReactor<v1::ReadQueueRequest, v1::ReadQueueResponse> {
  public:
-  RemoteReader(const v1::QueueHandle& handle, const std::string& address)
+  RemoteReader(const v1::QueueHandle& handle, const std::string& address, const RankTls& tls)
       : writer_(handle.writer()),
         address_(address),
-        stub_(v1::QueueService::NewStub(CreateClientChannel(TargetOf(address), kChannel))) {}
+        path_(absl::StrCat(handle.tls() ? "tls " : "", "stream ", address)),
+        stub_(v1::QueueService::NewStub(CreateClientChannel(
+            TargetOf(address), kChannel,
+            handle.tls() ? PeerCredentialsFor(tls.files) : grpc::InsecureChannelCredentials()))) {}
   ~RemoteReader() override;
 
   // Says hello, and waits until the writer admits it.
@@ -60,7 +65,7 @@ class RemoteReader final
   absl::Status Await(uint64_t bytes, const WaitLimit& limit) override ABSL_LOCKS_EXCLUDED(mutex_);
   void Stop(const absl::Status& reason) override ABSL_LOCKS_EXCLUDED(mutex_);
   void Leave(absl::string_view reason) override ABSL_LOCKS_EXCLUDED(mutex_);
-  std::string path() const override { return absl::StrCat("stream ", address_); }
+  std::string path() const override { return path_; }
 
  private:
   void OnReadDone(bool ok) override ABSL_LOCKS_EXCLUDED(mutex_);
@@ -84,6 +89,7 @@ class RemoteReader final
 
   const std::string writer_;
   const std::string address_;
+  const std::string path_;
   const std::unique_ptr<v1::QueueService::Stub> stub_;
   grpc::ClientContext context_;
   v1::ReadQueueResponse response_;
@@ -338,8 +344,17 @@ void RemoteReader::Leave(absl::string_view reason) {
 absl::StatusOr<std::unique_ptr<ByteSource>> OpenStreamReader(const v1::QueueHandle& handle,
                                                              const std::string& address,
                                                              const std::string& name,
+                                                             const RankTls& tls,
                                                              const WaitLimit& limit) {
-  auto reader = std::make_unique<RemoteReader>(handle, address);
+  if (handle.tls() != (tls.state == TlsState::kOn)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        address,
+        handle.tls() ? " serves TLS, and this process " : " serves no TLS, and this process ",
+        DescribeTls(tls.state),
+        ". Give both COHORT_TLS_CA, COHORT_TLS_CERTIFICATE and COHORT_TLS_KEY, or both "
+        "COHORT_RANK_TLS=off"));
+  }
+  auto reader = std::make_unique<RemoteReader>(handle, address, tls);
   COHORT_RETURN_IF_ERROR(reader->Start(HelloTo(handle, name), limit));
   return reader;
 }

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/rpc/rank_tls.h"
+#include "base/tls/testing/certificates.h"
 #include "client/parallel/queue/connections/handshake.h"
 #include "client/parallel/queue/connections/stream_server.h"
 #include "cohort/v1/queue.grpc.pb.h"
@@ -108,13 +110,72 @@ TEST_F(StreamTest, AReaderThatLiesIsRemovedAndGetsTheReason) {
 // A host's name may be one of gRPC's schemes.
 TEST_F(StreamTest, AnAddressIsAHostAndAPort) {
   const absl::Status scheme = OpenStreamReader(handle_, absl::StrCat("ipv4:", address_), "a reader",
-                                               Clock::Steady().Now() + absl::Seconds(20))
+                                               {}, Clock::Steady().Now() + absl::Seconds(20))
                                   .status();
   EXPECT_EQ(scheme.code(), absl::StatusCode::kUnavailable) << scheme;
-  const auto source = OpenStreamReader(handle_, address_, "a reader", Soon());
+  const auto source = OpenStreamReader(handle_, address_, "a reader", {}, Soon());
   ASSERT_TRUE(source.ok()) << source.status();
   ASSERT_EQ(writer_->readers().size(), 1U);
   EXPECT_THAT(writer_->readers()[0].path, ::testing::StartsWith("stream 127.0.0.1:"));
+}
+
+// The path that the writer has for the reader, or its error.
+std::string PathOf(const RingWriter& writer,
+                   const absl::StatusOr<std::unique_ptr<ByteSource>>& reader) {
+  if (!reader.ok()) return reader.status().ToString();
+  return writer.readers().empty() ? "no reader" : writer.readers().back().path;
+}
+
+TEST(StreamByTls, BothSidesNeedACertificateOfTheSameCa) {
+  const std::string folder = ::testing::TempDir();
+  const ::cohort::testing::CertificateAuthority ca(folder);
+  const ::cohort::testing::CertificateAuthority other_ca(folder, "other-ca");
+  // No certificate names the host.
+  const RankTls on{TlsState::kOn, ca.Sign("writer", {"writer", "URI:spiffe://domain/writer"})};
+  v1::QueueHandle handle = NewHandle(64 << 10);
+  handle.set_tls(true);
+  const auto writer = std::make_shared<RingWriter>(*RingMemory::Create(64 << 10), true);
+  StreamServerOptions options;
+  options.listen = "127.0.0.1:0";
+  options.tls = on;
+  const auto server = StreamServer::Start(options, writer, handle);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string address = (*server)->addresses()[0];
+
+  const RankTls reader{TlsState::kOn, ca.Sign("reader", {"reader", ""})};
+  const auto admitted = OpenStreamReader(handle, address, "a reader", reader, Soon());
+  ASSERT_TRUE(admitted.ok()) << admitted.status();
+  EXPECT_EQ((*admitted)->path(), absl::StrCat("tls stream ", address));
+  EXPECT_THAT(PathOf(*writer, admitted), ::testing::StartsWith("tls stream 127.0.0.1:"));
+
+  TlsFiles foreign = other_ca.Sign("stranger", {"stranger", ""});
+  foreign.ca = ca.path();
+  EXPECT_THAT(PathOf(*writer, OpenStreamReader(handle, address, "a stranger",
+                                               {TlsState::kOn, foreign}, Soon())),
+              AllOf(HasSubstr("UNAVAILABLE"), HasSubstr(address)));
+  TlsFiles distrusts = ca.Sign("reader", {"reader", ""});
+  distrusts.ca = other_ca.path();
+  EXPECT_THAT(PathOf(*writer, OpenStreamReader(handle, address, "a sceptic",
+                                               {TlsState::kOn, distrusts}, Soon())),
+              AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("certificate verify failed")));
+  EXPECT_EQ(writer->readers().size(), 1U);
+}
+
+TEST(StreamByTls, NeitherSideFallsBackToPlainText) {
+  v1::QueueHandle handle = NewHandle(64 << 10);
+  EXPECT_EQ(OpenStreamReader(handle, "127.0.0.1:1", "a reader", {TlsState::kOn, {}}, Soon())
+                .status()
+                .message(),
+            "127.0.0.1:1 serves no TLS, and this process uses TLS. Give both COHORT_TLS_CA, "
+            "COHORT_TLS_CERTIFICATE and COHORT_TLS_KEY, or both COHORT_RANK_TLS=off");
+  handle.set_tls(true);
+  const absl::Status status =
+      OpenStreamReader(handle, "127.0.0.1:1", "a reader", {TlsState::kNoCertificate, {}}, Soon())
+          .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("127.0.0.1:1 serves TLS, and this process has no TLS certificate "
+                        "(COHORT_TLS_CERTIFICATE)"));
 }
 
 // A writer that admits its readers and then lets them go.
@@ -145,7 +206,7 @@ TEST(RemoteReader, AReaderThatWasRemovedGetsTheReason) {
   builder.RegisterService(&service);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   const auto source =
-      OpenStreamReader(handle, absl::StrCat("127.0.0.1:", port), "a reader", Soon());
+      OpenStreamReader(handle, absl::StrCat("127.0.0.1:", port), "a reader", {}, Soon());
   ASSERT_TRUE(source.ok()) << source.status();
   for (int i = 0; i < 2; ++i) {
     const absl::Status out = (*source)->Await(16, {Soon()});

@@ -15,6 +15,7 @@
 #include "base/rpc/listener/listen_socket.h"
 #include "base/rpc/listener/listener.h"
 #include "base/status_macros.h"
+#include "base/tls/tls_context.h"
 #include "client/parallel/queue/connections/writer_stream.h"
 #include "cohort/v1/queue.grpc.pb.h"
 #include "grpcpp/server.h"
@@ -110,6 +111,12 @@ absl::StatusOr<std::unique_ptr<StreamServer>> StreamServer::Start(
   const int port = sockets.front().port();
   if (port == 0) return absl::InvalidArgumentError("queues listen at ports, not at paths");
 
+  ListenerOptions listener_options;
+  if (options.tls.state == TlsState::kOn) {
+    COHORT_ASSIGN_OR_RETURN(listener_options.tls,
+                            TlsContext::Load(options.tls.files, TlsSide::kPeer));
+    listener_options.plain = false;
+  }
   auto impl = std::make_unique<Impl>(std::move(writer), handle);
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(kMostRequestBytes);
@@ -133,7 +140,8 @@ absl::StatusOr<std::unique_ptr<StreamServer>> StreamServer::Start(
     connection.fd = fd;
     acceptor->HandleNewConnection(&connection);
   };
-  impl->listener = std::make_unique<::cohort::Listener>(std::move(sockets), std::move(sinks));
+  impl->listener = std::make_unique<::cohort::Listener>(std::move(sockets), std::move(sinks),
+                                                        std::move(listener_options));
   COHORT_RETURN_IF_ERROR(impl->listener->status());
 
   auto result = absl::WrapUnique(new StreamServer(std::move(impl)));

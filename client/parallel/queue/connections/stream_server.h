@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/rpc/rank_tls.h"
 #include "client/parallel/queue/ring/ring_writer.h"
 #include "cohort/v1/queue.pb.h"
 
@@ -18,12 +19,13 @@ struct StreamServerOptions {
   std::string listen;
   // The host that the server tells readers. Empty: the hosts it listens at.
   std::string advertise;
+  RankTls tls;
 };
 
 class StreamServer {
  public:
-  // Errors: INVALID_ARGUMENT (an address that makes no sense), UNAVAILABLE (it cannot be bound;
-  // names it).
+  // Errors: INVALID_ARGUMENT (an address that makes no sense, certificates that cannot be used),
+  // UNAVAILABLE (the address cannot be bound; names it).
   static absl::StatusOr<std::unique_ptr<StreamServer>> Start(const StreamServerOptions& options,
                                                              std::shared_ptr<RingWriter> writer,
                                                              const v1::QueueHandle& handle);

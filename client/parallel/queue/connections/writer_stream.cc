@@ -70,7 +70,8 @@ bool StreamCount::AwaitZero(const int& count, absl::Duration timeout) {
 class WriterStream::StreamSlot final : public ReaderSlot {
  public:
   StreamSlot(std::string name, std::shared_ptr<WriterStream> stream)
-      : ReaderSlot(std::move(name), absl::StrCat("stream ", stream->peer_)),
+      : ReaderSlot(std::move(name),
+                   absl::StrCat(stream->handle_.tls() ? "tls " : "", "stream ", stream->peer_)),
         stream_(std::move(stream)) {}
 
   ReaderPage& page() override { return stream_->page_; }

@@ -29,7 +29,7 @@ class ByteSource {
   // Leaves the queue: the writer no longer waits for this reader, and the bytes of Peek() may
   // change. The thread that reads calls it, after Stop. It never waits for the writer.
   virtual void Leave(absl::string_view reason) = 0;
-  // "shared memory", or "stream ADDRESS".
+  // "shared memory", or "stream ADDRESS", or "tls stream ADDRESS".
   virtual std::string path() const = 0;
 };
 

@@ -1,6 +1,6 @@
 // TLS on the sockets between ranks of different hosts.
-#ifndef COHORT_WORKER_GROUP_CONNECTIONS_RANK_TLS_H_
-#define COHORT_WORKER_GROUP_CONNECTIONS_RANK_TLS_H_
+#ifndef COHORT_WORKER_GROUP_CONNECTIONS_SECURE_CONNECTIONS_H_
+#define COHORT_WORKER_GROUP_CONNECTIONS_SECURE_CONNECTIONS_H_
 
 #include <string>
 
@@ -9,25 +9,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/clock.h"
+#include "base/rpc/rank_tls.h"
 #include "base/tls/tls_context.h"
 #include "worker/group/connections/connections.h"
 
 namespace cohort::worker {
-
-// Whether a rank uses TLS on its sockets to other hosts, or why not. The numbers are those of
-// v1::RankTls in rank_info.proto, whose header no public header may include.
-enum class TlsState { kUnknown = 0, kOn = 1, kOff = 2, kNoCertificate = 3, kNoCa = 4 };
-
-// The TLS of this rank.
-struct RankTls {
-  TlsState state = TlsState::kOff;
-  TlsFiles files;
-};
-
-// TLS if COHORT_TLS_CA, COHORT_TLS_CERTIFICATE and COHORT_TLS_KEY name files, unless
-// COHORT_RANK_TLS is "off". Errors: INVALID_ARGUMENT (another value than "on" and "off"; "on"
-// without the files).
-absl::StatusOr<RankTls> RankTlsOfEnvironment();
 
 // The state of a rank, as it told the others.
 struct PeerTls {
@@ -45,4 +31,4 @@ absl::Status SecureConnections(Connections& connections, const TlsFiles& files, 
 
 }  // namespace cohort::worker
 
-#endif  // COHORT_WORKER_GROUP_CONNECTIONS_RANK_TLS_H_
+#endif  // COHORT_WORKER_GROUP_CONNECTIONS_SECURE_CONNECTIONS_H_

@@ -1,62 +1,24 @@
-#include "worker/group/connections/rank_tls.h"
+#include "worker/group/connections/secure_connections.h"
 
-#include <cstdlib>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/rank_set.h"
-#include "base/rpc/client_tls.h"
 #include "base/status_macros.h"
 #include "worker/communicator/socket/mesh/secure_mesh.h"
 
 namespace cohort::worker {
 namespace {
 
-constexpr char kVariable[] = "COHORT_RANK_TLS";
 constexpr absl::string_view kPathPrefix = "tls ";
-
-absl::string_view Describe(TlsState state) {
-  switch (state) {
-    case TlsState::kOn:
-      return "uses TLS";
-    case TlsState::kOff:
-      return "has COHORT_RANK_TLS=off";
-    case TlsState::kNoCertificate:
-      return "has no TLS certificate (COHORT_TLS_CERTIFICATE)";
-    case TlsState::kNoCa:
-      return "has no CA certificates (COHORT_TLS_CA)";
-    default:
-      return "has no TLS in this release";
-  }
-}
 
 std::string OnHost(size_t rank, const PeerTls& peer) {
   return absl::StrCat("rank ", rank, " on ", peer.host_name);
 }
 
 }  // namespace
-
-absl::StatusOr<RankTls> RankTlsOfEnvironment() {
-  const char* const variable = std::getenv(kVariable);
-  const absl::string_view wanted = variable == nullptr ? "" : variable;
-  RankTls tls;
-  if (wanted == "off") return tls;
-  if (!wanted.empty() && wanted != "on") {
-    return absl::InvalidArgumentError(
-        absl::StrCat(kVariable, " is \"", wanted, "\", expected on or off"));
-  }
-  tls.files = TlsFilesOfEnvironment();
-  tls.state = tls.files.certificate.empty() ? TlsState::kNoCertificate
-              : tls.files.ca.empty()        ? TlsState::kNoCa
-                                            : TlsState::kOn;
-  if (wanted == "on" && tls.state != TlsState::kOn) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(kVariable, " is on, and this process ", Describe(tls.state)));
-  }
-  return tls;
-}
 
 absl::StatusOr<bool> UseTls(absl::string_view group, absl::Span<const PeerTls> peers) {
   RankSet plain;
@@ -73,7 +35,7 @@ absl::StatusOr<bool> UseTls(absl::string_view group, absl::Span<const PeerTls> p
   return absl::FailedPreconditionError(absl::StrCat(
       "ranks of group ", group,
       " differ in TLS between hosts: ", OnHost(first_plain, peers[first_plain]), " ",
-      Describe(peers[first_plain].state), ", ", OnHost(first_with_tls, peers[first_with_tls]),
+      DescribeTls(peers[first_plain].state), ", ", OnHost(first_with_tls, peers[first_with_tls]),
       " uses TLS (without TLS: rank ", plain.ToString(),
       "). Give all ranks COHORT_TLS_CA, COHORT_TLS_CERTIFICATE and COHORT_TLS_KEY, or all "
       "COHORT_RANK_TLS=off"));

@@ -1,6 +1,5 @@
-#include "worker/group/connections/rank_tls.h"
+#include "worker/group/connections/secure_connections.h"
 
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -22,7 +21,7 @@ std::vector<PeerTls> Peers(const std::vector<TlsState>& states) {
   return peers;
 }
 
-TEST(RankTlsTest, AllRanksUseTlsOrNone) {
+TEST(SecureConnectionsTest, AllRanksUseTlsOrNone) {
   EXPECT_TRUE(*UseTls("g", Peers({TlsState::kOn, TlsState::kOn})));
   EXPECT_FALSE(*UseTls("g", Peers({TlsState::kOff, TlsState::kNoCertificate})));
   const absl::Status status =
@@ -36,7 +35,7 @@ TEST(RankTlsTest, AllRanksUseTlsOrNone) {
             "COHORT_RANK_TLS=off");
 }
 
-TEST(RankTlsTest, EachReasonIsNamed) {
+TEST(SecureConnectionsTest, EachReasonIsNamed) {
   const auto reason = [](TlsState state) {
     return std::string(UseTls("g", Peers({state, TlsState::kOn})).status().message());
   };
@@ -46,33 +45,7 @@ TEST(RankTlsTest, EachReasonIsNamed) {
   EXPECT_THAT(reason(static_cast<TlsState>(77)), HasSubstr("has no TLS in this release"));
 }
 
-TEST(RankTlsTest, TheEnvironmentDecides) {
-  struct Case {
-    const char* wanted;
-    const char* certificate;
-    const char* ca;
-    TlsState state;
-  };
-  for (const Case& each :
-       {Case{"", "a.crt", "ca.crt", TlsState::kOn}, Case{"on", "a.crt", "ca.crt", TlsState::kOn},
-        Case{"off", "a.crt", "ca.crt", TlsState::kOff},
-        Case{"", "", "ca.crt", TlsState::kNoCertificate}, Case{"", "a.crt", "", TlsState::kNoCa}}) {
-    setenv("COHORT_RANK_TLS", each.wanted, 1);
-    setenv("COHORT_TLS_CERTIFICATE", each.certificate, 1);
-    setenv("COHORT_TLS_CA", each.ca, 1);
-    const absl::StatusOr<RankTls> tls = RankTlsOfEnvironment();
-    ASSERT_TRUE(tls.ok()) << tls.status();
-    EXPECT_EQ(tls->state, each.state) << each.wanted;
-  }
-  setenv("COHORT_RANK_TLS", "on", 1);
-  EXPECT_EQ(RankTlsOfEnvironment().status().message(),
-            "COHORT_RANK_TLS is on, and this process has no CA certificates (COHORT_TLS_CA)");
-  setenv("COHORT_RANK_TLS", "maybe", 1);
-  EXPECT_THAT(std::string(RankTlsOfEnvironment().status().message()),
-              StartsWith("COHORT_RANK_TLS is \"maybe\", expected on or off"));
-}
-
-TEST(RankTlsTest, SocketsWithoutASecretStayPlain) {
+TEST(SecureConnectionsTest, SocketsWithoutASecretStayPlain) {
   Connections connections;
   EXPECT_TRUE(SecureConnections(connections, {}, absl::InfinitePast()).ok());
 }
