@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "base/file_stamp.h"
 #include "base/status_macros.h"
+#include "base/tls/resumption.h"
 
 namespace cohort {
 namespace {
@@ -102,6 +103,8 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> Make(const TlsFiles& files, TlsSide sid
   SSL_CTX_set_options(raw, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET);
   SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(raw, 0);
+  if (side == TlsSide::kServer) ResumeSessionsOfClients(raw);
+  if (side == TlsSide::kClient) ClientSessions::Enable(raw);
   SSL_CTX_set_session_id_context(raw, kSessionContext, sizeof(kSessionContext) - 1);
   SSL_CTX_set_mode(raw, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                             SSL_MODE_RELEASE_BUFFERS);

@@ -34,7 +34,8 @@ struct TlsFiles {
 // which may be used by clients; names of hosts are not checked.
 enum class TlsSide { kClient, kServer, kHttpServer, kPeer };
 
-// TLS 1.2 and newer, without renegotiation, compression or resumption. Thread-safe.
+// TLS 1.2 and newer, without renegotiation or compression. kClient and kServer resume sessions of
+// TLS 1.3 (resumption.h) until the files change. Thread-safe.
 class TlsContext {
  public:
   // Errors: INVALID_ARGUMENT with the path and the reason.

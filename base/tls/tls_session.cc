@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/tls/resumption.h"
 #include "base/tls/tls_context.h"
 
 namespace cohort {
@@ -120,8 +121,11 @@ void TlsSession::BeginCall() {
   socket_.dry = false;
 }
 
-TlsSession::TlsSession(std::shared_ptr<SSL_CTX> context, int fd)
-    : context_(std::move(context)), socket_{fd}, session_(SSL_new(context_.get())) {
+TlsSession::TlsSession(std::shared_ptr<SSL_CTX> context, int fd, std::string host)
+    : context_(std::move(context)),
+      host_(std::move(host)),
+      socket_{fd},
+      session_(SSL_new(context_.get())) {
   MutexLock lock(&mutex_);
   BIO* const socket = session_ == nullptr ? nullptr : BIO_new(SocketMethod());
   if (socket == nullptr) {
@@ -135,7 +139,13 @@ TlsSession::TlsSession(std::shared_ptr<SSL_CTX> context, int fd)
   SSL_set_bio(session_.get(), socket, socket);  // takes it
 }
 
-TlsSession::~TlsSession() = default;
+TlsSession::~TlsSession() {
+  MutexLock lock(&mutex_);
+  // Most connections end without a goodbye. OpenSSL would not resume their sessions otherwise.
+  if (session_ != nullptr && error_.ok()) {
+    SSL_set_shutdown(session_.get(), SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+  }
+}
 
 void TlsSession::ChangeKeyEvery(uint64_t bytes) {
   MutexLock lock(&mutex_);
@@ -151,7 +161,7 @@ std::shared_ptr<TlsSession> TlsSession::Accept(std::shared_ptr<SSL_CTX> context,
 
 std::shared_ptr<TlsSession> TlsSession::Connect(std::shared_ptr<SSL_CTX> context, int fd,
                                                 const std::string& host) {
-  std::shared_ptr<TlsSession> session(new TlsSession(std::move(context), fd));
+  std::shared_ptr<TlsSession> session(new TlsSession(std::move(context), fd, host));
   MutexLock lock(&session->mutex_);
   if (!session->error_.ok()) return session;
   SSL* const raw = session->session_.get();
@@ -167,6 +177,10 @@ std::shared_ptr<TlsSession> TlsSession::Connect(std::shared_ptr<SSL_CTX> context
   if (!named) {
     session->error_ =
         absl::InvalidArgumentError(absl::StrCat("no certificate can name the host '", host, "'"));
+    return session;
+  }
+  if (ClientSessions* const sessions = ClientSessions::Of(session->context_.get())) {
+    sessions->Resume(&session->host_, raw);
   }
   return session;
 }
@@ -184,9 +198,8 @@ TlsSession::Progress TlsSession::Handshake() {
   BeginCall();
   const int result = SSL_do_handshake(session_.get());
   if (result == 1) {
-    X509* const certificate = SSL_get0_peer_certificate(session_.get());
-    if (certificate != nullptr) peer_ = ReadCertificate(certificate);
-    return Progress::kDone;
+    error_ = OnShakenHands();
+    return error_.ok() ? Progress::kDone : Progress::kFailed;
   }
   switch (SSL_get_error(session_.get(), result)) {
     case SSL_ERROR_WANT_READ:
@@ -197,6 +210,26 @@ TlsSession::Progress TlsSession::Handshake() {
       NoteFailure(result);
       return Progress::kFailed;
   }
+}
+
+absl::Status TlsSession::OnShakenHands() {
+  SSL* const raw = session_.get();
+  if (SSL_version(raw) < TLS1_3_VERSION) {
+    SSL_CTX_remove_session(context_.get(), SSL_get_session(raw));
+  }
+  X509* const certificate = SSL_get0_peer_certificate(raw);
+  if (certificate == nullptr) return absl::OkStatus();
+  peer_ = ReadCertificate(certificate);
+  if (SSL_session_reused(raw) == 1 && X509_cmp_current_time(X509_get0_notAfter(certificate)) <= 0) {
+    return absl::UnauthenticatedError(absl::StrCat(
+        "the certificate of the peer is refused: certificate has expired (of ", peer_.name(), ")"));
+  }
+  return absl::OkStatus();
+}
+
+bool TlsSession::resumed() const {
+  MutexLock lock(&mutex_);
+  return SSL_session_reused(session_.get()) == 1;
 }
 
 void TlsSession::NoteFailure(int result) {

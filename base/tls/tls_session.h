@@ -51,6 +51,8 @@ class TlsSession {
   absl::Status error() const;
   // The names in the peer's certificate, once the handshake is done; empty: it has shown none.
   const PeerCertificate& peer() const { return peer_; }
+  // Whether the handshake has resumed a session.
+  bool resumed() const;
 
   // Fewer bytes than `size` are all there are now.
   ssize_t Receive(void* bytes, size_t size);
@@ -81,10 +83,12 @@ class TlsSession {
     void operator()(SSL* session) const { SSL_free(session); }
   };
 
-  TlsSession(std::shared_ptr<SSL_CTX> context, int fd);
+  TlsSession(std::shared_ptr<SSL_CTX> context, int fd, std::string host = "");
   static int ReadSocket(BIO* bio, char* bytes, int size);
   static int WriteSocket(BIO* bio, const char* bytes, int size);
   static const BIO_METHOD* SocketMethod();
+  // The handshake is done. UNAUTHENTICATED: it resumed a session of an expired certificate.
+  absl::Status OnShakenHands() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BeginCall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteFailure(int result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ssize_t ReceiveLocked(void* bytes, size_t size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -93,6 +97,7 @@ class TlsSession {
   void ChangeKeyInTime(size_t sent) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<SSL_CTX> context_;
+  const std::string host_;  // of a client's connection; empty: any
   mutable Mutex mutex_;
   Socket socket_ ABSL_GUARDED_BY(mutex_);
   const std::unique_ptr<SSL, Free> session_ ABSL_PT_GUARDED_BY(mutex_);

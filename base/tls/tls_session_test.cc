@@ -1,6 +1,7 @@
 #include "base/tls/tls_session.h"
 
 #include <errno.h>
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -10,6 +11,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/tls/testing/certificates.h"
 #include "base/tls/tls_context.h"
 #include "base/unique_fd.h"
@@ -38,12 +41,16 @@ class TlsSessionTest : public ::testing::Test {
  protected:
   void Connect(const TlsFiles& server, const TlsFiles& client,
                const std::string& host = "localhost") {
+    ConnectBy(ContextOf(server, TlsSide::kServer), ContextOf(client, TlsSide::kClient), host);
+  }
+  void ConnectBy(const std::shared_ptr<SSL_CTX>& server, const std::shared_ptr<SSL_CTX>& client,
+                 const std::string& host) {
     int fds[2] = {};
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
     server_fd_ = UniqueFd(fds[0]);
     client_fd_ = UniqueFd(fds[1]);
-    server_ = TlsSession::Accept(ContextOf(server, TlsSide::kServer), fds[0]);
-    client_ = TlsSession::Connect(ContextOf(client, TlsSide::kClient), fds[1], host);
+    server_ = TlsSession::Accept(server, fds[0]);
+    client_ = TlsSession::Connect(client, fds[1], host);
     Progress at_server = Progress::kWantInput;
     Progress at_client = Progress::kWantInput;
     const auto goes_on = [](Progress progress) {
@@ -244,10 +251,94 @@ TEST_F(TlsSessionTest, SeveralPiecesOfMemory) {
   EXPECT_EQ(errno, EAGAIN);
 }
 
+class ResumptionTest : public TlsSessionTest {
+ protected:
+  // Connects with the same contexts again; the client reads what the server sends.
+  void ConnectAgain(const std::string& host = "localhost") {
+    const TlsSide sides[] = {TlsSide::kServer, TlsSide::kClient};
+    for (int i = 0; i < 2; ++i) {
+      if (contexts_[i] != nullptr) continue;
+      const TlsFiles files =
+          i == 0 ? ca_.Sign("server", kServer) : ca_.Sign("client", client_names_);
+      contexts_[i] = ContextOf(files, sides[i]);
+    }
+    ConnectBy(contexts_[0], contexts_[1], host);
+    char byte = 0;
+    EXPECT_EQ(client_->Receive(&byte, 1), -1);
+  }
+
+  CertificateNames client_names_ = kClient;
+  std::shared_ptr<SSL_CTX> contexts_[2];
+};
+
+TEST_F(ResumptionTest, ALaterConnectionResumesTheSession) {
+  ConnectAgain();
+  ASSERT_TRUE(server_done_ && client_done_) << server_->error() << client_->error();
+  EXPECT_FALSE(client_->resumed());
+  for (int i = 0; i < 3; ++i) {
+    ConnectAgain();
+    ASSERT_TRUE(server_done_ && client_done_) << server_->error() << client_->error();
+    EXPECT_TRUE(client_->resumed() && server_->resumed());
+    EXPECT_THAT(server_->peer().uris, ElementsAre("spiffe://domain/ns/jobs/rank-0"));
+    EXPECT_EQ(client_->peer().name(), "localhost");
+    ASSERT_EQ(client_->Send("abc"), 3);
+    char bytes[3] = {};
+    EXPECT_EQ(server_->Receive(bytes, 3), 3);
+  }
+}
+
+TEST_F(ResumptionTest, OnlyWithTheSameHost) {
+  ConnectAgain();
+  ConnectAgain("elsewhere");
+  EXPECT_FALSE(client_done_);
+  EXPECT_THAT(std::string(client_->error().message()), HasSubstr("hostname mismatch"));
+  ConnectAgain("127.0.0.1");
+  ASSERT_TRUE(server_done_ && client_done_) << server_->error() << client_->error();
+  EXPECT_FALSE(client_->resumed());
+}
+
+TEST_F(ResumptionTest, NewFilesEndSessions) {
+  ConnectAgain();
+  for (std::shared_ptr<SSL_CTX>& context : contexts_) {
+    context = nullptr;
+    ConnectAgain();
+    ASSERT_TRUE(server_done_ && client_done_) << server_->error() << client_->error();
+    EXPECT_FALSE(client_->resumed());
+    ConnectAgain();
+    EXPECT_TRUE(client_->resumed());
+  }
+}
+
+TEST_F(ResumptionTest, AnExpiredCertificateResumesNothing) {
+  client_names_.ends = absl::Seconds(2);
+  ConnectAgain();
+  ASSERT_TRUE(server_done_ && client_done_) << server_->error() << client_->error();
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  do {
+    ConnectAgain();
+  } while (server_done_ && absl::Now() < deadline);
+  EXPECT_EQ(server_->error().message(),
+            "the certificate of the peer is refused: certificate has expired (of "
+            "spiffe://domain/ns/jobs/rank-0)");
+}
+
+TEST_F(ResumptionTest, NotWithTls12) {
+  for (int i = 0; i < 2; ++i) {
+    ConnectAgain();
+    SSL_CTX_set_max_proto_version(contexts_[1].get(), TLS1_2_VERSION);
+    ConnectAgain();
+    ASSERT_TRUE(server_done_ && client_done_) << server_->error() << client_->error();
+    EXPECT_FALSE(client_->resumed());
+    contexts_[1] = nullptr;
+  }
+}
+
 TEST_F(TlsSessionTest, APeerThatIsGone) {
   Connect();
-  client_fd_ = UniqueFd();
+  // Unread bytes would reset the connection: the server has sent a session.
   char byte = 0;
+  EXPECT_EQ(client_->Receive(&byte, 1), -1);
+  client_fd_ = UniqueFd();
   EXPECT_EQ(server_->Receive(&byte, 1), 0);
   EXPECT_EQ(server_->Send("x"), -1);
   EXPECT_EQ(errno, EPIPE);
