@@ -34,7 +34,7 @@ Header ParseHeader(const char* from) {
   return header;
 }
 
-bool IsKind(Kind kind) { return kind >= Kind::kHello && kind <= Kind::kToken; }
+bool IsKind(Kind kind) { return kind >= Kind::kHello && kind <= Kind::kNext; }
 
 }  // namespace
 

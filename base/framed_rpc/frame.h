@@ -17,6 +17,10 @@
 //
 // The body of a call is its serialised request; of a reply, the serialised response, or text and
 // error details when the status is not OK.
+//
+// A call that streams is answered by frames kPart, each with a response as its body, and at its end
+// by a kReply without a body. The server sends a part once the client has asked for it by kNext;
+// the call itself asks for the first one.
 #ifndef COHORT_BASE_FRAMED_RPC_FRAME_H_
 #define COHORT_BASE_FRAMED_RPC_FRAME_H_
 
@@ -34,7 +38,15 @@ inline constexpr absl::string_view kPreface = "COHORT/1";
 inline constexpr size_t kHeaderBytes = 16;
 inline constexpr uint32_t kNoTimeout = 0xffffffff;
 
-enum class Kind : uint8_t { kHello = 1, kCall = 2, kCancel = 3, kReply = 4, kToken = 5 };
+enum class Kind : uint8_t {
+  kHello = 1,
+  kCall = 2,
+  kCancel = 3,
+  kReply = 4,
+  kToken = 5,
+  kPart = 6,
+  kNext = 7
+};
 
 struct Header {
   uint32_t body_bytes = 0;

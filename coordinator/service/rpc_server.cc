@@ -179,7 +179,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
     framed.max_concurrent_calls = http2.max_concurrent_streams * kFramedCallsPerStream;
     framed.limits.max_resets_per_second = FramedRate(http2.max_resets_per_second);
     framed.limits.max_idle_frames_per_second = FramedRate(http2.max_idle_frames_per_second);
-    auto handler = std::make_shared<FramedRpcHandler>(dispatcher);
+    auto handler = std::make_shared<FramedRpcHandler>(dispatcher, options.ping_timeout);
     std::vector<std::string> methods = handler->MethodNames();
     impl->framed_rpc_server =
         std::make_unique<framed_rpc::Server>(framed, std::move(methods), std::move(handler));

@@ -29,6 +29,9 @@ constexpr absl::Duration kQuickAnswer = absl::Microseconds(60);
 // With TLS, a call whose two sides both slept takes about 90. Without this, no call after it looks.
 constexpr absl::Duration kQuickAnswerByTls = absl::Microseconds(120);
 constexpr absl::Duration kInARow = absl::Microseconds(100);
+// A stream waits so long for the loop to read after the last of a row of calls. Otherwise each of
+// these calls would tell epoll twice.
+constexpr absl::Duration kBeforeListening = absl::Milliseconds(1);
 
 grpc::Status Unavailable(absl::string_view why) {
   return grpc::Status(grpc::StatusCode::UNAVAILABLE, std::string(why));
@@ -112,7 +115,7 @@ uint32_t ClientConnection::Add(uint16_t method, Pending pending, absl::Duration 
   do {
     ++last_id_;
   } while (calls_.contains(last_id_));
-  if (pending.waiter != nullptr) ++started_;
+  if (pending.waiter != nullptr) ++(pending.streams ? streams_ : started_);
   calls_.emplace(last_id_, std::move(pending));
   Header header;
   header.body_bytes = static_cast<uint32_t>(frame.size() - kHeaderBytes);
@@ -167,6 +170,26 @@ bool ClientConnection::Start(uint16_t method, std::string frame, absl::Duration 
   return true;
 }
 
+bool ClientConnection::StartStream(uint16_t method, std::string frame,
+                                   std::shared_ptr<Waiter> waiter, uint32_t* id) {
+  Pending pending;
+  pending.waiter = std::move(waiter);
+  pending.streams = true;
+  pending.deadline = absl::InfiniteFuture();
+  MutexLock lock(&mutex_);
+  if (state_ != State::kReady) return false;
+  SendNewToken();
+  *id = Add(method, std::move(pending), absl::InfiniteDuration(), frame);
+  Write(frame);
+  if (!want_input_ && !reading_) UpdateEvents(true);
+  return true;
+}
+
+void ClientConnection::Next(uint32_t id) {
+  MutexLock lock(&mutex_);
+  if (calls_.contains(id)) SendFrame(Kind::kNext, id);
+}
+
 bool ClientConnection::Begin(uint16_t method, std::string frame, absl::Duration timeout,
                              BlockingCall& call) {
   call.deadline_ = Clock::Steady().Now() + timeout;
@@ -189,7 +212,7 @@ void ClientConnection::Await(BlockingCall& call) {
       const absl::Duration left = call.deadline_ - Clock::Steady().Now();
       if (left <= absl::ZeroDuration()) {
         if (calls_.erase(call.id_) > 0) {
-          SendCancel(call.id_);
+          SendFrame(Kind::kCancel, call.id_);
           break;
         }
         call.changed_.Wait(&mutex_);
@@ -235,7 +258,8 @@ bool ClientConnection::AwaitInput(absl::Duration longest) {
   const Instant begun = Clock::Steady().Now();
   int count = 0;
   const absl::Duration quick = stream().tls == nullptr ? kQuickAnswer : kQuickAnswerByTls;
-  if (last_wait_ < quick && begun - last_answer_ < kInARow) {
+  in_a_row_ = begun - last_answer_ < kInARow;
+  if (last_wait_ < quick && in_a_row_) {
     while ((count = look(absl::ZeroDuration())) == 0 && Clock::Steady().Now() - begun < kLooking) {
       sched_yield();
     }
@@ -255,9 +279,22 @@ void ClientConnection::PassOn() {
   if (reading_ || state_ != State::kReady) return;
   if (!queue_.empty()) {
     queue_.front()->changed_.Signal();
-  } else if (started_ > 0 && !want_input_) {
-    UpdateEvents(true);
+  } else if (!want_input_ && started_ + streams_ > 0) {
+    started_ == 0 && in_a_row_ ? ListenSoon() : UpdateEvents(true);
   }
+}
+
+void ClientConnection::ListenSoon() {
+  if (std::exchange(listens_soon_, true)) return;
+  ClientEventLoop().PostAt(Clock::Steady().Now() + kBeforeListening, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    MutexLock lock(&self->mutex_);
+    self->listens_soon_ = false;
+    if (self->reading_ || self->want_input_ || self->state_ != State::kReady) return;
+    if (Clock::Steady().Now() - self->last_answer_ < kBeforeListening) return self->ListenSoon();
+    self->UpdateEvents(true);
+  });
 }
 
 bool ClientConnection::ReadOnce() {
@@ -283,10 +320,26 @@ bool ClientConnection::HandleInput() {
         return false;
       case FrameReader::Next::kTooLarge:
       case FrameReader::Next::kFrame:
-        if (frame.header.kind != Kind::kReply) return false;
-        HandleReply(frame, frame.body.size() != frame.header.body_bytes);
+        const bool too_large = frame.body.size() != frame.header.body_bytes;
+        if (frame.header.kind == Kind::kPart && !too_large) {
+          HandlePart(frame);
+        } else if (frame.header.kind == Kind::kReply || frame.header.kind == Kind::kPart) {
+          HandleReply(frame, too_large);
+        } else {
+          return false;
+        }
     }
   }
+}
+
+void ClientConnection::HandlePart(const Frame& frame) {
+  std::shared_ptr<Waiter> waiter;
+  {
+    MutexLock lock(&mutex_);
+    const auto it = calls_.find(frame.header.call);
+    if (it != calls_.end() && it->second.streams) waiter = it->second.waiter;
+  }
+  if (waiter != nullptr) waiter->OnPart(frame.header.call, frame.body);
 }
 
 void ClientConnection::HandleReply(const Frame& frame, bool too_large) {
@@ -295,9 +348,7 @@ void ClientConnection::HandleReply(const Frame& frame, bool too_large) {
     MutexLock lock(&mutex_);
     auto it = calls_.find(frame.header.call);
     if (it == calls_.end()) return;  // the call was given up before
-    pending = std::move(it->second);
-    calls_.erase(it);
-    if (pending.waiter != nullptr) --started_;
+    pending = Remove(it);
   }
   if (too_large) {
     Deliver(std::move(pending),
@@ -330,13 +381,21 @@ void ClientConnection::Deliver(Pending pending, const grpc::Status& status,
   pending.blocked->changed_.Signal();
 }
 
-void ClientConnection::SendCancel(uint32_t id) {
+void ClientConnection::SendFrame(Kind kind, uint32_t id) {
   Header header;
   header.call = id;
-  header.kind = Kind::kCancel;
+  header.kind = kind;
   std::string frame;
   AppendHeader(header, &frame);
   Write(frame);
+}
+
+ClientConnection::Pending ClientConnection::Remove(
+    absl::flat_hash_map<uint32_t, Pending>::iterator it) {
+  Pending pending = std::move(it->second);
+  calls_.erase(it);
+  if (pending.waiter != nullptr) --(pending.streams ? streams_ : started_);
+  return pending;
 }
 
 void ClientConnection::Cancel(uint32_t id) {
@@ -345,10 +404,8 @@ void ClientConnection::Cancel(uint32_t id) {
     MutexLock lock(&mutex_);
     auto it = calls_.find(id);
     if (it == calls_.end()) return;
-    pending = std::move(it->second);
-    calls_.erase(it);
-    if (pending.waiter != nullptr) --started_;
-    SendCancel(id);
+    pending = Remove(it);
+    SendFrame(Kind::kCancel, id);
   }
   const grpc::Status cancelled(grpc::StatusCode::CANCELLED, "cancelled by the caller");
   if (pending.blocked != nullptr) {
@@ -365,7 +422,7 @@ void ClientConnection::AskToCancel(uint32_t id, absl::Duration patience) {
   const auto it = calls_.find(id);
   if (it == calls_.end()) return;
   it->second.deadline = std::min(it->second.deadline, Clock::Steady().Now() + patience);
-  SendCancel(id);
+  SendFrame(Kind::kCancel, id);
 }
 
 bool ClientConnection::Expire(Instant now) {
@@ -379,10 +436,8 @@ bool ClientConnection::Expire(Instant now) {
       if (pending.waiter != nullptr && pending.deadline < now) ids.push_back(id);
     }
     for (const uint32_t id : ids) {
-      late.push_back(std::move(calls_.find(id)->second.waiter));
-      calls_.erase(id);
-      --started_;
-      SendCancel(id);
+      late.push_back(Remove(calls_.find(id)).waiter);
+      SendFrame(Kind::kCancel, id);
     }
     unready = state_ != State::kReady && state_ != State::kEnded;
     waiting = started_ > 0 || unready;
@@ -412,6 +467,7 @@ void ClientConnection::Finish(End end, const std::string& why) {
     state_ = State::kEnded;
     calls.swap(calls_);
     started_ = 0;
+    streams_ = 0;
   }
   if (fd_ >= 0) {
     ClientEventLoop().Remove(fd_);

@@ -55,6 +55,8 @@ class ClientConnection final : public EventLoop::Handler,
     // Once, with no lock held. `body` is valid in here alone; empty with an error that the server
     // has not sent. On a thread that reads for others: nothing of the user's may run in here.
     virtual void OnReply(const grpc::Status& status, absl::string_view body) = 0;
+    // A part of the answer to a call of StartStream, under the same conditions; OnReply ends it.
+    virtual void OnPart(uint32_t /*id*/, absl::string_view /*body*/) {}
   };
   // A call that blocks its thread; lives on that thread's stack. `waiter` is borrowed.
   class BlockingCall {
@@ -93,6 +95,11 @@ class ClientConnection final : public EventLoop::Handler,
   // when the connection is not ready.
   bool Start(uint16_t method, std::string frame, absl::Duration timeout,
              std::shared_ptr<Waiter> waiter, uint32_t* id);
+  // Starts a call whose answer comes in parts, without a limit of time. After OnPart, Next asks for
+  // the next part.
+  bool StartStream(uint16_t method, std::string frame, std::shared_ptr<Waiter> waiter,
+                   uint32_t* id);
+  void Next(uint32_t id);
   // Asks for an early end: the waiter gets CANCELLED, unless its answer is on its way.
   void Cancel(uint32_t id);
   // The same for a call of Start, whose waiter gets the server's reply: CANCELLED, or an answer
@@ -118,6 +125,7 @@ class ClientConnection final : public EventLoop::Handler,
   struct Pending {
     std::shared_ptr<Waiter> waiter;   // of Start
     BlockingCall* blocked = nullptr;  // of Begin
+    bool streams = false;             // of StartStream
     Instant deadline;
   };
 
@@ -136,7 +144,11 @@ class ClientConnection final : public EventLoop::Handler,
   uint32_t Add(uint16_t method, Pending pending, absl::Duration timeout, std::string& frame)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Write(absl::string_view bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SendCancel(uint32_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A frame without a body.
+  void SendFrame(Kind kind, uint32_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes the call out of those in flight.
+  Pending Remove(absl::flat_hash_map<uint32_t, Pending>::iterator it)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void UpdateEvents(bool want_input) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Takes the reading, and lets go of the lock meanwhile.
@@ -145,8 +157,11 @@ class ClientConnection final : public EventLoop::Handler,
   bool AwaitInput(absl::Duration longest);
   bool ReadOnce();
   bool HandleInput();
+  void HandlePart(const Frame& frame);
+  // A part that is too large ends its call, too.
   void HandleReply(const Frame& frame, bool too_large);
   void PassOn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ListenSoon() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Deliver(Pending pending, const grpc::Status& status, absl::string_view body);
   void Finish(End end, const std::string& why);
   StreamSocket stream() const { return {fd_, tls_}; }
@@ -166,6 +181,7 @@ class ClientConnection final : public EventLoop::Handler,
   FrameReader input_;
   Instant last_answer_ = absl::InfinitePast();
   absl::Duration last_wait_;
+  bool in_a_row_ = false;  // the last call began shortly after the one before
   // Written before the connection is ready.
   std::shared_ptr<const Numbers> numbers_;
 
@@ -179,6 +195,8 @@ class ClientConnection final : public EventLoop::Handler,
   absl::flat_hash_map<uint32_t, Pending> calls_ ABSL_GUARDED_BY(mutex_);
   uint32_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t started_ ABSL_GUARDED_BY(mutex_) = 0;  // calls of Start in flight
+  int64_t streams_ ABSL_GUARDED_BY(mutex_) = 0;  // of StartStream
+  bool listens_soon_ ABSL_GUARDED_BY(mutex_) = false;
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<BlockingCall*> queue_ ABSL_GUARDED_BY(mutex_);  // the callers that read next
   bool blocked_ ABSL_GUARDED_BY(mutex_) = false;             // the socket takes no more now

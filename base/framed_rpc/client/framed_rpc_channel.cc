@@ -80,12 +80,33 @@ Route Channel::RouteOf(absl::string_view path) {
       route.method = static_cast<uint16_t>(number);
       return route;
     }
-    if (!std::exchange(used_, true)) return route;
-    if (state_ != State::kNone || Clock::Steady().Now() < retry_at_) return route;
-    state_ = State::kConnecting;
+    if (!std::exchange(used_, true) || !BeginLocked()) return route;
   }
   Connect();
   return route;
+}
+
+bool Channel::BeginLocked() {
+  if (state_ != State::kNone || Clock::Steady().Now() < retry_at_) return false;
+  state_ = State::kConnecting;
+  return true;
+}
+
+void Channel::ExpectCalls() {
+  MutexLock lock(&mutex_);
+  used_ = true;
+}
+
+bool Channel::WhenSettled(std::function<void()> then) {
+  bool connect = false;
+  {
+    MutexLock lock(&mutex_);
+    connect = used_ && BeginLocked();
+    if (state_ != State::kConnecting) return false;
+    settled_.push_back(std::move(then));
+  }
+  if (connect) Connect();
+  return true;
 }
 
 bool Channel::ready() const {
@@ -126,24 +147,33 @@ void Channel::Connect() {
 }
 
 void Channel::OnReady() {
-  MutexLock lock(&mutex_);
-  state_ = State::kReady;
-  tls_error_.clear();
-  pause_ = absl::ZeroDuration();
+  std::vector<std::function<void()>> settled;
+  {
+    MutexLock lock(&mutex_);
+    state_ = State::kReady;
+    tls_error_.clear();
+    pause_ = absl::ZeroDuration();
+    settled.swap(settled_);
+  }
+  for (const auto& then : settled) then();
 }
 
 void Channel::OnEnd(ClientConnection::End end, const std::string& why) {
   std::shared_ptr<ClientConnection> ended;  // outlives the lock
-  MutexLock lock(&mutex_);
-  ended = std::move(connection_);
-  if (end == ClientConnection::End::kTls) tls_error_ = why;
-  if (end == ClientConnection::End::kNotOurs) {
-    state_ = State::kRefused;
-    return;
+  std::vector<std::function<void()>> settled;
+  {
+    MutexLock lock(&mutex_);
+    ended = std::move(connection_);
+    settled.swap(settled_);
+    if (end == ClientConnection::End::kTls) tls_error_ = why;
+    if (end == ClientConnection::End::kNotOurs) {
+      state_ = State::kRefused;
+    } else if (std::exchange(state_, State::kNone) != State::kReady) {
+      pause_ = pause_ == absl::ZeroDuration() ? kFirstPause : std::min(pause_ * 2, kLongestPause);
+      retry_at_ = Clock::Steady().Now() + pause_;
+    }
   }
-  state_ = State::kNone;
-  pause_ = pause_ == absl::ZeroDuration() ? kFirstPause : std::min(pause_ * 2, kLongestPause);
-  retry_at_ = Clock::Steady().Now() + pause_;
+  for (const auto& then : settled) then();
 }
 
 }  // namespace cohort::framed_rpc

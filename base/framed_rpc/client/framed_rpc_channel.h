@@ -4,8 +4,10 @@
 #define COHORT_BASE_FRAMED_RPC_CLIENT_FRAMED_RPC_CHANNEL_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
@@ -35,6 +37,11 @@ class Channel final : public std::enable_shared_from_this<Channel> {
   // For a method such as "cohort.v1.MessagingService/Send". Begins to connect, in the background,
   // when there is no connection; not for the first call, which may be the only one.
   Route RouteOf(absl::string_view path);
+  // More calls will follow: the first call waits for a connection, too.
+  void ExpectCalls();
+  // Returns true if a connection is being made, and begins that if calls are expected: `then` runs
+  // once when it is ready or has failed, on the loop's thread. False: RouteOf tells the route now.
+  bool WhenSettled(std::function<void()> then);
   bool ready() const;
   // The error of the last TLS handshake that failed; empty: a later connection was made.
   std::string tls_error() const;
@@ -44,6 +51,8 @@ class Channel final : public std::enable_shared_from_this<Channel> {
 
   static ChannelOptions ForAddress(ChannelOptions options, absl::string_view address);
   void Connect();
+  // Whether the caller has to call Connect.
+  bool BeginLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnReady();
   void OnEnd(ClientConnection::End end, const std::string& why);
 
@@ -56,6 +65,7 @@ class Channel final : public std::enable_shared_from_this<Channel> {
   Instant retry_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::Duration pause_ ABSL_GUARDED_BY(mutex_);
   std::string tls_error_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::function<void()>> settled_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cohort::framed_rpc

@@ -37,12 +37,18 @@ class ServerCall {
   // The client has cancelled the call, or is gone. Returns true if that ends the call, and false if
   // its reply is sent. Runs on the thread of the connection, after Start has returned.
   virtual bool Cancel() = 0;
+  // The client asks for the next part. Returns false if it has no right to: the part before has not
+  // been sent. On the thread of the connection.
+  virtual bool Next() { return false; }
 
  protected:
   // Sends the reply: the concatenated pieces of `message`, or the error. With a batch, all replies
   // of the batch to one client are sent together at its end. Thread-safe.
   void SendReply(const absl::Status& status, absl::Span<const SharedBytes> message,
                  ReplyBatch* batch);
+  // The same for a part of the answer; the call goes on.
+  void SendPart(absl::Span<const SharedBytes> message, ReplyBatch* batch);
+  ServerConnection& connection() { return *connection_; }
 
  private:
   const std::shared_ptr<ServerConnection> connection_;

@@ -182,6 +182,8 @@ bool ServerConnection::HandleFrame(const Frame& frame, const absl::Status& error
       return CancelCall(id);
     case Kind::kToken:
       return error.ok() && TakeToken(frame.body);
+    case Kind::kNext:
+      return SendNextPart(id);
     default:
       return false;  // not a client's to send
   }
@@ -202,6 +204,16 @@ bool ServerConnection::CancelCall(uint32_t id) {
   if (call->Cancel()) SendReply(nullptr, id, absl::CancelledError("cancelled"), {}, nullptr);
   return Check(id, guard_.OnCancelled(call->started(), Clock::Steady().Now(),
                                       peer_.suspect->load(std::memory_order_relaxed)));
+}
+
+bool ServerConnection::SendNextPart(uint32_t id) {
+  std::shared_ptr<ServerCall> call;
+  {
+    MutexLock lock(&mutex_);
+    const auto it = calls_.find(id);
+    if (it != calls_.end()) call = it->second;
+  }
+  return (call != nullptr && call->Next()) || CheckIdleFrame(id);
 }
 
 bool ServerConnection::TakeToken(absl::string_view token) {
@@ -266,8 +278,7 @@ void ServerConnection::SendReply(const ServerCall* from, uint32_t id, const absl
   size_t message_bytes = 0;
   for (const SharedBytes& piece : message) message_bytes += piece.bytes.size();
   std::string error;
-  char header[kHeaderBytes];
-  WriteHeader(MakeReplyHeader(id, status, message_bytes, &error), header);
+  const Header header = MakeReplyHeader(id, status, message_bytes, &error);
   std::shared_ptr<ServerCall> ended;  // outlives the lock
   MutexLock lock(&mutex_);
   // Another call may have the number by now, or have had it before.
@@ -275,12 +286,29 @@ void ServerConnection::SendReply(const ServerCall* from, uint32_t id, const absl
     ended = std::move(it->second);
     calls_.erase(it);
   }
-  if (closed_ || broken_) return;
-  output_.Append(absl::string_view(header, sizeof(header)));
-  output_.Append(error);
-  if (status.ok()) {
-    for (const SharedBytes& piece : message) output_.AppendShared(piece);
+  SendLocked(header, error, status.ok() ? message : absl::Span<const SharedBytes>(), batch);
+}
+
+void ServerConnection::SendPart(uint32_t id, absl::Span<const SharedBytes> message,
+                                ReplyBatch* batch) {
+  Header header;
+  header.call = id;
+  header.kind = Kind::kPart;
+  for (const SharedBytes& piece : message) {
+    header.body_bytes += static_cast<uint32_t>(piece.bytes.size());
   }
+  MutexLock lock(&mutex_);
+  SendLocked(header, "", message, batch);
+}
+
+void ServerConnection::SendLocked(const Header& header, absl::string_view error,
+                                  absl::Span<const SharedBytes> message, ReplyBatch* batch) {
+  if (closed_ || broken_) return;
+  char bytes[kHeaderBytes];
+  WriteHeader(header, bytes);
+  output_.Append(absl::string_view(bytes, sizeof(bytes)));
+  output_.Append(error);
+  for (const SharedBytes& piece : message) output_.AppendShared(piece);
   if (handling_ || (corked_ && output_.size() < kEagerBytes)) return;
   if (batch != nullptr && !corked_) {
     corked_ = true;
@@ -372,6 +400,10 @@ ServerCall::ServerCall(const Request& request, Instant started)
 void ServerCall::SendReply(const absl::Status& status, absl::Span<const SharedBytes> message,
                            ReplyBatch* batch) {
   connection_->SendReply(this, id_, status, message, batch);
+}
+
+void ServerCall::SendPart(absl::Span<const SharedBytes> message, ReplyBatch* batch) {
+  connection_->SendPart(id_, message, batch);
 }
 
 }  // namespace cohort::framed_rpc

@@ -4,13 +4,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "base/clock.h"
 #include "base/framed_rpc/frame.h"
 #include "base/framed_rpc/reply_batch.h"
 #include "base/framed_rpc/send_queue.h"
@@ -54,6 +58,11 @@ class ServerConnection final : public EventLoop::Handler,
   // See ServerCall::SendReply. `from` is the call that ends; null: it never began.
   void SendReply(const ServerCall* from, uint32_t id, const absl::Status& status,
                  absl::Span<const SharedBytes> message, ReplyBatch* batch);
+  // See ServerCall::SendPart.
+  void SendPart(uint32_t id, absl::Span<const SharedBytes> message, ReplyBatch* batch);
+  // Run `task` on the loop's thread: soon, or at `at` or later.
+  void Run(std::function<void()> task) { loop_.Post(std::move(task)); }
+  void RunAt(Instant at, std::function<void()> task) { loop_.PostAt(at, std::move(task)); }
   void Flush() override;
 
   // On the loop's thread: the client's token changes its rights. The connection reads nothing while
@@ -79,6 +88,7 @@ class ServerConnection final : public EventLoop::Handler,
   bool HandleFrame(const Frame& frame, const absl::Status& error);
   bool StartCall(const Frame& frame);
   bool CancelCall(uint32_t id);
+  bool SendNextPart(uint32_t id);
   bool TakeToken(absl::string_view token);
   // These three return false if the client has gone over a limit.
   bool Reject(uint32_t id, const absl::Status& status);
@@ -87,6 +97,9 @@ class ServerConnection final : public EventLoop::Handler,
   bool Backlogged() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return output_.size() >= kMaxBacklog;
   }
+  void SendLocked(const Header& header, absl::string_view error,
+                  absl::Span<const SharedBytes> message, ReplyBatch* batch)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FlushLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Charges the bytes that the socket does not take. False: there is no room for them.
   bool ChargeUnread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

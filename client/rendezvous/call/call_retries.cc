@@ -38,6 +38,10 @@ CallRetries::CallRetries(const ConnectionOptions& connection, CallLimits limits)
       started_(Clock::Steady().Now()),
       backoff_(connection.min_backoff, connection.max_backoff) {}
 
+absl::Duration CallRetries::time_left() const {
+  return std::max(limits_.deadline - Clock::Steady().Now(), absl::ZeroDuration());
+}
+
 CallRetries::Attempt CallRetries::Begin() {
   ++count_;
   const Instant now = Clock::Steady().Now();

@@ -67,6 +67,8 @@ class CallRetries {
   };
   // Begins an attempt, whose times are shorter than those of the one before.
   Attempt Begin();
+  // To the call's deadline.
+  absl::Duration time_left() const;
   // Whether an attempt may use framed RPC in place of gRPC.
   bool use_framed_rpc() const { return limits_.use_framed_rpc; }
 

@@ -1,12 +1,15 @@
 #include "client/rendezvous/call/unary_call.h"
 
+#include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/framed_rpc/client/client_event_loop.h"
-#include "base/framed_rpc/frame.h"
 #include "base/rpc/grpc_deadline.h"
 #include "client/rendezvous/call/call_health.h"
+#include "client/rendezvous/call/framed_request.h"
 #include "grpcpp/client_context.h"
 
 namespace cohort::client {
@@ -17,15 +20,8 @@ using google::protobuf::MessageLite;
 constexpr absl::Duration kReportInterval = absl::Seconds(1);
 // How long a cancelled call waits for the coordinator's reply.
 constexpr absl::Duration kCancelPatience = absl::Seconds(1);
-
-// A frame: room for the header, and the request.
-std::string MakeFrame(const MessageLite& request) {
-  std::string frame;
-  frame.reserve(framed_rpc::kHeaderBytes + request.ByteSizeLong());
-  frame.resize(framed_rpc::kHeaderBytes);
-  request.AppendToString(&frame);
-  return frame;
-}
+// How long a call waits at most for a connection that is being made, before it goes by gRPC.
+constexpr absl::Duration kConnecting = absl::Seconds(2);
 
 grpc::Status ParseFrameBody(absl::string_view body, MessageLite* response) {
   if (response->ParseFromArray(body.data(), static_cast<int>(body.size()))) return grpc::Status::OK;
@@ -67,6 +63,24 @@ void CancelFramed(const framed_rpc::Route& route, uint32_t id, absl::Duration pa
   }
 }
 
+// Waits while a framed RPC connection is being made.
+void AwaitSettled(framed_rpc::Channel& channel, absl::Duration longest,
+                  const CallCancellations& cancellations) {
+  struct Settled {
+    Mutex mutex;
+    bool done ABSL_GUARDED_BY(mutex) = false;
+  };
+  const auto settled = std::make_shared<Settled>();
+  const auto end = [settled] {
+    MutexLock lock(&settled->mutex);
+    settled->done = true;
+  };
+  if (!channel.WhenSettled(end)) return;
+  const CallCancellations::Listener listener(cancellations, end);
+  MutexLock lock(&settled->mutex);
+  settled->mutex.AwaitWithTimeout(absl::Condition(&settled->done), longest);
+}
+
 // Begins an attempt, and returns how long it may take.
 absl::Duration BeginAttempt(const MethodInfo& method, CallRetries& retries, MessageLite& request) {
   const CallRetries::Attempt attempt = retries.Begin();
@@ -84,12 +98,16 @@ absl::Status CallBlocking(ConnectionImpl& connection, const MethodInfo& method, 
   CallRetries retries(connection.options(), std::move(limits));
   while (true) {
     COHORT_RETURN_IF_ERROR(cancellations.reason());
+    // A callback that blocks, as it should not, must not wait for the thread it runs on.
+    const bool framed = retries.use_framed_rpc() && !framed_rpc::ClientEventLoop().InLoop();
+    if (framed) {
+      AwaitSettled(connection.framed_channel(), std::min(retries.time_left() / 2, kConnecting),
+                   cancellations);
+    }
     const absl::Duration timeout = BeginAttempt(method, retries, request);
     grpc::Status status;
-    // A callback that blocks, as it should not, must not wait for the thread it runs on.
-    if (!retries.use_framed_rpc() || framed_rpc::ClientEventLoop().InLoop() ||
-        !CallByFramedRpc(connection.framed_channel().RouteOf(method.path), request, timeout,
-                         cancellations, response, &status)) {
+    if (!framed || !CallByFramedRpc(connection.framed_channel().RouteOf(method.path), request,
+                                    timeout, cancellations, response, &status)) {
       grpc::ClientContext context;
       context.set_deadline(GrpcDeadline(timeout));
       const CallCancellations::Listener listener(cancellations, [&] { context.TryCancel(); });
@@ -110,6 +128,36 @@ void UnaryCall::Start() {
     MutexLock lock(&mutex_);
     pause_ = 0;
   }
+  if (Cancelled()) return OnDone(OwnerGone());
+  if (!retries_.use_framed_rpc() || !AwaitConnection()) StartAttempt();
+}
+
+bool UnaryCall::AwaitConnection() {
+  {
+    MutexLock lock(&mutex_);
+    connecting_ = true;
+  }
+  const auto go_on = [self = shared_from_this()] { self->OnSettled(); };
+  const bool waits = connection_->framed_channel().WhenSettled(go_on);
+  MutexLock lock(&mutex_);
+  if (!waits) {
+    connecting_ = false;
+  } else if (connecting_) {
+    pause_ = connection_->timers().After(std::min(retries_.time_left() / 2, kConnecting), go_on);
+  }
+  return waits;
+}
+
+void UnaryCall::OnSettled() {
+  {
+    MutexLock lock(&mutex_);
+    if (!std::exchange(connecting_, false)) return;
+    connection_->timers().Cancel(std::exchange(pause_, 0));
+  }
+  StartAttempt();
+}
+
+void UnaryCall::StartAttempt() {
   if (Cancelled()) return OnDone(OwnerGone());
   const absl::Duration timeout = BeginAttempt(method_, retries_, *request_);
   response_->Clear();
@@ -168,8 +216,10 @@ void UnaryCall::Cancel(absl::Duration patience) {
   framed_rpc::Route route;
   uint32_t framed_call_id = 0;
   uint64_t pause = 0;
+  bool connecting = false;
   {
     MutexLock lock(&mutex_);
+    connecting = std::exchange(connecting_, false);
     cancelled_ = true;
     cancel_patience_ = patience;
     context = context_;
@@ -181,7 +231,7 @@ void UnaryCall::Cancel(absl::Duration patience) {
   if (context != nullptr) connection_->timers().Post([context] { context->TryCancel(); });
   // Now, so that it reaches the coordinator before later calls of this thread.
   if (route.connection != nullptr) CancelFramed(route, framed_call_id, patience);
-  if (pause != 0 && connection_->timers().Cancel(pause)) {
+  if ((pause != 0 && connection_->timers().Cancel(pause)) || connecting) {
     connection_->timers().Post([self = shared_from_this()] { self->OnDone(OwnerGone()); });
   }
 }

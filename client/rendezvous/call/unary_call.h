@@ -65,6 +65,10 @@ class UnaryCall : public Cancellable,
 
   // `patience`: how long it waits for the coordinator's reply. Zero: not at all.
   void Cancel(absl::Duration patience);
+  // Whether a framed RPC connection is being made: OnSettled then goes on.
+  bool AwaitConnection();
+  void OnSettled();
+  void StartAttempt();
   bool StartByFramedRpc(absl::Duration timeout);
   void StartByGrpc(absl::Duration timeout);
   void OnReply(const grpc::Status& status, absl::string_view body) override;
@@ -83,6 +87,7 @@ class UnaryCall : public Cancellable,
   uint32_t framed_call_id_ ABSL_GUARDED_BY(mutex_) = 0;
   int attempt_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t pause_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool connecting_ ABSL_GUARDED_BY(mutex_) = false;  // waits for OnSettled
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Duration cancel_patience_ ABSL_GUARDED_BY(mutex_);
 };

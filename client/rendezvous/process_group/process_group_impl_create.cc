@@ -55,6 +55,7 @@ absl::StatusOr<std::unique_ptr<Joining>> Prepare(const ProcessGroupOptions& opti
   if (connection == nullptr) {
     COHORT_ASSIGN_OR_RETURN(connection, Connection::Create(options.connection));
   }
+  ConnectionImpl::Of(connection)->framed_channel().ExpectCalls();
   auto joining = std::make_unique<Joining>();
   joining->options = options;
   if (options.incarnation == 0) joining->options.incarnation = NewIncarnation();

@@ -1,8 +1,9 @@
 #include "client/rendezvous/session/group_session.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/framed_rpc/client/client_event_loop.h"
 #include "base/threads/notification.h"
-#include "client/rendezvous/session/group_watch_stream.h"
+#include "client/rendezvous/session/group_watch.h"
 
 namespace cohort::client {
 namespace {
@@ -201,7 +202,7 @@ void GroupSession::SetProgress(int64_t counter, absl::string_view operation) {
 }
 
 void GroupSession::End(absl::Status reason) {
-  std::shared_ptr<WatchStream> watch;
+  std::shared_ptr<GroupWatch> watch;
   {
     MutexLock lock(&mutex_);
     if (!ended_.ok()) return;
@@ -228,8 +229,9 @@ void GroupSession::Destroy(absl::string_view reason) {
     spec.in_any_state = true;
     if (Begin(spec, request.mutable_scope()).ok()) {
       CallLimits limits{spec.what, Clock::Steady().Now() + kGoodbye};
-      limits.use_framed_rpc = false;  // this may be the thread that would read the answer
-      limits.repeat = false;          // if this request fails, the lease ends the membership
+      // That thread would wait for itself.
+      limits.use_framed_rpc = !framed_rpc::ClientEventLoop().InLoop();
+      limits.repeat = false;  // if this request fails, the lease ends the membership
       auto notified = std::make_shared<Notification>();
       std::make_shared<AsyncCall<decltype(method::kLeave)>>(
           connection_, method::kLeave, std::move(limits), std::move(request),

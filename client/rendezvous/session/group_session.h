@@ -32,7 +32,7 @@
 
 namespace cohort::client {
 
-class WatchStream;
+class GroupWatch;
 
 // The numbers of a membership.
 struct RankPosition {
@@ -120,7 +120,7 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   void Destroy(absl::string_view reason = "destroyed");
 
  private:
-  friend class WatchStream;
+  friend class GroupWatch;
 
   // A call in flight. The registry and the call refer to each other until the call ends.
   struct RegisteredCall {
@@ -161,8 +161,8 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
 
   // group_session_watch.cc
   void OpenWatch();
-  void OnWatchAnswer(const WatchStream* stream, const v1::WatchGroupResponse& response);
-  void OnWatchDone(const WatchStream* stream, const grpc::Status& status);
+  void OnWatchAnswer(const GroupWatch* watch, const v1::WatchGroupResponse& response);
+  void OnWatchDone(const GroupWatch* watch, const grpc::Status& status);
   void ReadRevisionAndWatch();
   void DeliverEvent(const GroupEvent& event);
 
@@ -189,7 +189,7 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   bool is_reporting_ ABSL_GUARDED_BY(mutex_) = false;
   // Grows with each Adopt: chains of renewals of older memberships end by themselves.
   uint64_t lease_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::shared_ptr<WatchStream> watch_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<GroupWatch> watch_ ABSL_GUARDED_BY(mutex_);
   int64_t watched_revision_ ABSL_GUARDED_BY(mutex_) = 0;
   Backoff watch_backoff_ ABSL_GUARDED_BY(mutex_);
   bool watch_has_answered_ ABSL_GUARDED_BY(mutex_) = false;

@@ -3,14 +3,19 @@
 // after that.
 #include "base/rpc/status_conversion.h"
 #include "client/rendezvous/session/group_session.h"
-#include "client/rendezvous/session/group_watch_stream.h"
+#include "client/rendezvous/session/group_watch.h"
 
 namespace cohort::client {
 
 void GroupSession::OpenWatch() {
+  // A watch by gRPC would need a connection of its own.
+  const bool waits = connection_->framed_channel().WhenSettled([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->OpenWatch();
+  });
+  if (waits) return;
   v1::WatchGroupRequest request;
-  std::shared_ptr<WatchStream> opened;
-  std::shared_ptr<WatchStream> replaced;
+  std::shared_ptr<GroupWatch> opened;
+  std::shared_ptr<GroupWatch> replaced;
   {
     MutexLock lock(&mutex_);
     if (!ended_.ok()) return;
@@ -22,21 +27,20 @@ void GroupSession::OpenWatch() {
     request.set_from_revision(watched_revision_);
     request.set_attach(true);
     request.set_reports(true);
-    opened = std::make_shared<WatchStream>(weak_from_this(), connection_, std::move(request));
+    opened = GroupWatch::Make(weak_from_this(), connection_, std::move(request));
     replaced = std::exchange(watch_, opened);
     watch_has_answered_ = false;
   }
   // The new stream first: between two streams the coordinator would take this member for gone.
-  opened->Start(opened);
+  opened->Start();
   if (replaced != nullptr) replaced->Cancel();
 }
 
-void GroupSession::OnWatchAnswer(const WatchStream* stream,
-                                 const v1::WatchGroupResponse& response) {
+void GroupSession::OnWatchAnswer(const GroupWatch* watch, const v1::WatchGroupResponse& response) {
   std::vector<GroupEvent> events;
   {
     MutexLock lock(&mutex_);
-    if (watch_.get() != stream) return;
+    if (watch_.get() != watch) return;
     watch_has_answered_ = true;
     watch_backoff_.Reset();
     for (const v1::GroupEvent& event : response.events()) {
@@ -66,12 +70,12 @@ void GroupSession::DeliverEvent(const GroupEvent& event) {
   event_thread_ = std::thread::id();
 }
 
-void GroupSession::OnWatchDone(const WatchStream* stream, const grpc::Status& status) {
+void GroupSession::OnWatchDone(const GroupWatch* watch, const grpc::Status& status) {
   absl::Duration pause;
   int64_t generation = 0;
   {
     MutexLock lock(&mutex_);
-    if (watch_.get() != stream || !ended_.ok()) return;
+    if (watch_.get() != watch || !ended_.ok()) return;
     pause = watch_has_answered_ ? absl::ZeroDuration() : watch_backoff_.Next();
     watch_has_answered_ = false;
     generation = membership_.generation;

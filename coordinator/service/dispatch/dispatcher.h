@@ -101,6 +101,8 @@ class Dispatcher {
   // thread at a time may call it.
   bool AwaitIdle(absl::Duration timeout);
 
+  // The number of an attached stream, unique in the process.
+  int64_t NewStreamNumber() { return last_stream_.fetch_add(1, std::memory_order_relaxed) + 1; }
   Engine& engine() { return engine_; }
   OutgoingBlobs& blobs() { return blobs_; }
   bool checks_access() const { return options_.checks_access; }
@@ -120,6 +122,7 @@ class Dispatcher {
   CallObserver* const observer_;
   OutgoingBlobs blobs_;
   std::atomic<int64_t> active_{0};
+  std::atomic<int64_t> last_stream_{0};
   Mutex mutex_;
   bool idle_ ABSL_GUARDED_BY(mutex_) = false;
   AuditLog audit_;

@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "coordinator/service/dispatch/unread_answers.h"
 #include "coordinator/service/engine/reply_sink.h"
+#include "coordinator/service/framed_rpc/framed_group_watch.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 
 namespace cohort::coordinator {
@@ -77,7 +78,6 @@ bool IsFramedMethod(Method method) {
   switch (method) {
     case Method::kUpload:
     case Method::kDownload:
-    case Method::kWatchGroup:
     case Method::kWatch:
     case Method::kListGroups:
     case Method::kDumpWaits:
@@ -87,8 +87,10 @@ bool IsFramedMethod(Method method) {
   }
 }
 
-FramedRpcHandler::FramedRpcHandler(Dispatcher& dispatcher)
-    : dispatcher_(dispatcher), account_(dispatcher.engine().shared_account()) {
+FramedRpcHandler::FramedRpcHandler(Dispatcher& dispatcher, absl::Duration ping_timeout)
+    : dispatcher_(dispatcher),
+      ping_timeout_(ping_timeout),
+      account_(dispatcher.engine().shared_account()) {
   for (size_t i = 0; i < kMethodCount; ++i) {
     const Method method = static_cast<Method>(i);
     if (IsFramedMethod(method)) methods_.push_back(method);
@@ -102,7 +104,14 @@ std::vector<std::string> FramedRpcHandler::MethodNames() const {
 }
 
 absl::Status FramedRpcHandler::Start(const framed_rpc::Request& request) {
-  const auto call = std::make_shared<FramedRpcCall>(dispatcher_, request, methods_[request.method]);
+  const Method method = methods_[request.method];
+  if (method == Method::kWatchGroup) {
+    const auto watch = std::make_shared<FramedGroupWatch>(dispatcher_, request, ping_timeout_);
+    COHORT_RETURN_IF_ERROR(request.connection.Add(watch));
+    watch->Start(request);
+    return absl::OkStatus();
+  }
+  const auto call = std::make_shared<FramedRpcCall>(dispatcher_, request, method);
   COHORT_RETURN_IF_ERROR(request.connection.Add(call));
   call->Start(request);
   return absl::OkStatus();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "base/framed_rpc/server/call_handler.h"
 #include "coordinator/core/interface/memory_account.h"
 #include "coordinator/service/dispatch/dispatcher.h"
@@ -16,13 +17,14 @@
 
 namespace cohort::coordinator {
 
-// Streams and questions about all groups use gRPC, because a framed RPC thread serves many callers.
+// Other streams, and questions about all groups, use gRPC, because a framed RPC thread serves many
+// callers.
 bool IsFramedMethod(Method method);
 
 class FramedRpcHandler final : public framed_rpc::CallHandler {
  public:
-  // `dispatcher` outlives all calls.
-  explicit FramedRpcHandler(Dispatcher& dispatcher);
+  // `dispatcher` outlives all calls. `ping_timeout`: see FramedGroupWatch.
+  FramedRpcHandler(Dispatcher& dispatcher, absl::Duration ping_timeout);
 
   // The full names of the methods, for the server.
   std::vector<std::string> MethodNames() const;
@@ -33,6 +35,7 @@ class FramedRpcHandler final : public framed_rpc::CallHandler {
 
  private:
   Dispatcher& dispatcher_;
+  const absl::Duration ping_timeout_;
   // Connections may give their bytes back when the dispatcher is gone.
   const std::shared_ptr<MemoryAccount> account_;
   std::vector<Method> methods_;  // by their number on the wire

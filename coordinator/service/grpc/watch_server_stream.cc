@@ -1,34 +1,17 @@
 #include "coordinator/service/grpc/watch_server_stream.h"
 
-#include <atomic>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
+#include "coordinator/service/engine/discard_reply.h"
 #include "coordinator/service/grpc/byte_buffer.h"
 #include "coordinator/service/grpc/caller_access.h"
 #include "grpcpp/support/proto_buffer_reader.h"
 
 namespace cohort::coordinator {
-namespace {
-
-// Names of attached streams, unique in the process.
-std::atomic<int64_t> g_last_stream{0};
-
-// A sink for replies that no caller needs.
-class IgnoringSink final : public ReplySink {
- public:
-  void OnReply(Reply&&, DeliveryContext&) override {}
-};
-
-ReplySink* Ignore() {
-  static IgnoringSink* const kSink = new IgnoringSink;
-  return kSink;
-}
-
-}  // namespace
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchServerStream::Start(
     Dispatcher& dispatcher, Method method, grpc::CallbackServerContext* context,
@@ -72,7 +55,7 @@ void WatchServerStream::Begin(grpc::CallbackServerContext* context,
     StartSendInitialMetadata();
     return;
   }
-  stream_ = g_last_stream.fetch_add(1) + 1;
+  stream_ = dispatcher_.NewStreamNumber();
   attaching_ = true;
   Call call;
   call.caller = call_.caller;
@@ -189,7 +172,7 @@ void WatchServerStream::Complete(const absl::Status& status) {
     call.caller.abandoned.clear();
     call.caller.identity = attached_as_;
     call.body = AttachCall{stream_, true, by_us_};
-    dispatcher_.engine().Submit(std::move(call), Ignore());
+    dispatcher_.engine().Submit(std::move(call), DiscardReply::Get());
   }
   dispatcher_.OnHandled(method_, status.code(), started_);
   Finish(ToGrpcStatus(status));
