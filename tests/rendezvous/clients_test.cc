@@ -1,4 +1,8 @@
 // The other clients: the store, and the administration of groups.
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,6 +26,34 @@ namespace {
 using ClientsTest = RendezvousTestBase;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+// The TCP connections of this process to the port.
+int ConnectionsTo(const std::string& address) {
+  const int port = std::stoi(address.substr(address.rfind(':') + 1));
+  int count = 0;
+  for (int fd = 0; fd < 1024; ++fd) {
+    sockaddr_in peer = {};
+    socklen_t size = sizeof(peer);
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) continue;
+    count += peer.sin_family == AF_INET && ntohs(peer.sin_port) == port ? 1 : 0;
+  }
+  return count;
+}
+
+TEST_F(ClientsTest, AMemberNeedsOneConnection) {
+  constexpr int kFew = 3;
+  std::atomic<int> connections{0};
+  OnAllRanks(kFew, [&](ProcessGroup& group) {
+    EXPECT_TRUE(group.Barrier({"all"}).ok());
+    if (group.rank() == 0) {
+      EXPECT_TRUE(group.Send("object", 1).ok());
+      connections = ConnectionsTo(coordinator_.address());
+    }
+    if (group.rank() == 1) EXPECT_TRUE(group.Receive(0).ok());
+    EXPECT_TRUE(group.Barrier({"counted"}).ok());
+  });
+  EXPECT_EQ(connections, kFew);
+}
 
 TEST_F(ClientsTest, StoreKeepsCountsQueuesAndWatches) {
   auto store = StoreClient::Create(Connect(), "");

@@ -66,8 +66,8 @@ void Become(const TlsFiles& files) {
   setenv("COHORT_TLS_CA", files.ca.c_str(), 1);
 }
 
-// The answer of the metrics port that a program's log names.
-std::string MetricsOf(const std::string& log) {
+// The answer of the metrics port that a program's log names, to a client with this bearer token.
+std::string MetricsOf(const std::string& log, const std::string& token) {
   constexpr absl::string_view kName = "metrics_port=";
   const size_t at = log.find(std::string(kName));
   if (at == std::string::npos) return "";
@@ -79,8 +79,9 @@ std::string MetricsOf(const std::string& log) {
   const timeval timeout = {20, 0};
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   if (connect(fd.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)) != 0) return "";
-  constexpr absl::string_view kScrape = "GET /metrics HTTP/1.1\r\n\r\n";
-  send(fd.get(), kScrape.data(), kScrape.size(), MSG_NOSIGNAL);
+  const std::string scrape =
+      absl::StrCat("GET /metrics HTTP/1.1\r\nAuthorization: Bearer ", token, "\r\n\r\n");
+  send(fd.get(), scrape.data(), scrape.size(), MSG_NOSIGNAL);
   std::string answer;
   char buffer[4096];
   for (ssize_t count; (count = recv(fd.get(), buffer, sizeof(buffer), 0)) > 0;) {
@@ -388,7 +389,7 @@ TEST_F(PlantedSecretsTest, AppearInNoOutput) {
   ProvokeErrors(*owner, *thief, *ci);
   EXPECT_GE(errors_, 8);
   Observe(*watcher);
-  outputs_["the coordinator's metrics"] = MetricsOf(coordinator_.ErrorText());
+  outputs_["the coordinator's metrics"] = MetricsOf(coordinator_.ErrorText(), token_);
   EXPECT_THAT(outputs_["the coordinator's metrics"], HasSubstr("cohort_uptime_seconds"));
 
   // A worker, with a group of one rank.
@@ -406,7 +407,7 @@ TEST_F(PlantedSecretsTest, AppearInNoOutput) {
     ASSERT_TRUE(group.ok()) << group.status() << worker_->ErrorText();
     EXPECT_TRUE((*group)->Barrier().ok());
     Become(Client("watcher"));
-    outputs_["the worker's metrics"] = MetricsOf(worker_->ErrorText());
+    outputs_["the worker's metrics"] = MetricsOf(worker_->ErrorText(), token_);
     EXPECT_THAT(outputs_["the worker's metrics"], HasSubstr("cohort_"));
     RunTool({"group", "show", kGroup});
     RunTool({"group", "show", "tensors"});
