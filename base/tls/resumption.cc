@@ -42,7 +42,12 @@ void ClientSessions::Resume(const std::string* host, SSL* connection) {
   SSL_set_ex_data(connection, HostIndex(), const_cast<std::string*>(host));
   MutexLock lock(&mutex_);
   const auto found = by_host_.find(*host);
-  if (found != by_host_.end()) SSL_set_session(connection, found->second.get());
+  if (found == by_host_.end()) return;
+  // OpenSSL resumes each session of TLS 1.3 once, to hide that two connections are of one client.
+  SSL_SESSION* const copy = SSL_SESSION_dup(found->second.get());
+  if (copy == nullptr) return;
+  SSL_set_session(connection, copy);
+  SSL_SESSION_free(copy);
 }
 
 int ClientSessions::OnSession(SSL* connection, SSL_SESSION* session) {

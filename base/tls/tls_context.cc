@@ -19,6 +19,9 @@ namespace {
 constexpr absl::Duration kBetweenLooks = absl::Seconds(1);
 // Forward secrecy and authenticated encryption. TLS 1.3 has no others.
 constexpr char kCiphers[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
+// TLS 1.3's, the fastest first.
+constexpr char kCipherSuites[] =
+    "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
 // One read of the socket may bring several records.
 constexpr size_t kReadAheadBytes = size_t{64} << 10;
 // As the protocols' names stand in the handshake, with their lengths: gRPC's and framed RPC's.
@@ -100,6 +103,7 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> Make(const TlsFiles& files, TlsSide sid
   SSL_CTX* const raw = context.get();
   SSL_CTX_set_min_proto_version(raw, TLS1_2_VERSION);
   SSL_CTX_set_cipher_list(raw, kCiphers);
+  SSL_CTX_set_ciphersuites(raw, kCipherSuites);
   SSL_CTX_set_options(raw, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET);
   SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(raw, 0);

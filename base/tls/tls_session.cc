@@ -203,6 +203,9 @@ TlsSession::Progress TlsSession::Handshake() {
   }
   switch (SSL_get_error(session_.get(), result)) {
     case SSL_ERROR_WANT_READ:
+      // The client keeps the session that it has. A new one would take the place of another
+      // client's.
+      if (SSL_session_reused(session_.get()) == 1) SSL_set_num_tickets(session_.get(), 0);
       return Progress::kWantInput;
     case SSL_ERROR_WANT_WRITE:
       return Progress::kWantOutput;

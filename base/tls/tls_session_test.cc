@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/tls/resumption.h"
 #include "base/tls/testing/certificates.h"
 #include "base/tls/tls_context.h"
 #include "base/unique_fd.h"
@@ -285,6 +286,17 @@ TEST_F(ResumptionTest, ALaterConnectionResumesTheSession) {
     char bytes[3] = {};
     EXPECT_EQ(server_->Receive(bytes, 3), 3);
   }
+}
+
+// All clients of a process may connect at the same time.
+TEST_F(ResumptionTest, AnyNumberOfConnectionsResumeOneSession) {
+  ConnectAgain();
+  const long sessions = SSL_CTX_sess_number(contexts_[0].get());
+  for (int i = 0; i < 2 * kMaxSessions; ++i) {
+    ConnectAgain();
+    ASSERT_TRUE(client_->resumed()) << i;
+  }
+  EXPECT_EQ(SSL_CTX_sess_number(contexts_[0].get()), sessions);
 }
 
 TEST_F(ResumptionTest, OnlyWithTheSameHost) {

@@ -134,8 +134,7 @@ TEST_F(FramedGroupWatchTest, EndsWithTheGroup) {
   *close.mutable_scope() = members_[1].scope;
   v1::CloseGroupResponse response;
   grpc::ClientContext context;
-  ASSERT_TRUE(
-      v1::GroupService::NewStub(channel_)->CloseGroup(&context, close, &response).ok());
+  ASSERT_TRUE(v1::GroupService::NewStub(channel_)->CloseGroup(&context, close, &response).ok());
   const v1::WatchGroupResponse last = ReadPart();
   ASSERT_GT(last.events_size(), 0);
   EXPECT_EQ(last.events(last.events_size() - 1).kind(), v1::GROUP_EVENT_KIND_CLOSED);
@@ -146,8 +145,8 @@ TEST_F(FramedGroupWatchTest, EndsWithTheGroup) {
   EXPECT_TRUE(dispatcher_->AwaitIdle(kTimeout));
 }
 
-TEST_F(FramedGroupWatchTest, AnUnknownSessionIsRefused) {
-  members_[0].scope.set_session(std::string(16, 'x'));
+TEST_F(FramedGroupWatchTest, AnUnknownGroupIsRefused) {
+  members_[0].scope.set_group("no-such-group");
   Watch();
   const std::optional<TestReply> refused = client_->Next();
   ASSERT_TRUE(refused.has_value());

@@ -49,7 +49,9 @@ TEST_F(ClientsTest, AMemberNeedsOneConnection) {
       EXPECT_TRUE(group.Send("object", 1).ok());
       connections = ConnectionsTo(coordinator_.address());
     }
-    if (group.rank() == 1) EXPECT_TRUE(group.Receive(0).ok());
+    if (group.rank() == 1) {
+      EXPECT_TRUE(group.Receive(0).ok());
+    }
     EXPECT_TRUE(group.Barrier({"counted"}).ok());
   });
   EXPECT_EQ(connections, kFew);
