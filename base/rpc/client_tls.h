@@ -32,7 +32,7 @@ struct ClientTls {
 absl::StatusOr<ClientTls> ClientTlsFor(absl::string_view address, const TlsFiles& files,
                                        const std::string& token_file = "");
 // For gRPC connections between ranks. `files.ca` must have signed the server's certificate, which
-// may have any name, but must be one for servers if it says what it is for.
+// may have any name. A certificate that is limited to uses must include servers.
 std::shared_ptr<grpc::ChannelCredentials> PeerCredentialsFor(const TlsFiles& files);
 // The same with the files that the environment names.
 absl::StatusOr<ClientTls> ClientTlsOfEnvironment(absl::string_view address);

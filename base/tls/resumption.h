@@ -40,7 +40,7 @@ class ClientSessions {
   };
   static constexpr size_t kMaxHosts = 64;
 
-  // Of OpenSSL, for a new session. Returns 1 if it keeps it.
+  // OpenSSL calls it with a new session. Returns 1 if it keeps the session.
   static int OnSession(SSL* connection, SSL_SESSION* session);
 
   Mutex mutex_;

@@ -95,7 +95,7 @@ class Coordinator {
     framed_rpc::ServerOptions server;
     server.max_message_bytes = kMaxMessageBytes;
     server.max_concurrent_calls = kMaxCalls;
-    auto handler = std::make_shared<FramedRpcHandler>(*result->dispatcher_);
+    auto handler = std::make_shared<FramedRpcHandler>(*result->dispatcher_, absl::Seconds(40));
     std::vector<std::string> methods = handler->MethodNames();
     result->server_ =
         std::make_unique<framed_rpc::Server>(server, std::move(methods), std::move(handler));

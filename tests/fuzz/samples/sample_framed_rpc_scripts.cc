@@ -110,6 +110,12 @@ std::map<std::string, std::string> SampleFramedRpcInputs() {
                   Formed(kBareForm, std::string("\0\0\0\0\1\0\0\0\4\0\0\0\0\0\0\0", 16))});
   const FramedRpcStep token =
       Formed(kBareForm, std::string("\5\0\0\0\0\0\0\0\5\0\0\0\0\0\0\0token", 21));
+  v1::WatchGroupRequest watch;
+  watch.mutable_scope()->set_group("g");
+  const FramedRpcStep next = Formed(kBareForm, std::string("\0\0\0\0\2\0\0\0\7\0\0\0\0\0\0\0", 16));
+  inputs["a_watch"] =
+      Script(16, {Call(1, Method::kJoin, Join()), Call(2, Method::kWatchGroup, watch), next,
+                  Cancel(1), next, next, Cancel(2), next});
   inputs["a_token"] = Script(16, {token, Call(1, Method::kPut, Put("v"))});
   inputs["two_tokens"] = Script(16, {token, token, Call(1, Method::kPut, Put("v"))});
   inputs["a_token_behind_a_call"] = Script(16, {Call(1, Method::kPut, Put("v")), token});
