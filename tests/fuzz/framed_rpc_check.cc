@@ -58,14 +58,15 @@ Expected ReadFrames(const std::string& bytes) {
     const uint32_t kind = number(at + 8, 1);
     const bool is_call = kind == static_cast<uint32_t>(framed_rpc::Kind::kCall);
     const bool known = kind >= static_cast<uint32_t>(framed_rpc::Kind::kHello) &&
-                       kind <= static_cast<uint32_t>(framed_rpc::Kind::kToken);
+                       kind <= static_cast<uint32_t>(framed_rpc::Kind::kNext);
     const bool whole = bytes.size() - at - framed_rpc::kHeaderBytes >= size;
     // The server answers a frame that is too large from its header, and rejects an unknown kind
     // there, too.
     if (known && !whole && size <= kMaxMessageBytes) break;
     const bool is_token =
         kind == static_cast<uint32_t>(framed_rpc::Kind::kToken) && size <= kMaxTokenBytes;
-    if (!is_call && !is_token && kind != static_cast<uint32_t>(framed_rpc::Kind::kCancel)) {
+    if (!is_call && !is_token && kind != static_cast<uint32_t>(framed_rpc::Kind::kCancel) &&
+        kind != static_cast<uint32_t>(framed_rpc::Kind::kNext)) {
       expected.broken = true;
       break;
     }
@@ -222,6 +223,11 @@ absl::Status Converse(Client& client, const FramedRpcScript& script, FramedRpcCo
     if (!there) {
       ++counts.closed;
       return expected.broken ? absl::OkStatus() : Violation("the server closed without cause");
+    }
+    if (frame.header.kind == framed_rpc::Kind::kPart) {
+      if (expected.calls[frame.header.call] > 0) continue;
+      return Violation(
+          absl::StrCat("a part of the answer to call ", frame.header.call, ", which has ended"));
     }
     if (frame.header.kind != framed_rpc::Kind::kReply) return Violation("the server sent no reply");
     if (expected.calls[frame.header.call]-- <= 0) {
