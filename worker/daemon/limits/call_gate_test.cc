@@ -33,6 +33,20 @@ TEST(CallGateTest, ASessionHasItsShareAndOthersHaveTheRest) {
   for (int i = 0; i < 2; ++i) passes.push_back(*gate.Enter(greedy));
 }
 
+TEST(CallGateTest, AnIdentityWithManySessionsLeavesOthersAQuarter) {
+  CallGate gate(8, 4);
+  CallGate::Share first("spiffe://a"), second("spiffe://a"), other("spiffe://b");
+  std::vector<CallGate::Pass> passes;
+  for (int i = 0; i < 4; ++i) passes.push_back(*gate.Enter(first));
+  for (int i = 0; i < 2; ++i) passes.push_back(*gate.Enter(second));
+  EXPECT_EQ(gate.Enter(second).status().message(),
+            "6 calls of spiffe://a are in flight, as many as one identity may have of 8 "
+            "(--max-calls)");
+  for (int i = 0; i < 2; ++i) passes.push_back(*gate.Enter(other));
+  passes.erase(passes.begin());
+  EXPECT_TRUE(gate.Enter(second).ok());
+}
+
 TEST(CallGateTest, AMovedPassLeavesOnce) {
   CallGate gate(2, 2);
   CallGate::Share share;

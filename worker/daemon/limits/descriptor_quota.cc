@@ -1,5 +1,7 @@
 #include "worker/daemon/limits/descriptor_quota.h"
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
@@ -31,6 +33,14 @@ absl::Status HeldDescriptors::Resize(int count, absl::string_view what) {
         what, " takes ", count, " file descriptors; ", share_->owner_, " ", others, " of ",
         limits.max_per_session, " (--max-descriptors-per-session)"));
   }
+  const std::string& identity = share_->identity_;
+  if (count > count_ && limits.max_in_all > 0 &&
+      !quota.by_identity_.HasRoom(identity, count - count_, limits.max_in_all)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        what, " takes ", count, " file descriptors; ", identity, " holds ",
+        quota.by_identity_.Of(identity) - count_, " of ", IdentityCounts::MostOf(limits.max_in_all),
+        ", as many as one identity may have of --max-descriptors"));
+  }
   if (count > count_ && Over(others_in_all, count, limits.max_in_all)) {
     return absl::ResourceExhaustedError(
         absl::StrCat(what, " takes ", count, " file descriptors; all sessions hold ", others_in_all,
@@ -38,6 +48,7 @@ absl::Status HeldDescriptors::Resize(int count, absl::string_view what) {
   }
   share_->held_ = others + count;
   quota.held_ = others_in_all + count;
+  quota.by_identity_.Add(identity, count - count_);
   count_ = count;
   return absl::OkStatus();
 }
@@ -47,6 +58,7 @@ HeldDescriptors::~HeldDescriptors() {
   MutexLock lock(&share_->quota_->mutex_);
   share_->held_ -= count_;
   share_->quota_->held_ -= count_;
+  share_->quota_->by_identity_.Add(share_->identity_, -count_);
 }
 
 }  // namespace cohort::worker

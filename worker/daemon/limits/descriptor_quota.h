@@ -1,4 +1,5 @@
-// Limits the descriptors that clients make the worker keep: in all, and for each session.
+// Limits the descriptors that clients make the worker keep: in all, for each session, and for each
+// identity (identity_counts.h).
 //
 //   auto quota = std::make_shared<DescriptorQuota>(limits);
 //   auto share = std::make_shared<DescriptorShare>(quota);  // a session's
@@ -18,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/threads/mutex.h"
+#include "worker/daemon/limits/identity_counts.h"
 
 namespace cohort::worker {
 
@@ -38,20 +40,24 @@ class DescriptorQuota {
   const DescriptorLimits limits_;
   Mutex mutex_;
   int held_ ABSL_GUARDED_BY(mutex_) = 0;
+  IdentityCounts by_identity_ ABSL_GUARDED_BY(mutex_);
 };
 
 // The descriptors of one session.
 class DescriptorShare {
  public:
-  // `owner` begins the text of errors: "this session holds".
+  // `owner` begins the text of errors: "this session holds". `identity` is that of the session's
+  // client; empty: the worker has no access policy.
   explicit DescriptorShare(std::shared_ptr<DescriptorQuota> quota,
-                           absl::string_view owner = "this session holds")
-      : quota_(std::move(quota)), owner_(owner) {}
+                           absl::string_view owner = "this session holds",
+                           std::string identity = "")
+      : quota_(std::move(quota)), owner_(owner), identity_(std::move(identity)) {}
 
  private:
   friend class HeldDescriptors;
   const std::shared_ptr<DescriptorQuota> quota_;
   const std::string owner_;
+  const std::string identity_;
   int held_ = 0;  // guarded by the quota's mutex
 };
 

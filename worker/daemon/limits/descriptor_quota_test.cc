@@ -53,6 +53,22 @@ TEST(DescriptorQuotaTest, ResizedDescriptorsCountByTheirPresentNumber) {
   EXPECT_TRUE(HeldDescriptors::Take(share, 8, "a group").ok());
 }
 
+TEST(DescriptorQuotaTest, AnIdentityWithManySessionsLeavesOthersAQuarter) {
+  const auto quota = std::make_shared<DescriptorQuota>(DescriptorLimits{8, 4});
+  const auto share = [&quota](const char* identity) {
+    return std::make_shared<DescriptorShare>(quota, "this session holds", identity);
+  };
+  HeldDescriptors first = HeldDescriptors::Take(share("spiffe://a"), 4, "a group").value();
+  HeldDescriptors second = HeldDescriptors::Take(share("spiffe://a"), 2, "a group").value();
+  EXPECT_EQ(HeldDescriptors::Take(share("spiffe://a"), 1, "memory").status().message(),
+            "memory takes 1 file descriptors; spiffe://a holds 6 of 6, as many as one identity may "
+            "have of --max-descriptors");
+  EXPECT_FALSE(second.Resize(3, "a group").ok());
+  EXPECT_TRUE(HeldDescriptors::Take(share("spiffe://b"), 2, "memory").ok());
+  EXPECT_TRUE(first.Resize(3, "a group").ok());
+  EXPECT_TRUE(second.Resize(3, "a group").ok());
+}
+
 TEST(DescriptorQuotaTest, MovedDescriptorsAreGivenBackOnce) {
   const auto quota = std::make_shared<DescriptorQuota>(DescriptorLimits{2, 2});
   const auto share = std::make_shared<DescriptorShare>(quota);

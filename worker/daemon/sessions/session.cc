@@ -25,7 +25,8 @@ absl::Status UnknownGroup(uint64_t group) {
 
 absl::StatusOr<std::shared_ptr<Session>> Session::Create(
     Client client, const std::shared_ptr<DescriptorQuota>& quota) {
-  auto descriptors = std::make_shared<DescriptorShare>(quota);
+  auto descriptors =
+      std::make_shared<DescriptorShare>(quota, "this session holds", client.identity);
   COHORT_ASSIGN_OR_RETURN(HeldDescriptors own,
                           HeldDescriptors::Take(descriptors, kOwnDescriptors, "a session"));
   UniqueFd ended(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -41,6 +42,7 @@ Session::Session(Client client, UniqueFd ended_fd, std::shared_ptr<DescriptorSha
     : id_(RandomBits()),
       client_(std::move(client)),
       ended_fd_(std::move(ended_fd)),
+      calls_(client_.identity),
       descriptors_(std::move(descriptors)),
       own_descriptors_(std::move(own)) {}
 
