@@ -12,7 +12,7 @@ absl::StatusOr<MetricsAccess> MetricsAccessOf(const DaemonOptions& options,
                                               std::shared_ptr<AccessPolicy> policy) {
   MetricsAccess access;
   access.policy = std::move(policy);
-  if (options.insecure) return access;
+  if (options.tls.certificate.empty()) return access;
   COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(options.metrics_listen));
   if (address.is_loopback()) return access;
   COHORT_ASSIGN_OR_RETURN(access.tls, TlsContext::Load(options.tls, TlsSide::kHttpServer));

@@ -18,8 +18,8 @@ struct MetricsAccess {
   std::shared_ptr<AccessPolicy> policy;
 };
 
-// The access that a daemon's flags ask for. Connections are plain on loopback and with --insecure;
-// others need TLS with the certificates of the daemon's other addresses.
+// The access that a daemon's flags ask for: TLS with the certificates of the daemon's other
+// addresses. Connections are plain on loopback, and with --insecure if there are no certificates.
 // Errors: those of TlsContext::Load.
 absl::StatusOr<MetricsAccess> MetricsAccessOf(const DaemonOptions& options,
                                               std::shared_ptr<AccessPolicy> policy);

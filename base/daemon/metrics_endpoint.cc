@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "base/access/access_policy.h"
 #include "base/access/peer_access.h"
@@ -49,15 +50,20 @@ std::string TextOf(const MetricsEndpoint::Sources& sources) {
   return prometheus::TextSerializer().Serialize(families);
 }
 
-// The value of the header "Authorization: Bearer ..."; empty: the request has none.
+// The token of the header "Authorization: Bearer TOKEN"; empty: the request has none.
 absl::string_view BearerToken(absl::string_view request) {
-  constexpr absl::string_view kName = "\r\nauthorization: bearer ";
-  const std::string text = absl::AsciiStrToLower(request.substr(0, request.find(kHeadersEnd)));
-  const absl::string_view lower = text;
-  const size_t begin = lower.find(kName);
-  if (begin == absl::string_view::npos) return "";
-  request.remove_prefix(begin + kName.size());
-  return request.substr(0, request.find('\r'));
+  constexpr absl::string_view kScheme = "bearer";
+  for (absl::string_view line : absl::StrSplit(request, "\r\n")) {
+    const size_t colon = line.find(':');
+    if (colon == absl::string_view::npos ||
+        !absl::EqualsIgnoreCase(line.substr(0, colon), "authorization")) {
+      continue;
+    }
+    line = absl::StripAsciiWhitespace(line.substr(colon + 1));
+    if (!absl::StartsWithIgnoreCase(line, kScheme)) return "";
+    return absl::StripAsciiWhitespace(line.substr(kScheme.size()));
+  }
+  return "";
 }
 
 }  // namespace

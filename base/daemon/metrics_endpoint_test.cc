@@ -222,6 +222,13 @@ TEST(MetricsEndpointTest, ThePolicyNamesWhoMayRead) {
   EXPECT_THAT(
       ScrapeByTls(port, stranger, "GET /metrics HTTP/1.1\r\nAuthorization: Bearer secret\r\n\r\n"),
       HasSubstr("some_total 1"));
+  EXPECT_THAT(ScrapeByTls(port, stranger,
+                          "GET /metrics HTTP/1.1\r\nauthorization:\tbearer  secret \r\n\r\n"),
+              HasSubstr("some_total 1"));
+  // A token that is not known counts in place of the certificate.
+  EXPECT_THAT(ScrapeByTls(port, ca.Sign("client", {"prometheus", "DNS:prometheus"}),
+                          "GET /metrics HTTP/1.1\r\nAuthorization: Bearer guess\r\n\r\n"),
+              HasSubstr("403 Forbidden"));
   for (const char* const wrong : {"Bearer secre", "Bearer secret2", "Basic secret"}) {
     EXPECT_THAT(
         ScrapeByTls(port, stranger,
@@ -246,6 +253,8 @@ TEST(MetricsAccessTest, OtherMachinesNeedTls) {
   EXPECT_TRUE(has_tls("[::]:7701", false));
   EXPECT_FALSE(has_tls("127.0.0.1:7701", false));
   EXPECT_FALSE(has_tls("[::1]:7701", false));
+  EXPECT_TRUE(has_tls("0.0.0.0:7701", true));
+  options.tls = TlsFiles();
   EXPECT_FALSE(has_tls("0.0.0.0:7701", true));
 }
 

@@ -22,6 +22,8 @@ constexpr char kCiphers[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
 // TLS 1.3's, the fastest first.
 constexpr char kCipherSuites[] =
     "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
+// All certificates that a peer shows.
+constexpr long kMaxCertificateBytes = 32 << 10;
 // One read of the socket may bring several records.
 constexpr size_t kReadAheadBytes = size_t{64} << 10;
 // As the protocols' names stand in the handshake, with their lengths: gRPC's and framed RPC's.
@@ -104,7 +106,11 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> Make(const TlsFiles& files, TlsSide sid
   SSL_CTX_set_min_proto_version(raw, TLS1_2_VERSION);
   SSL_CTX_set_cipher_list(raw, kCiphers);
   SSL_CTX_set_ciphersuites(raw, kCipherSuites);
-  SSL_CTX_set_options(raw, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET);
+  // The protocols above TLS notice an end in the middle. To OpenSSL it would be a fatal error,
+  // after which it resumes no session.
+  SSL_CTX_set_options(raw, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET |
+                               SSL_OP_IGNORE_UNEXPECTED_EOF);
+  SSL_CTX_set_max_cert_list(raw, kMaxCertificateBytes);
   SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(raw, 0);
   if (side == TlsSide::kServer) ResumeSessionsOfClients(raw);
@@ -120,8 +126,9 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> Make(const TlsFiles& files, TlsSide sid
     verify |= SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
   }
   SSL_CTX_set_verify(raw, verify, nullptr);
-  if (peer) SSL_CTX_set_purpose(raw, X509_PURPOSE_SSL_CLIENT);
-  if (server || peer) {
+  if (peer) {
+    SSL_CTX_set_purpose(raw, X509_PURPOSE_SSL_CLIENT);
+  } else if (server) {
     const unsigned char* const protocols =
         side == TlsSide::kHttpServer ? kHttpProtocols : kProtocols;
     SSL_CTX_set_alpn_select_cb(raw, SelectProtocol, const_cast<unsigned char*>(protocols));

@@ -20,6 +20,8 @@ namespace {
 
 // The content of a TLS record.
 constexpr size_t kRecordBytes = size_t{16} << 10;
+// Without the CA's. A server keeps no session of a client that shows more.
+constexpr int kMaxKeptCertificates = 4;
 
 long ControlSocket(BIO* bio, int command, long, void*) {
   if (command == BIO_CTRL_EOF) return BIO_test_flags(bio, BIO_FLAGS_IN_EOF) != 0 ? 1 : 0;
@@ -60,10 +62,14 @@ bool RefusesCertificate(unsigned long error) {
 
 // Notes the certificate that is refused, for the error.
 int OnVerified(int good, X509_STORE_CTX* store) {
+  auto* const session =
+      static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+  // A session keeps all certificates of the peer.
+  if (sk_X509_num(X509_STORE_CTX_get0_untrusted(store)) > kMaxKeptCertificates) {
+    SSL_set_num_tickets(session, 0);
+  }
   X509* const certificate = X509_STORE_CTX_get_current_cert(store);
   if (good == 1 || certificate == nullptr) return good;
-  const auto* const session = static_cast<const SSL*>(
-      X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
   *static_cast<std::string*>(SSL_get_app_data(session)) = ReadCertificate(certificate).name();
   return 0;
 }

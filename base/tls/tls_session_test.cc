@@ -299,6 +299,20 @@ TEST_F(ResumptionTest, AnyNumberOfConnectionsResumeOneSession) {
   EXPECT_EQ(SSL_CTX_sess_number(contexts_[0].get()), sessions);
 }
 
+// Connections end without a goodbye.
+TEST_F(ResumptionTest, AfterTheEndOfTheConnectionThatBeganTheSession) {
+  ConnectAgain();
+  char byte = 0;
+  server_fd_ = UniqueFd();
+  EXPECT_EQ(client_->Receive(&byte, 1), 0);
+  ConnectAgain();
+  EXPECT_TRUE(client_->resumed());
+  client_fd_ = UniqueFd();
+  EXPECT_EQ(server_->Receive(&byte, 1), 0);
+  ConnectAgain();
+  EXPECT_TRUE(client_->resumed());
+}
+
 TEST_F(ResumptionTest, OnlyWithTheSameHost) {
   ConnectAgain();
   ConnectAgain("elsewhere");

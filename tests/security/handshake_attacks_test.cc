@@ -156,22 +156,38 @@ TEST_F(HandshakeAttacksTest, ASecondHandshakeOnAConnection) {
   EXPECT_EQ(client.error(), "no renegotiation");
 }
 
-TEST_F(HandshakeAttacksTest, ASessionThatIsResumed) {
-  for (const int version : {TLS1_3_VERSION, TLS1_2_VERSION}) {
-    RawTlsClient first(coordinator_->path(), coordinator_->client());
-    SSL_set_max_proto_version(first.session(), version);
-    ASSERT_TRUE(first.Handshake()) << first.error();
-    ASSERT_NE(first.Ask(framed_rpc::kPreface), "");
-    EXPECT_EQ(SSL_SESSION_is_resumable(SSL_get0_session(first.session())), 0);
-    EXPECT_EQ(SSL_SESSION_get_max_early_data(SSL_get0_session(first.session())), 0u);
-    // The second client shows no certificate: a session that was resumed would need none.
-    RawTlsClient second(coordinator_->path(), {});
-    SSL_set_max_proto_version(second.session(), version);
-    SSL_set_session(second.session(), SSL_get0_session(first.session()));
-    const bool connected = second.Handshake();
-    EXPECT_EQ(connected ? second.Ask(framed_rpc::kPreface) : "", "");
-    EXPECT_EQ(SSL_session_reused(second.session()), 0);
-  }
+TEST_F(HandshakeAttacksTest, ASessionOfTls12ThatIsResumed) {
+  RawTlsClient first(coordinator_->path(), coordinator_->client());
+  SSL_set_max_proto_version(first.session(), TLS1_2_VERSION);
+  ASSERT_TRUE(first.Handshake()) << first.error();
+  ASSERT_NE(first.Ask(framed_rpc::kPreface), "");
+  // The second client shows no certificate: a session that was resumed would need none.
+  RawTlsClient second(coordinator_->path(), {});
+  SSL_set_max_proto_version(second.session(), TLS1_2_VERSION);
+  SSL_set_session(second.session(), SSL_get0_session(first.session()));
+  const bool connected = second.Handshake();
+  EXPECT_EQ(connected ? second.Ask(framed_rpc::kPreface) : "", "");
+  EXPECT_EQ(SSL_session_reused(second.session()), 0);
+}
+
+// An eavesdropper sees the name of a session, and not its secret.
+TEST_F(HandshakeAttacksTest, ASessionThatIsResumedWithoutItsSecret) {
+  RawTlsClient first(coordinator_->path(), coordinator_->client());
+  ASSERT_TRUE(first.Handshake()) << first.error();
+  ASSERT_NE(first.Ask(framed_rpc::kPreface), "");
+  ASSERT_EQ(SSL_SESSION_is_resumable(SSL_get0_session(first.session())), 1);
+  // Early data could be replayed.
+  EXPECT_EQ(SSL_SESSION_get_max_early_data(SSL_get0_session(first.session())), 0u);
+  SSL_SESSION* const stolen = SSL_SESSION_dup(SSL_get0_session(first.session()));
+  unsigned char secret[SSL_MAX_MASTER_KEY_LENGTH];
+  const size_t size = SSL_SESSION_get_master_key(stolen, secret, sizeof(secret));
+  secret[0] ^= 1;
+  ASSERT_EQ(SSL_SESSION_set1_master_key(stolen, secret, size), 1);
+  RawTlsClient second(coordinator_->path(), {});
+  SSL_set_session(second.session(), stolen);
+  SSL_SESSION_free(stolen);
+  const bool connected = second.Handshake();
+  EXPECT_EQ(connected ? second.Ask(framed_rpc::kPreface) : "", "");
 }
 
 TEST_F(HandshakeAttacksTest, PlainTextBehindAHalfHandshake) {

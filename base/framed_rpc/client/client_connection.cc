@@ -349,6 +349,7 @@ void ClientConnection::HandleReply(const Frame& frame, bool too_large) {
     auto it = calls_.find(frame.header.call);
     if (it == calls_.end()) return;  // the call was given up before
     pending = Remove(it);
+    if (frame.header.kind == Kind::kPart) SendFrame(Kind::kCancel, frame.header.call);
   }
   if (too_large) {
     Deliver(std::move(pending),
@@ -482,12 +483,13 @@ void ClientConnection::Finish(End end, const std::string& why) {
     }
   }
   ClientEventLoop().Post([self = shared_from_this(), waiters = std::move(waiters), end, why] {
-    for (const std::shared_ptr<Waiter>& waiter : waiters) {
-      waiter->OnReply(Unavailable(why), "");
-    }
+    // First, so that a call that is repeated finds no connection that has ended.
     self->on_ready_ = nullptr;
     const auto on_end = std::exchange(self->on_end_, nullptr);
     if (on_end != nullptr) on_end(end, why);
+    for (const std::shared_ptr<Waiter>& waiter : waiters) {
+      waiter->OnReply(Unavailable(why), "");
+    }
   });
 }
 

@@ -89,6 +89,7 @@ Route Channel::RouteOf(absl::string_view path) {
 bool Channel::BeginLocked() {
   if (state_ != State::kNone || Clock::Steady().Now() < retry_at_) return false;
   state_ = State::kConnecting;
+  connecting_since_ = Clock::Steady().Now();
   return true;
 }
 
@@ -103,6 +104,7 @@ bool Channel::WhenSettled(std::function<void()> then) {
     MutexLock lock(&mutex_);
     connect = used_ && BeginLocked();
     if (state_ != State::kConnecting) return false;
+    if (Clock::Steady().Now() - connecting_since_ > options_.connect_timeout) return false;
     settled_.push_back(std::move(then));
   }
   if (connect) Connect();

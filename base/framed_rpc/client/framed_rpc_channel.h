@@ -40,7 +40,8 @@ class Channel final : public std::enable_shared_from_this<Channel> {
   // More calls will follow: the first call waits for a connection, too.
   void ExpectCalls();
   // Returns true if a connection is being made, and begins that if calls are expected: `then` runs
-  // once when it is ready or has failed, on the loop's thread. False: RouteOf tells the route now.
+  // once when it is ready or has failed, on the loop's thread. False: RouteOf tells the route now,
+  // also if the connection takes longer than it should, as when a name is not found.
   bool WhenSettled(std::function<void()> then);
   bool ready() const;
   // The error of the last TLS handshake that failed; empty: a later connection was made.
@@ -61,6 +62,7 @@ class Channel final : public std::enable_shared_from_this<Channel> {
   mutable Mutex mutex_;
   State state_ ABSL_GUARDED_BY(mutex_);
   bool used_ ABSL_GUARDED_BY(mutex_) = false;
+  Instant connecting_since_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<ClientConnection> connection_ ABSL_GUARDED_BY(mutex_);
   Instant retry_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::Duration pause_ ABSL_GUARDED_BY(mutex_);

@@ -40,6 +40,9 @@ class ServerCall {
   // The client asks for the next part. Returns false if it has no right to: the part before has not
   // been sent. On the thread of the connection.
   virtual bool Next() { return false; }
+  // Whether the client should have asked for the next part by now. On the thread of the connection,
+  // for ServerConnection::CheckEvery.
+  virtual bool Overdue() { return false; }
 
  protected:
   // Sends the reply: the concatenated pieces of `message`, or the error. With a batch, all replies

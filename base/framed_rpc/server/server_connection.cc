@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -115,6 +116,7 @@ bool ServerConnection::ReadSome() {
       break;
     }
     input_.Filled(static_cast<size_t>(count));
+    has_heard_ = true;
     open = HandleInput() && input_.Charge(refuse);
     total += static_cast<size_t>(count);
     // Less than asked for is all there was: the next question would cost a system call.
@@ -214,6 +216,36 @@ bool ServerConnection::SendNextPart(uint32_t id) {
     if (it != calls_.end()) call = it->second;
   }
   return (call != nullptr && call->Next()) || CheckIdleFrame(id);
+}
+
+bool ServerConnection::Run(std::function<void()> task) {
+  MutexLock lock(&mutex_);
+  if (closed_) return false;
+  loop_.Post(std::move(task));
+  return true;
+}
+
+void ServerConnection::CheckEvery(absl::Duration period) {
+  MutexLock lock(&mutex_);
+  if (closed_ || std::exchange(has_check_, true)) return;
+  loop_.PostAt(Clock::Steady().Now() + period, [weak = weak_from_this(), period] {
+    if (const auto self = weak.lock()) self->CheckCalls(period);
+  });
+}
+
+void ServerConnection::CheckCalls(absl::Duration period) {
+  std::vector<std::shared_ptr<ServerCall>> calls;
+  {
+    MutexLock lock(&mutex_);
+    has_check_ = false;
+    for (const auto& [id, call] : calls_) calls.push_back(call);
+  }
+  if (calls.empty()) return;
+  const bool has_heard = std::exchange(has_heard_, false);
+  for (const auto& call : calls) {
+    if (!has_heard && call->Overdue()) return Close();
+  }
+  CheckEvery(period);
 }
 
 bool ServerConnection::TakeToken(absl::string_view token) {

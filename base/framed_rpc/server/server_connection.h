@@ -60,9 +60,11 @@ class ServerConnection final : public EventLoop::Handler,
                  absl::Span<const SharedBytes> message, ReplyBatch* batch);
   // See ServerCall::SendPart.
   void SendPart(uint32_t id, absl::Span<const SharedBytes> message, ReplyBatch* batch);
-  // Run `task` on the loop's thread: soon, or at `at` or later.
-  void Run(std::function<void()> task) { loop_.Post(std::move(task)); }
-  void RunAt(Instant at, std::function<void()> task) { loop_.PostAt(at, std::move(task)); }
+  // Runs `task` on the loop's thread, soon. False: the connection is closed.
+  bool Run(std::function<void()> task);
+  // From now on, while there are calls: closes the connection if one of them is overdue, and no
+  // byte has come for a period.
+  void CheckEvery(absl::Duration period);
   void Flush() override;
 
   // On the loop's thread: the client's token changes its rights. The connection reads nothing while
@@ -89,6 +91,7 @@ class ServerConnection final : public EventLoop::Handler,
   bool StartCall(const Frame& frame);
   bool CancelCall(uint32_t id);
   bool SendNextPart(uint32_t id);
+  void CheckCalls(absl::Duration period);
   bool TakeToken(absl::string_view token);
   // These three return false if the client has gone over a limit.
   bool Reject(uint32_t id, const absl::Status& status);
@@ -117,6 +120,7 @@ class ServerConnection final : public EventLoop::Handler,
   CallRateGuard guard_;
   ListenerPeer peer_;
   bool has_token_ = false;
+  bool has_heard_ = false;  // bytes have come since the last check
 
   Mutex mutex_;
   SendQueue output_ ABSL_GUARDED_BY(mutex_);
@@ -126,6 +130,7 @@ class ServerConnection final : public EventLoop::Handler,
   bool corked_ ABSL_GUARDED_BY(mutex_) = false;    // a batch will flush
   bool blocked_ ABSL_GUARDED_BY(mutex_) = false;   // the socket takes no more now
   bool resume_posted_ ABSL_GUARDED_BY(mutex_) = false;  // reading waits for that task
+  bool has_check_ ABSL_GUARDED_BY(mutex_) = false;      // CheckCalls will run
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   uint32_t events_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -135,15 +135,19 @@ void UnaryCall::Start() {
 bool UnaryCall::AwaitConnection() {
   {
     MutexLock lock(&mutex_);
+    if (cancelled_) return false;
     connecting_ = true;
   }
-  const auto go_on = [self = shared_from_this()] { self->OnSettled(); };
-  const bool waits = connection_->framed_channel().WhenSettled(go_on);
+  // The channel must not keep a call that has ended meanwhile.
+  const bool waits = connection_->framed_channel().WhenSettled([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->OnSettled();
+  });
   MutexLock lock(&mutex_);
   if (!waits) {
     connecting_ = false;
   } else if (connecting_) {
-    pause_ = connection_->timers().After(std::min(retries_.time_left() / 2, kConnecting), go_on);
+    pause_ = connection_->timers().After(std::min(retries_.time_left() / 2, kConnecting),
+                                         [self = shared_from_this()] { self->OnSettled(); });
   }
   return waits;
 }

@@ -230,7 +230,8 @@ void GroupSession::Destroy(absl::string_view reason) {
     if (Begin(spec, request.mutable_scope()).ok()) {
       CallLimits limits{spec.what, Clock::Steady().Now() + kGoodbye};
       // That thread would wait for itself.
-      limits.use_framed_rpc = !framed_rpc::ClientEventLoop().InLoop();
+      limits.use_framed_rpc =
+          !framed_rpc::ClientEventLoop().InLoop() && connection_->framed_channel().ready();
       limits.repeat = false;  // if this request fails, the lease ends the membership
       auto notified = std::make_shared<Notification>();
       std::make_shared<AsyncCall<decltype(method::kLeave)>>(

@@ -161,6 +161,7 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
 
   // group_session_watch.cc
   void OpenWatch();
+  void StartWatch();
   void OnWatchAnswer(const GroupWatch* watch, const v1::WatchGroupResponse& response);
   void OnWatchDone(const GroupWatch* watch, const grpc::Status& status);
   void ReadRevisionAndWatch();

@@ -1,18 +1,33 @@
 // The watch of a session: events for its owner. The coordinator also sees by it at once that this
 // process died. So a broken stream is opened again without a pause the first time, and with pauses
 // after that.
+#include <atomic>
+#include <memory>
+
 #include "base/rpc/status_conversion.h"
 #include "client/rendezvous/session/group_session.h"
 #include "client/rendezvous/session/group_watch.h"
 
 namespace cohort::client {
+namespace {
+
+// How long the watch waits for a framed connection that is being made. The default
+// disconnect_grace, after which a member without a watch is lost, is twice as long.
+constexpr absl::Duration kConnecting = absl::Milliseconds(250);
+
+}  // namespace
 
 void GroupSession::OpenWatch() {
-  // A watch by gRPC would need a connection of its own.
-  const bool waits = connection_->framed_channel().WhenSettled([weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->OpenWatch();
-  });
-  if (waits) return;
+  // Without a framed connection the watch needs one of gRPC.
+  const auto open = [weak = weak_from_this(), opened = std::make_shared<std::atomic<bool>>(false)] {
+    const auto self = weak.lock();
+    if (self != nullptr && !opened->exchange(true)) self->StartWatch();
+  };
+  if (!connection_->framed_channel().WhenSettled(open)) return open();
+  connection_->timers().After(kConnecting, open);
+}
+
+void GroupSession::StartWatch() {
   v1::WatchGroupRequest request;
   std::shared_ptr<GroupWatch> opened;
   std::shared_ptr<GroupWatch> replaced;

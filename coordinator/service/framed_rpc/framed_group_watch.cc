@@ -6,7 +6,6 @@
 
 #include "absl/strings/string_view.h"
 #include "base/access/peer_access.h"
-#include "base/clock.h"
 #include "base/framed_rpc/server/server_connection.h"
 #include "coordinator/service/engine/discard_reply.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
@@ -31,8 +30,11 @@ void FramedGroupWatch::Start(const framed_rpc::Request& request) {
   dispatcher_.CountRequest(access, call_.caller, TenantRates::kFramedRequest,
                            static_cast<int64_t>(bytes.size()));
   if (!status.ok()) return Finish(status, /*by_us=*/true, nullptr);
-  // The client's answer to an empty part is a sign of life.
-  if (ping_timeout_ > absl::ZeroDuration()) call_.wait = std::min(call_.wait, ping_timeout_ / 2);
+  if (ping_timeout_ > absl::ZeroDuration()) {
+    // The client's answer to an empty part is a sign of life.
+    call_.wait = std::min(call_.wait, ping_timeout_ / 2);
+    connection().CheckEvery(ping_timeout_ / 4);
+  }
   if (!std::get<WatchGroupCall>(call_.body).attach) return Step();
   stream_ = dispatcher_.NewStreamNumber();
   attaching_ = true;
@@ -72,7 +74,7 @@ void FramedGroupWatch::OnAttached(const Reply& reply, DeliveryContext& context) 
     stream_ = 0;
     return Finish(EncodeStatus(reply, context.now), /*by_us=*/true, &context.batch);
   }
-  connection().Run([self = shared_from_this()] {
+  const bool open = connection().Run([self = shared_from_this()] {
     bool cancelled = false;
     {
       MutexLock lock(&self->mutex_);
@@ -81,6 +83,7 @@ void FramedGroupWatch::OnAttached(const Reply& reply, DeliveryContext& context) 
     if (!cancelled) return self->Step();
     self->Finish(absl::CancelledError("the caller went away"), /*by_us=*/false, nullptr);
   });
+  if (!open) Finish(absl::CancelledError("the caller went away"), /*by_us=*/false, nullptr);
 }
 
 void FramedGroupWatch::OnReply(Reply&& reply, DeliveryContext& context) {
@@ -93,38 +96,26 @@ void FramedGroupWatch::OnReply(Reply&& reply, DeliveryContext& context) {
   const auto& batch = std::get<WatchGroupReply>(reply.body);
   std::get<WatchGroupCall>(call_.body).from_revision = batch.revision;
   bool cancelled = false;
-  bool needs_timer = false;
   {
     MutexLock lock(&mutex_);
     cancelled = cancelled_;
-    state_ = State::kSent;
+    // The reply ends the call: a cancellation that comes now does not.
+    state_ = batch.closed ? State::kEnded : State::kSent;
     sent_at_ = context.now;
-    needs_timer = ping_timeout_ > absl::ZeroDuration() && !std::exchange(has_timer_, true);
   }
   if (cancelled) {
     return Finish(absl::CancelledError("the caller went away"), /*by_us=*/false, &context.batch);
   }
   SendPart(message.pieces(), &context.batch);
   if (batch.closed) return Finish(absl::OkStatus(), /*by_us=*/true, &context.batch);
-  if (needs_timer) {
-    connection().RunAt(context.now + ping_timeout_, [weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->CloseIfSilent();
-    });
-  }
 }
 
-void FramedGroupWatch::CloseIfSilent() {
-  const Instant now = Clock::Steady().Now();
-  Instant next = now + ping_timeout_;
-  {
-    MutexLock lock(&mutex_);
-    if (state_ == State::kEnded) return;
-    if (state_ == State::kSent) next = sent_at_ + ping_timeout_;
-  }
-  if (next <= now) return connection().CloseSoon();
-  connection().RunAt(next, [weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->CloseIfSilent();
-  });
+bool FramedGroupWatch::Overdue() {
+  // The coordinator's own sleep does not count.
+  const Instant now = dispatcher_.engine().clock().Now();
+  MutexLock lock(&mutex_);
+  return state_ == State::kSent && ping_timeout_ > absl::ZeroDuration() &&
+         now - sent_at_ >= ping_timeout_;
 }
 
 bool FramedGroupWatch::Next() {

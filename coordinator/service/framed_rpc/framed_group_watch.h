@@ -34,6 +34,7 @@ class FramedGroupWatch final : public framed_rpc::ServerCall,
   void Start(const framed_rpc::Request& request);
   bool Cancel() override;
   bool Next() override;
+  bool Overdue() override;
 
  private:
   // The client has a part, and asks for the next one.
@@ -44,7 +45,6 @@ class FramedGroupWatch final : public framed_rpc::ServerCall,
   void Submit(Call call) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnReply(Reply&& reply, DeliveryContext& context) override;
   void OnAttached(const Reply& reply, DeliveryContext& context);
-  void CloseIfSilent();
   // `by_us`: the coordinator ends the call, so the end tells nothing about the member.
   void End(const absl::Status& status, bool by_us);
   // Also sends the reply.
@@ -65,8 +65,7 @@ class FramedGroupWatch final : public framed_rpc::ServerCall,
   Mutex mutex_;
   State state_ ABSL_GUARDED_BY(mutex_) = State::kInEngine;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  bool has_timer_ ABSL_GUARDED_BY(mutex_) = false;  // that runs CloseIfSilent
-  Instant sent_at_ ABSL_GUARDED_BY(mutex_);         // of the last part
+  Instant sent_at_ ABSL_GUARDED_BY(mutex_);  // the last part, by the engine's clock
 };
 
 }  // namespace cohort::coordinator

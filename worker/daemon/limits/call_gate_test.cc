@@ -43,7 +43,9 @@ TEST(CallGateTest, AnIdentityWithManySessionsLeavesOthersAQuarter) {
             "6 calls of spiffe://a are in flight, as many as one identity may have of 8 "
             "(--max-calls)");
   for (int i = 0; i < 2; ++i) passes.push_back(*gate.Enter(other));
-  passes.erase(passes.begin());
+  passes.pop_back();
+  passes.pop_back();
+  passes.pop_back();
   EXPECT_TRUE(gate.Enter(second).ok());
 }
 

@@ -15,6 +15,7 @@
 #include "base/status_macros.h"
 #include "base/text/printable.h"
 #include "base/threads/mutex.h"
+#include "base/tls/tls_context.h"
 #include "client/parallel/queue/connections/handshake.h"
 #include "client/parallel/queue/ring/ring_layout.h"
 #include "client/parallel/queue/ring/wire_text.h"
@@ -354,6 +355,8 @@ absl::StatusOr<std::unique_ptr<ByteSource>> OpenStreamReader(const v1::QueueHand
         ". Give both COHORT_TLS_CA, COHORT_TLS_CERTIFICATE and COHORT_TLS_KEY, or both "
         "COHORT_RANK_TLS=off"));
   }
+  // gRPC does not say why it cannot use a file.
+  if (handle.tls()) COHORT_RETURN_IF_ERROR(TlsContext::Load(tls.files, TlsSide::kPeer).status());
   auto reader = std::make_unique<RemoteReader>(handle, address, tls);
   COHORT_RETURN_IF_ERROR(reader->Start(HelloTo(handle, name), limit));
   return reader;
