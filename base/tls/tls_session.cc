@@ -1,3 +1,4 @@
+// One file, though long: the handshake, receiving and sending share one session of OpenSSL.
 #include "base/tls/tls_session.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+// One file, though long: reading, calls and replies of a connection share one lock.
 #include "base/framed_rpc/server/server_connection.h"
 
 #include <errno.h>
