@@ -253,8 +253,8 @@ void TlsSession::NoteFailure(int result) {
         " (of ", refused_name_, ")"));
   } else if (RefusesCertificate(last)) {
     error_ = absl::UnauthenticatedError(text);
-  } else if (kind == SSL_ERROR_SYSCALL ||
-             ERR_GET_REASON(last) == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
+  } else if (kind == SSL_ERROR_SYSCALL || kind == SSL_ERROR_ZERO_RETURN ||
+             (last == 0 && socket_.ended)) {
     // After an end, OpenSSL sends an alert, which fails.
     const int error = socket_.receive_error != 0 ? socket_.receive_error : socket_.send_error;
     error_ = absl::UnavailableError(socket_.ended || error == 0 ? "the peer closed the connection"

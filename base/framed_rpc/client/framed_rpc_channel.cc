@@ -111,11 +111,6 @@ bool Channel::WhenSettled(std::function<void()> then) {
   return true;
 }
 
-bool Channel::ready() const {
-  MutexLock lock(&mutex_);
-  return state_ == State::kReady;
-}
-
 std::string Channel::tls_error() const {
   MutexLock lock(&mutex_);
   return tls_error_;
@@ -153,6 +148,7 @@ void Channel::OnReady() {
   {
     MutexLock lock(&mutex_);
     state_ = State::kReady;
+    ready_.store(true, std::memory_order_release);
     tls_error_.clear();
     pause_ = absl::ZeroDuration();
     settled.swap(settled_);
@@ -166,6 +162,7 @@ void Channel::OnEnd(ClientConnection::End end, const std::string& why) {
   {
     MutexLock lock(&mutex_);
     ended = std::move(connection_);
+    ready_.store(false, std::memory_order_release);
     settled.swap(settled_);
     if (end == ClientConnection::End::kTls) tls_error_ = why;
     if (end == ClientConnection::End::kNotOurs) {

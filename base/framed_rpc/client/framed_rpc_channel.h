@@ -3,6 +3,7 @@
 #ifndef COHORT_BASE_FRAMED_RPC_CLIENT_FRAMED_RPC_CHANNEL_H_
 #define COHORT_BASE_FRAMED_RPC_CLIENT_FRAMED_RPC_CHANNEL_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -43,7 +44,8 @@ class Channel final : public std::enable_shared_from_this<Channel> {
   // once when it is ready or has failed, on the loop's thread. False: RouteOf tells the route now,
   // also if the connection takes longer than it should, as when a name is not found.
   bool WhenSettled(std::function<void()> then);
-  bool ready() const;
+  // Costs calls no lock.
+  bool ready() const { return ready_.load(std::memory_order_acquire); }
   // The error of the last TLS handshake that failed; empty: a later connection was made.
   std::string tls_error() const;
 
@@ -59,6 +61,7 @@ class Channel final : public std::enable_shared_from_this<Channel> {
 
   const std::string address_;
   const ChannelOptions options_;
+  std::atomic<bool> ready_{false};  // whether state_ is kReady
   mutable Mutex mutex_;
   State state_ ABSL_GUARDED_BY(mutex_);
   bool used_ ABSL_GUARDED_BY(mutex_) = false;

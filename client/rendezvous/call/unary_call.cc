@@ -66,6 +66,7 @@ void CancelFramed(const framed_rpc::Route& route, uint32_t id, absl::Duration pa
 // Waits while a framed RPC connection is being made.
 void AwaitSettled(framed_rpc::Channel& channel, absl::Duration longest,
                   const CallCancellations& cancellations) {
+  if (channel.ready()) return;
   struct Settled {
     Mutex mutex;
     bool done ABSL_GUARDED_BY(mutex) = false;
@@ -133,6 +134,7 @@ void UnaryCall::Start() {
 }
 
 bool UnaryCall::AwaitConnection() {
+  if (connection_->framed_channel().ready()) return false;
   {
     MutexLock lock(&mutex_);
     if (cancelled_) return false;

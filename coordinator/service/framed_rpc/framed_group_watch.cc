@@ -1,6 +1,7 @@
 #include "coordinator/service/framed_rpc/framed_group_watch.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 #include <variant>
 
@@ -11,12 +12,19 @@
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 
 namespace cohort::coordinator {
+namespace {
+
+// The memory of a watch, whose step may be in the engine or not.
+constexpr int64_t kCost = 1 << 10;
+
+}  // namespace
 
 FramedGroupWatch::FramedGroupWatch(Dispatcher& dispatcher, const framed_rpc::Request& request,
                                    absl::Duration ping_timeout)
     : ServerCall(request, dispatcher.OnStarted(Method::kWatchGroup)),
       dispatcher_(dispatcher),
-      ping_timeout_(ping_timeout) {}
+      ping_timeout_(ping_timeout),
+      charge_(dispatcher.engine().account(), MemoryKind::kCalls, kCost) {}
 
 FramedGroupWatch::~FramedGroupWatch() { dispatcher_.OnGone(); }
 
@@ -30,6 +38,7 @@ void FramedGroupWatch::Start(const framed_rpc::Request& request) {
   dispatcher_.CountRequest(access, call_.caller, TenantRates::kFramedRequest,
                            static_cast<int64_t>(bytes.size()));
   if (!status.ok()) return Finish(status, /*by_us=*/true, nullptr);
+  charge_.MoveTo(tenant_stream_.account());
   if (ping_timeout_ > absl::ZeroDuration()) {
     // The client's answer to an empty part is a sign of life.
     call_.wait = std::min(call_.wait, ping_timeout_ / 2);

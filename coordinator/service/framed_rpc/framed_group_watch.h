@@ -14,6 +14,7 @@
 #include "base/framed_rpc/reply_batch.h"
 #include "base/framed_rpc/server/call_handler.h"
 #include "base/threads/mutex.h"
+#include "coordinator/core/interface/memory_account.h"
 #include "coordinator/service/dispatch/dispatcher.h"
 #include "coordinator/service/dispatch/tenant_stream.h"
 #include "coordinator/service/engine/reply_sink.h"
@@ -58,7 +59,8 @@ class FramedGroupWatch final : public framed_rpc::ServerCall,
   std::shared_ptr<const std::string> attached_as_;
   int64_t stream_ = 0;  // not 0: attached, or going to be
   bool attaching_ = false;
-  TenantStream tenant_stream_;
+  TenantStream tenant_stream_;  // outlives the charge
+  SharedCharge charge_;
   CallHandle handle_;
   std::shared_ptr<FramedGroupWatch> self_;  // while the engine has a step
 
