@@ -52,7 +52,7 @@ std::string TextOf(const MetricsEndpoint::Sources& sources) {
 
 // The token of the header "Authorization: Bearer TOKEN"; empty: the request has none.
 absl::string_view BearerToken(absl::string_view request) {
-  constexpr absl::string_view kScheme = "bearer";
+  constexpr absl::string_view kScheme = "bearer ";
   for (absl::string_view line : absl::StrSplit(request, "\r\n")) {
     const size_t colon = line.find(':');
     if (colon == absl::string_view::npos ||
@@ -78,7 +78,7 @@ class MetricsEndpoint::Scrape final : public EventLoop::Handler,
     if (endpoint.access_.tls == nullptr) return;
     socket_.tls =
         TlsSession::Accept(endpoint.access_.tls->Current(Clock::Steady().Now()), fd_.get());
-    shaking_hands_ = true;
+    handshaking_ = true;
   }
 
   int fd() const { return fd_.get(); }
@@ -86,7 +86,7 @@ class MetricsEndpoint::Scrape final : public EventLoop::Handler,
 
   void OnEvents(uint32_t) override {
     if (!fd_.is_open()) return;
-    if (shaking_hands_ && !ShakeHands()) return;
+    if (handshaking_ && !PassHandshake()) return;
     if (answer_.empty() && !ReadRequest()) return;
     WriteAnswer();
   }
@@ -102,10 +102,10 @@ class MetricsEndpoint::Scrape final : public EventLoop::Handler,
   void Extend() { deadline_ = Clock::Steady().Now() + endpoint_.timeout_; }
 
   // Whether the handshake is done.
-  bool ShakeHands() {
+  bool PassHandshake() {
     switch (socket_.tls->Handshake()) {
       case TlsSession::Progress::kDone:
-        shaking_hands_ = false;
+        handshaking_ = false;
         endpoint_.loop_.Modify(fd_.get(), EPOLLIN);
         return true;
       case TlsSession::Progress::kWantInput:
@@ -166,7 +166,7 @@ class MetricsEndpoint::Scrape final : public EventLoop::Handler,
   MetricsEndpoint& endpoint_;
   UniqueFd fd_;
   StreamSocket socket_;
-  bool shaking_hands_ = false;
+  bool handshaking_ = false;
   Instant deadline_ = absl::InfinitePast();
   std::string request_;
   std::string answer_;

@@ -92,6 +92,13 @@ MetricsEndpoint::Sources OneCounter() {
   return {registry};
 }
 
+MetricsAccess AccessByTls(const testing::CertificateAuthority& ca) {
+  auto context =
+      TlsContext::Load(ca.Sign("server", {"server", "DNS:localhost"}), TlsSide::kHttpServer);
+  EXPECT_TRUE(context.ok()) << context.status();
+  return {*std::move(context), nullptr};
+}
+
 std::string WriteFile(const std::string& name, const std::string& text) {
   const std::string path = absl::StrCat(::testing::TempDir(), "/", name);
   std::ofstream(path) << text;
@@ -173,11 +180,7 @@ TEST(MetricsEndpointTest, AnswersOtherRequestsWithAnError) {
 
 TEST(MetricsEndpointTest, ByTlsForClientsWithACertificate) {
   const testing::CertificateAuthority ca(::testing::TempDir());
-  MetricsAccess access;
-  auto context =
-      TlsContext::Load(ca.Sign("server", {"server", "DNS:localhost"}), TlsSide::kHttpServer);
-  ASSERT_TRUE(context.ok()) << context.status();
-  access.tls = *std::move(context);
+  MetricsAccess access = AccessByTls(ca);
   auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", OneCounter(), access);
   ASSERT_TRUE(endpoint.ok()) << endpoint.status();
   const int port = (*endpoint)->port();
@@ -195,11 +198,7 @@ TEST(MetricsEndpointTest, ByTlsForClientsWithACertificate) {
 
 TEST(MetricsEndpointTest, ThePolicyNamesWhoMayRead) {
   const testing::CertificateAuthority ca(::testing::TempDir());
-  MetricsAccess access;
-  auto context =
-      TlsContext::Load(ca.Sign("server", {"server", "DNS:localhost"}), TlsSide::kHttpServer);
-  ASSERT_TRUE(context.ok()) << context.status();
-  access.tls = *std::move(context);
+  MetricsAccess access = AccessByTls(ca);
   // The token is "secret".
   auto policy = AccessPolicy::Load(WriteFile(
       "policy.json",
@@ -229,7 +228,8 @@ TEST(MetricsEndpointTest, ThePolicyNamesWhoMayRead) {
   EXPECT_THAT(ScrapeByTls(port, ca.Sign("client", {"prometheus", "DNS:prometheus"}),
                           "GET /metrics HTTP/1.1\r\nAuthorization: Bearer guess\r\n\r\n"),
               HasSubstr("403 Forbidden"));
-  for (const char* const wrong : {"Bearer secre", "Bearer secret2", "Basic secret"}) {
+  for (const char* const wrong :
+       {"Bearer secre", "Bearer secret2", "Bearersecret", "Basic secret"}) {
     EXPECT_THAT(
         ScrapeByTls(port, stranger,
                     absl::StrCat("GET /metrics HTTP/1.1\r\nauthorization: ", wrong, "\r\n\r\n")),

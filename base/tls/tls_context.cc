@@ -22,7 +22,7 @@ constexpr char kCiphers[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
 // TLS 1.3's, the fastest first.
 constexpr char kCipherSuites[] =
     "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
-// All certificates that a peer shows.
+// The most bytes of all certificates that a peer shows.
 constexpr long kMaxCertificateBytes = 32 << 10;
 // One read of the socket may bring several records.
 constexpr size_t kReadAheadBytes = size_t{64} << 10;

@@ -21,7 +21,7 @@ namespace {
 
 // The content of a TLS record.
 constexpr size_t kRecordBytes = size_t{16} << 10;
-// Without the CA's. A server keeps no session of a client that shows more.
+// The most certificates of a client whose session a server keeps. The CA's is not one of them.
 constexpr int kMaxKeptCertificates = 4;
 
 long ControlSocket(BIO* bio, int command, long, void*) {
@@ -205,7 +205,7 @@ TlsSession::Progress TlsSession::Handshake() {
   BeginCall();
   const int result = SSL_do_handshake(session_.get());
   if (result == 1) {
-    error_ = OnShakenHands();
+    error_ = OnHandshakeDone();
     return error_.ok() ? Progress::kDone : Progress::kFailed;
   }
   switch (SSL_get_error(session_.get(), result)) {
@@ -222,7 +222,7 @@ TlsSession::Progress TlsSession::Handshake() {
   }
 }
 
-absl::Status TlsSession::OnShakenHands() {
+absl::Status TlsSession::OnHandshakeDone() {
   SSL* const raw = session_.get();
   if (SSL_version(raw) < TLS1_3_VERSION) {
     SSL_CTX_remove_session(context_.get(), SSL_get_session(raw));

@@ -88,7 +88,7 @@ class TlsSession {
   static int WriteSocket(BIO* bio, const char* bytes, int size);
   static const BIO_METHOD* SocketMethod();
   // The handshake is done. UNAUTHENTICATED: it resumed a session of an expired certificate.
-  absl::Status OnShakenHands() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status OnHandshakeDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BeginCall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteFailure(int result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ssize_t ReceiveLocked(void* bytes, size_t size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -29,8 +29,8 @@ constexpr absl::Duration kQuickAnswer = absl::Microseconds(60);
 // With TLS, a call whose two sides both slept takes about 90. Without this, no call after it looks.
 constexpr absl::Duration kQuickAnswerByTls = absl::Microseconds(120);
 constexpr absl::Duration kInARow = absl::Microseconds(100);
-// A stream waits so long for the loop to read after the last of a row of calls. Otherwise each of
-// these calls would tell epoll twice.
+// With a stream open, the loop begins to read so long after the last of a row of blocking calls.
+// Otherwise each of these calls would cost two calls of epoll_ctl.
 constexpr absl::Duration kBeforeListening = absl::Milliseconds(1);
 
 grpc::Status Unavailable(absl::string_view why) {

@@ -161,6 +161,7 @@ class ClientConnection final : public EventLoop::Handler,
   // A part that is too large ends its call, too.
   void HandleReply(const Frame& frame, bool too_large);
   void PassOn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Has the loop read, once no blocking call has for a while.
   void ListenSoon() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Deliver(Pending pending, const grpc::Status& status, absl::string_view body);
   void Finish(End end, const std::string& why);

@@ -117,7 +117,7 @@ bool ServerConnection::ReadSome() {
       break;
     }
     input_.Filled(static_cast<size_t>(count));
-    has_heard_ = true;
+    has_received_ = true;
     open = HandleInput() && input_.Charge(refuse);
     total += static_cast<size_t>(count);
     // Less than asked for is all there was: the next question would cost a system call.
@@ -242,9 +242,9 @@ void ServerConnection::CheckCalls(absl::Duration period) {
     for (const auto& [id, call] : calls_) calls.push_back(call);
   }
   if (calls.empty()) return;
-  const bool has_heard = std::exchange(has_heard_, false);
+  const bool has_received = std::exchange(has_received_, false);
   for (const auto& call : calls) {
-    if (!has_heard && call->Overdue()) return Close();
+    if (!has_received && call->Overdue()) return Close();
   }
   CheckEvery(period);
 }

@@ -120,7 +120,7 @@ class ServerConnection final : public EventLoop::Handler,
   CallRateGuard guard_;
   ListenerPeer peer_;
   bool has_token_ = false;
-  bool has_heard_ = false;  // bytes have come since the last check
+  bool has_received_ = false;  // bytes have come since the last check
 
   Mutex mutex_;
   SendQueue output_ ABSL_GUARDED_BY(mutex_);

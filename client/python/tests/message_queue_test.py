@@ -75,32 +75,13 @@ def test_large_values(groups, ring):
     run_ranks(RANKS, body)
 
 
-def test_readers_of_other_hosts(address):
-    def body(rank):
-        with cohort.Group('hosts', rank=rank, world_size=2, address=address,
-                          host_identity=f'host {rank}') as group:
-            with cohort.MessageQueue(group, 1, block_bytes=1 << 16, blocks=1) as queue:
-                for i in range(100):
-                    if queue.is_writer:
-                        queue.enqueue(value_of(i))
-                    else:
-                        assert queue.dequeue() == value_of(i)
-                group.all_gather_objects(b'')
-                return queue.path
-    assert run_ranks(2, body)[0].startswith('stream ')
+def groups_on_two_hosts(address, name):
+    return run_ranks(2, lambda rank: cohort.Group(name, rank=rank, world_size=2, address=address,
+                                                  host_identity=f'host {rank}'))
 
 
-def test_readers_of_other_hosts_by_tls(address, tmp_path, monkeypatch):
-    key, certificate = tmp_path / 'tls.key', tmp_path / 'tls.crt'
-    subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes',
-                    '-subj', '/CN=rank', '-days', '1', '-keyout', key, '-out', certificate],
-                   check=True, capture_output=True)
-    groups = run_ranks(2, lambda rank: cohort.Group('tls', rank=rank, world_size=2, address=address,
-                                                    host_identity=f'host {rank}'))
-    # Both ends have the certificate, which is its own CA.
-    for name, path in {'CERTIFICATE': certificate, 'KEY': key, 'CA': certificate}.items():
-        monkeypatch.setenv(f'COHORT_TLS_{name}', str(path))
-
+def path_between(groups):
+    """Sends values from rank 1 to rank 0, and returns the path of the reader."""
     def body(rank):
         with groups[rank] as group, cohort.MessageQueue(group, 1, block_bytes=1 << 16, blocks=1) as queue:
             for i in range(100):
@@ -110,7 +91,23 @@ def test_readers_of_other_hosts_by_tls(address, tmp_path, monkeypatch):
                     assert queue.dequeue() == value_of(i)
             group.all_gather_objects(b'')
             return queue.path
-    assert run_ranks(2, body)[0].startswith('tls stream ')
+    return run_ranks(2, body)[0]
+
+
+def test_readers_of_other_hosts(address):
+    assert path_between(groups_on_two_hosts(address, 'hosts')).startswith('stream ')
+
+
+def test_readers_of_other_hosts_by_tls(address, tmp_path, monkeypatch):
+    key, certificate = tmp_path / 'tls.key', tmp_path / 'tls.crt'
+    subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes',
+                    '-subj', '/CN=rank', '-days', '1', '-keyout', key, '-out', certificate],
+                   check=True, capture_output=True)
+    groups = groups_on_two_hosts(address, 'tls')
+    # Both ends have the certificate, which is its own CA.
+    for name, path in {'CERTIFICATE': certificate, 'KEY': key, 'CA': certificate}.items():
+        monkeypatch.setenv(f'COHORT_TLS_{name}', str(path))
+    assert path_between(groups).startswith('tls stream ')
 
 
 READER = '''

@@ -1,13 +1,15 @@
-// Counts an open stream for its tenant.
+// An open stream: counted for its tenant, and standing for a member.
 #ifndef COHORT_COORDINATOR_SERVICE_DISPATCH_TENANT_STREAM_H_
 #define COHORT_COORDINATOR_SERVICE_DISPATCH_TENANT_STREAM_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "base/status_macros.h"
+#include "coordinator/core/interface/call.h"
 #include "coordinator/core/interface/memory_account.h"
 #include "coordinator/service/engine/engine.h"
 
@@ -38,6 +40,20 @@ class TenantStream {
  private:
   std::shared_ptr<MemoryAccount> account_;
 };
+
+// Tells the engine that a stream stands for the session of `caller` from now on or, with `closed`,
+// no longer. `by_us`: the coordinator has ended the stream.
+inline Call MakeAttachCall(const Caller& caller, int64_t stream, bool closed, bool by_us) {
+  Call call;
+  call.caller = caller;
+  if (closed) {
+    // Other steps have carried them.
+    call.caller.acknowledged.clear();
+    call.caller.abandoned.clear();
+  }
+  call.body = AttachCall{stream, closed, by_us};
+  return call;
+}
 
 }  // namespace cohort::coordinator
 

@@ -48,9 +48,7 @@ void FramedGroupWatch::Start(const framed_rpc::Request& request) {
   stream_ = dispatcher_.NewStreamNumber();
   attaching_ = true;
   attached_as_ = call_.caller.identity;
-  Call call;
-  call.caller = call_.caller;
-  call.body = AttachCall{stream_, false};
+  Call call = MakeAttachCall(call_.caller, stream_, /*closed=*/false, /*by_us=*/false);
   // Receipts are acknowledged by this step alone.
   call_.caller.acknowledged.clear();
   call_.caller.abandoned.clear();
@@ -157,12 +155,8 @@ void FramedGroupWatch::End(const absl::Status& status, bool by_us) {
     state_ = State::kEnded;
   }
   if (stream_ != 0) {
-    Call call;
-    call.caller = call_.caller;
-    call.caller.acknowledged.clear();
-    call.caller.abandoned.clear();
+    Call call = MakeAttachCall(call_.caller, stream_, /*closed=*/true, by_us);
     call.caller.identity = attached_as_;
-    call.body = AttachCall{stream_, true, by_us};
     dispatcher_.engine().Submit(std::move(call), DiscardReply::Get());
   }
   dispatcher_.OnHandled(Method::kWatchGroup, status.code(), started());

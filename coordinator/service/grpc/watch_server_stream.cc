@@ -57,11 +57,8 @@ void WatchServerStream::Begin(grpc::CallbackServerContext* context,
   }
   stream_ = dispatcher_.NewStreamNumber();
   attaching_ = true;
-  Call call;
-  call.caller = call_.caller;
-  attached_as_ = call.caller.identity;
-  call.body = AttachCall{stream_, false};
-  Submit(std::move(call));
+  attached_as_ = call_.caller.identity;
+  Submit(MakeAttachCall(call_.caller, stream_, /*closed=*/false, /*by_us=*/false));
 }
 
 void WatchServerStream::Step() {
@@ -166,12 +163,8 @@ void WatchServerStream::CallerWent() {
 
 void WatchServerStream::Complete(const absl::Status& status) {
   if (stream_ != 0) {
-    Call call;
-    call.caller = call_.caller;
-    call.caller.acknowledged.clear();
-    call.caller.abandoned.clear();
+    Call call = MakeAttachCall(call_.caller, stream_, /*closed=*/true, by_us_);
     call.caller.identity = attached_as_;
-    call.body = AttachCall{stream_, true, by_us_};
     dispatcher_.engine().Submit(std::move(call), DiscardReply::Get());
   }
   dispatcher_.OnHandled(method_, status.code(), started_);

@@ -31,6 +31,8 @@ constexpr int kPingTimeoutMs = 10000;
 // A reader that pings more often than this, without data, is disconnected.
 constexpr int kMinPingIntervalMs = 5000;
 constexpr int kMostRequestBytes = 4096;
+// A reader that has not finished its TLS handshake by then is disconnected.
+constexpr int kHandshakeMs = 5000;
 // The first byte of a client's TLS handshake.
 constexpr char kTlsHandshake = 0x16;
 // The time in which cancelled streams end.
@@ -126,6 +128,7 @@ absl::StatusOr<std::unique_ptr<StreamServer>> StreamServer::Start(
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
   // This server accepts connections and hands them to gRPC, so it binds exactly the given address.
   impl->acceptor = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
@@ -142,8 +145,8 @@ absl::StatusOr<std::unique_ptr<StreamServer>> StreamServer::Start(
   };
   sinks.grpc = to_grpc;
   if (tls) {
-    // gRPC makes the handshake itself: in Python it is a library of its own, which does not read by
-    // way of the listener's functions.
+    // gRPC makes the handshake itself. In Python it is a library of its own, which does not read
+    // through the listener's functions.
     sinks.extra = ListenerProtocol{[](absl::string_view first) {
                                      return first[0] == kTlsHandshake ? ProtocolMatch::kMatch
                                                                       : ProtocolMatch::kOther;
