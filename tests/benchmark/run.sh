@@ -11,6 +11,7 @@
 #   tests/benchmark/run.sh guarantees [--json]   a million barriers, cost of a parked call, ...
 #   tests/benchmark/run.sh collective [--json]   collectives on host memory: Cohort, Open MPI, Gloo
 #   tests/benchmark/run.sh collective --members 4 --operation all_reduce --sizes 64K 1M
+#   tests/benchmark/run.sh collective --separate-hosts   over sockets between two namespaces, plain and with mutual TLS
 #   tests/benchmark/run.sh collective --background   call by call, with a background load and with another group
 #   tests/benchmark/run.sh python [--json]       numpy and PyTorch: Cohort, torch.distributed over Gloo, and Cohort from C++
 #   tests/benchmark/run.sh python --members 4 --sizes 8 1M
@@ -188,7 +189,9 @@ case $section in
       //tests/benchmark/collective:processor_load \
       //coordinator:cohort-coordinator //worker/daemon:cohort-worker
     [[ ! -w /dev/shm ]] || memory_scratch=$(mktemp -d /dev/shm/cohort-benchmark.XXXXXX)
+    deploy/certificates.sh "$scratch/certificates" rank=URI:spiffe://benchmark/rank
     run_driver "$bin/tests/benchmark/collective/collective_benchmark" --scratch "$scratch" \
+      --certificates "$scratch/certificates" \
       --memory-scratch "$memory_scratch" --programs "$bin/tests/benchmark/collective" \
       --mpirun "$(command -v mpirun)" --coordinator "$bin/coordinator/cohort-coordinator" \
       --worker "$bin/worker/daemon/cohort-worker" "$@"

@@ -56,7 +56,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_flag("--quick", flags.quick, "fewer and shorter rounds");
   app.add_flag("--separate-hosts", flags.separate_hosts,
                "each rank on a host of its own: a network namespace of this machine, on a switch; "
-               "of those that use sockets: cohort-tcp and gloo-best");
+               "of those that use sockets: cohort-tcp, cohort-tcp-tls and gloo-best");
   app.add_flag(
       "--background", flags.background,
       "call by call, each implementation's best variant on the idle machine, with a process that "
@@ -76,9 +76,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "only these: all_reduce, reduce_scatter, broadcast, all_gather, all_to_all, "
                  "sendrecv");
   app.add_option("--implementation", flags.implementations.names,
-                 "only these: cohort, cohort-attached, cohort-daemon, cohort-tcp, grpc, openmpi, "
-                 "openmpi-best, gloo-best, limit, and with --python: cohort-numpy, cohort-torch, "
-                 "torch-gloo");
+                 "only these: cohort, cohort-attached, cohort-daemon, cohort-tcp, cohort-tcp-tls, "
+                 "grpc, openmpi, openmpi-best, gloo-best, limit, and with --python: cohort-numpy, "
+                 "cohort-torch, torch-gloo");
   app.add_option("--deadline", flags.deadline_s, "seconds that a burst may take")
       ->check(CLI::Range(1, 3600));
   app.add_option("--programs", flags.implementations.programs,
@@ -89,6 +89,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "the path of cohort-coordinator")
       ->required();
   app.add_option("--worker", flags.implementations.worker, "the path of cohort-worker")->required();
+  app.add_option("--certificates", flags.implementations.certificates,
+                 "a folder of deploy/certificates.sh with a name `rank`, for cohort-tcp-tls");
   app.add_option("--python", flags.implementations.python,
                  "an interpreter with numpy and PyTorch, for the implementations in Python");
   app.add_option("--python-member", flags.implementations.python_member,
@@ -171,7 +173,7 @@ int RunAll(Flags flags) {
     hosts = *std::move(made);
     flags.implementations.hosts = hosts.get();
     if (flags.implementations.names.empty()) {
-      flags.implementations.names = {"cohort-tcp", "gloo-best"};
+      flags.implementations.names = {"cohort-tcp", "cohort-tcp-tls", "gloo-best"};
     }
   }
   if (flags.background) return RunAllWithBackground(std::move(flags));
