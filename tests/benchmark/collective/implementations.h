@@ -48,7 +48,7 @@ struct ImplementationOptions {
   std::string mpirun;
   std::string coordinator;  // the program
   std::string worker;       // the program
-  // What deploy/certificates.sh made, with a name `rank`; empty: without cohort-tcp-tls.
+  // A folder of deploy/certificates.sh with a name `rank`; empty: without cohort-tcp-tls.
   std::string certificates;
   // For the implementations in Python; the first is empty: without them.
   std::string python;          // the interpreter
