@@ -284,12 +284,17 @@ struct Core::Impl {
   void DumpNamespace(Step& step, const Call& call);
 };
 
-Core::Core(const Limits& limits, int64_t boot, std::shared_ptr<TenantAccounts> accounts)
+Core::Core(const Limits& limits, int64_t boot, std::shared_ptr<TenantAccounts> accounts,
+           std::function<int64_t()> next_receipt)
     : impl_(std::make_unique<Impl>(accounts != nullptr ? std::move(accounts)
                                                        : std::make_shared<TenantAccounts>(
                                                              std::make_shared<MemoryAccount>()))) {
   impl_->shard.limits = limits;
   impl_->shard.boot = boot;
+  if (next_receipt == nullptr) {
+    next_receipt = [last = (boot - 1) << 32]() mutable { return ++last; };
+  }
+  impl_->shard.next_receipt = std::move(next_receipt);
 }
 
 Core::~Core() = default;

@@ -9,6 +9,7 @@
 #define COHORT_COORDINATOR_CORE_CORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,7 +38,9 @@ class Core {
   // `boot` counts the starts of this journal, from 1: sequence numbers, revisions and receipts of a
   // later boot are larger than all of an earlier one. `accounts` are shared by shards that have one
   // limit together; null: its own.
-  Core(const Limits& limits, int64_t boot, std::shared_ptr<TenantAccounts> accounts = nullptr);
+  // `next_receipt` gives out positive numbers that cannot be guessed; null: it counts.
+  Core(const Limits& limits, int64_t boot, std::shared_ptr<TenantAccounts> accounts = nullptr,
+       std::function<int64_t()> next_receipt = nullptr);
   ~Core();
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;

@@ -222,7 +222,7 @@ void Mailboxes::HandOut(Step& step, CallId id, const Id128& operation, const Box
     EraseRow(step, object.sequence);
     return;
   }
-  object.receipt = group_.NextNumber();
+  object.receipt = group_.shard.next_receipt();
   object.receive_operation = operation;
   AnswerWith(step, id, object);
   Write(step, object);
@@ -257,10 +257,13 @@ void Mailboxes::AbortSender(Step& step, Object& object, const Cause& cause) {
   group_.Abort(step, id, absl::StrCat("send to rank ", object.destination), cause);
 }
 
-void Mailboxes::Acknowledge(Step& step, int64_t receipt) {
+void Mailboxes::Acknowledge(Step& step, int receiver, int64_t receipt) {
   auto it = handed_out_.find(receipt);
-  if (it == handed_out_.end()) return;
-  const Object object = TakeHandedOut(it);
+  if (it != handed_out_.end() && it->second.destination == receiver) Free(step, it);
+}
+
+void Mailboxes::Free(Step& step, std::map<int64_t, Object>::iterator handed) {
+  const Object object = TakeHandedOut(handed);
   EraseRow(step, object.sequence);
   completed_.Add(object.receive_operation, group_.shard.limits.max_operations_kept);
 }
@@ -314,7 +317,7 @@ void Mailboxes::MemberGone(Step& step, int rank, const Cause& cause) {
   for (const auto& [receipt, object] : handed_out_) {
     if (object.destination == rank) receipts.push_back(receipt);
   }
-  for (int64_t receipt : receipts) Acknowledge(step, receipt);
+  for (int64_t receipt : receipts) Free(step, handed_out_.find(receipt));
   // The objects that it sent stay, but its own parked sends end.
   for (auto& [key, box] : boxes_) {
     auto queue = box.by_source.find(rank);

@@ -52,8 +52,8 @@ class Mailboxes final : public WaitOwner {
   void AwaitConsumed(Step& step, CallId id, absl::Duration wait, int64_t sequence);
   void Receive(Step& step, CallId id, const Member& receiver, const Id128& operation_id,
                absl::Duration wait, const ReceiveCall& call);
-  // Frees the object of the receipt. Unknown receipts are fine.
-  void Acknowledge(Step& step, int64_t receipt);
+  // Frees the object that `receiver` got with the receipt. Unknown receipts are fine.
+  void Acknowledge(Step& step, int receiver, int64_t receipt);
   // Puts the objects that these Receives of `receiver` have taken back at their old places, or
   // hands them to parked receivers. A copy of such a Receive that comes later takes nothing.
   // Unknown operations are fine.
@@ -124,6 +124,8 @@ class Mailboxes final : public WaitOwner {
   Object* Next(Box& box, const std::optional<int>& source);
   // Takes the object out of its box.
   Object Take(Box& box, Object& boxed);
+  // Frees an object that is handed out.
+  void Free(Step& step, std::map<int64_t, Object>::iterator handed);
   // Takes the object of a receipt out of the objects that are handed out.
   Object TakeHandedOut(std::map<int64_t, Object>::iterator handed);
   // Receives that have no object: those that are parked end, and errors count as not reported.

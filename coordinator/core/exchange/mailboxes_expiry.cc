@@ -52,7 +52,8 @@ void Mailboxes::RunExpiry(Step& step) {
   while (!expiries_.empty() && expiries_.begin()->first <= step.now()) {
     const int64_t which = expiries_.begin()->second;
     if (which < 0) {
-      Acknowledge(step, -which);  // it was read; only the receipt was missing
+      // It was read; only the acknowledgement was missing.
+      Free(step, handed_out_.find(-which));
       continue;
     }
     const auto [key, source] = where_.at(which);

@@ -15,7 +15,7 @@ void Rounds::EnterRooted(Step& step, CallId id, int rank, absl::Duration wait,
     if (!round.has_root) {
       round.has_root = true;
       round.values = std::move(values);
-      round.receipt = group_.NextNumber();
+      round.receipt = group_.shard.next_receipt();
       ExpireLater(step.now(), name, round);
       round.end = MakeEnd(step.now(), name, round, RoundOutcome::kReleased, "");
       std::const_pointer_cast<RoundEnd>(round.end)->receipt = round.receipt;

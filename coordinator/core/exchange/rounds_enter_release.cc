@@ -323,7 +323,7 @@ void Rounds::End(Step& step, Name& name, Round& round, RoundOutcome outcome, std
   const bool has_values = released && (round.kind == RoundKind::kAllGather || round.kind == RoundKind::kGather);
   if (has_values) {
     end->values = std::move(round.values);
-    end->receipt = round.receipt = group_.NextNumber();
+    end->receipt = round.receipt = group_.shard.next_receipt();
   }
   if (released && round.kind == RoundKind::kBarrier) ++released_barriers_;
 

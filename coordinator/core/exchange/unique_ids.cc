@@ -67,7 +67,7 @@ void UniqueIds::Publish(Step& step, CallId id, const Member& member, const Publi
   ids->published = true;
   ids->digest = digest;
   ids->publisher = member.rank;
-  ids->receipt = group_.NextNumber();
+  ids->receipt = group_.shard.next_receipt();
   ids->unacknowledged = RankSet::All(group_.world_size);
   ids->unacknowledged.Remove(member.rank);
   Recharge(call.name, *ids);

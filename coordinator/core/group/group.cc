@@ -150,8 +150,8 @@ Member* Group::Admit(Step& step, const Call& call, const char* operation, Allowe
 
 void Group::Settle(Step& step, const Member& member, const Caller& caller) {
   for (int64_t receipt : caller.acknowledged) {
-    mailboxes_.Acknowledge(step, receipt);
     if (member.rank >= 0) {
+      mailboxes_.Acknowledge(step, member.rank, receipt);
       rounds_.Acknowledge(step, member.rank, receipt);
       unique_ids_.Acknowledge(step, member.rank, receipt);
     }

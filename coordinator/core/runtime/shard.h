@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -42,6 +43,9 @@ struct Shard {
   int64_t last_number_of_closed = 0;
   // Tenants whose store dropped its last key, item or parked call in this step.
   std::vector<std::string> perhaps_idle;
+  // Gives out receipts, each once. A client that knows a receipt can free its value, so receipts
+  // cannot be guessed.
+  std::function<int64_t()> next_receipt = [last = int64_t{0}]() mutable { return ++last; };
   // The groups' events that watchers get at the end of the step.
   std::vector<GroupEvents*> to_notify;
   // Groups that were closed and have to be destroyed.

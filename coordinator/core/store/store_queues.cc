@@ -180,7 +180,7 @@ QueuePopReply Store::HandOut(Step& step, Queues::iterator queue, const Id128& op
     RemoveItem(step, queue->first, sequence, item);
     return reply;
   }
-  reply.receipt = NextNumber();
+  reply.receipt = shard_.next_receipt();
   if (step.keeps_records()) {
     step.Write(key_, RecordKind::kQueueItem, QueueItemId(queue->first, sequence),
                QueueItemRecord{queue->first, sequence, item.value, item.expiration, reply.receipt,

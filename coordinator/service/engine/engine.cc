@@ -84,7 +84,9 @@ void Engine::MakeShards(const EngineOptions& options, int64_t boot) {
   for (int i = 0; i < options.shards; ++i) {
     auto shard = std::make_unique<Shard>();
     MutexLock lock(&shard->mutex);
-    shard->core = std::make_unique<Core>(options.limits, boot, accounts_);
+    shard->core =
+        std::make_unique<Core>(options.limits, boot, accounts_,
+                               [receipts = RandomNumbers()]() mutable { return receipts.Next(); });
     shards_.push_back(std::move(shard));
   }
 }
