@@ -55,9 +55,13 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   if (options.tls.any()) {
     COHORT_ASSIGN_OR_RETURN(tls, TlsContext::Load(options.tls, TlsSide::kServer));
   }
-  std::shared_ptr<AccessPolicy> access;
+  std::shared_ptr<AccessPolicy> access_of_file;
   if (!options.access_policy.empty()) {
-    COHORT_ASSIGN_OR_RETURN(access, AccessPolicy::Load(options.access_policy));
+    COHORT_ASSIGN_OR_RETURN(access_of_file, AccessPolicy::Load(options.access_policy));
+  }
+  std::shared_ptr<AccessPolicy> access = access_of_file;
+  if (access == nullptr && !options.tls.ca.empty() && !options.insecure) {
+    access = AccessPolicy::WithoutFile();
   }
   Metrics metrics;
   GroupLog group_log(metrics);
@@ -81,7 +85,7 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
 
   MetricsAccess metrics_access;
   if (!options.metrics_listen.empty()) {
-    COHORT_ASSIGN_OR_RETURN(metrics_access, MetricsAccessOf(options, access));
+    COHORT_ASSIGN_OR_RETURN(metrics_access, MetricsAccessOf(options, access_of_file));
   }
   RpcServerOptions server_options;
   server_options.listen = options.listen;

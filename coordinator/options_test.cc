@@ -94,6 +94,8 @@ TEST(OptionsTest, MistakesAreNamed) {
   const std::vector<std::pair<std::vector<const char*>, const char*>> cases = {
       {{"--no-such-flag"}, "no-such-flag"},
       {{"--listen", "0.0.0.0:7700"}, "--insecure"},
+      {{"--listen", "0.0.0.0:7700", "--tls-certificate", "c", "--tls-key", "k"},
+       "clients do not prove who they are: add --tls-client-ca"},
       {{"--listen", "no-port"}, "no-port"},
       {{"--metrics-listen", "unix:/m"}, "--metrics-listen"},
       {{"--metrics-listen", "0.0.0.0:7701"}, "--insecure"},

@@ -161,6 +161,19 @@ absl::StatusOr<std::unique_ptr<AccessPolicy>> AccessPolicy::Load(std::string pat
   return policy;
 }
 
+std::unique_ptr<AccessPolicy> AccessPolicy::WithoutFile() {
+  const auto rule = [](const char* identity, bool is_prefix, Role role) {
+    return Rule{identity, is_prefix, {std::string(kAllTenants), role}};
+  };
+  Content content;
+  content.rules = {rule("", true, Role::kMember), rule("uid:", true, Role::kOperator),
+                   rule("anonymous", false, Role::kOperator)};
+  std::unique_ptr<AccessPolicy> policy(new AccessPolicy("", absl::Now));
+  MutexLock lock(&policy->mutex_);
+  policy->content_ = std::make_shared<const Content>(std::move(content));
+  return policy;
+}
+
 std::shared_ptr<const AccessPolicy::Content> AccessPolicy::content() const {
   MutexLock lock(&mutex_);
   return content_;
@@ -200,6 +213,7 @@ absl::StatusOr<SignedTokenRights> AccessPolicy::RightsOfSignedToken(absl::string
 }
 
 int64_t AccessPolicy::Version(Instant now) {
+  if (path_.empty()) return 0;
   const int64_t now_ms = absl::ToInt64Milliseconds(now - Instant());
   int64_t next = next_look_ms_.load(std::memory_order_relaxed);
   if (now_ms >= next && next_look_ms_.compare_exchange_strong(next, now_ms + kBetweenLooksMs)) {

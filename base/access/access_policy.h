@@ -79,6 +79,11 @@ class AccessPolicy {
   static absl::StatusOr<std::unique_ptr<AccessPolicy>> Load(std::string path,
                                                             WallClock wall_clock = absl::Now);
 
+  // The policy of a server that asks for certificates and was given no file. A client with a
+  // certificate is a member in every tenant; one of this machine (by a Unix socket, or plain on
+  // loopback) is an operator.
+  static std::unique_ptr<AccessPolicy> WithoutFile();
+
   // The rights of a peer that has all of these names; a rule that matches one of them counts. The
   // first name is its identity. Precondition: there is one.
   Rights RightsOf(const std::vector<std::string>& names) const;
@@ -120,7 +125,7 @@ class AccessPolicy {
   void TakeFile(std::string stamp);
   void TakeKeys();
 
-  const std::string path_;
+  const std::string path_;  // empty: there is no file
   const WallClock wall_clock_;
   std::atomic<int64_t> version_{0};
   std::atomic<int64_t> next_look_ms_{0};

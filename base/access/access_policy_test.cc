@@ -78,6 +78,20 @@ TEST_F(AccessPolicyTest, RulesThatMatchAddUp) {
   EXPECT_EQ(policy->RightsOf({"dns:x", "spiffe://prod/ns/b/x"}).RoleIn("b"), Role::kMember);
 }
 
+TEST(AccessPolicyWithoutFileTest, CertificatesMakeMembersAndThisMachineOperators) {
+  const auto policy = AccessPolicy::WithoutFile();
+  for (const char* const name : {"spiffe://prod/trainer", "dns:trainer", "cn:trainer"}) {
+    EXPECT_EQ(policy->RightsOf({name}).RoleIn("any"), Role::kMember) << name;
+    EXPECT_EQ(policy->RightsOf({name}).RoleIn(kAllTenants), Role::kMember) << name;
+  }
+  for (const char* const name : {"uid:1000", "anonymous"}) {
+    EXPECT_EQ(policy->RightsOf({name}).RoleIn(kAllTenants), Role::kOperator) << name;
+  }
+  EXPECT_EQ(policy->RightsOf({"anonymous-tls"}).RoleIn(kAllTenants), Role::kMember);
+  EXPECT_EQ(policy->Version(absl::FromUnixSeconds(100)),
+            policy->Version(absl::FromUnixSeconds(200)));
+}
+
 TEST_F(AccessPolicyTest, WrongFilesAreNamedWithTheReason) {
   EXPECT_THAT(std::string(AccessPolicy::Load("/none.json").status().message()),
               HasSubstr("/none.json: No such file"));

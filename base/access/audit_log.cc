@@ -9,9 +9,14 @@
 
 namespace cohort {
 
-int64_t AuditLog::Take(Meter AuditLog::*which, int max_lines, Instant now) {
-  MutexLock lock(&mutex_);
-  Meter& meter = this->*which;
+namespace {
+
+// The most identities whose denials are counted one by one.
+constexpr size_t kMaxIdentities = 1024;
+
+}  // namespace
+
+int64_t AuditLog::Take(Meter& meter, int max_lines, Instant now) {
   if (now >= meter.second_ends) {
     meter.second_ends = now + absl::Seconds(1);
     meter.lines = 0;
@@ -20,6 +25,22 @@ int64_t AuditLog::Take(Meter AuditLog::*which, int max_lines, Instant now) {
   if (meter.lines >= max_lines) return 0;
   ++meter.lines;
   return std::exchange(meter.left_out, 0);
+}
+
+int64_t AuditLog::TakeDenied(const std::string& identity, Instant now) {
+  MutexLock lock(&mutex_);
+  if (denied_of_.size() >= kMaxIdentities && !denied_of_.contains(identity)) {
+    // Those that have been quiet for a second have nothing to say.
+    absl::erase_if(denied_of_, [now](const auto& entry) {
+      return now >= entry.second.second_ends && entry.second.left_out == 0;
+    });
+    if (denied_of_.size() >= kMaxIdentities) denied_of_.clear();
+  }
+  Meter& meter = denied_of_[identity];
+  const int64_t times = Take(meter, 1, now);
+  if (times == 0 || Take(denied_, kMaxDenied, now) > 0) return times;
+  meter.left_out += times;
+  return 0;
 }
 
 absl::Status AuditLog::Deny(const AccessNeed& need, const AuditedClient& client, Role has,
@@ -34,18 +55,21 @@ absl::Status AuditLog::Deny(const AccessNeed& need, const AuditedClient& client,
               client, now);
 }
 
-absl::Status AuditLog::Deny(const std::string& why, const AuditedClient& client, Instant now) {
-  const int64_t times = Take(&AuditLog::denied_, 1, now);
-  if (times > 0) {
+absl::Status AuditLog::Deny(absl::string_view why, const AuditedClient& client, Instant now) {
+  if (const int64_t times = TakeDenied(client.identity, now); times > 0) {
     Log(LogLevel::kWarning, "denied a call",
-        {{"why", why}, {"from", client.address}, {"times", times}});
+        {{"why", why}, {"identity", client.identity}, {"from", client.address}, {"times", times}});
   }
   return absl::PermissionDeniedError(why);
 }
 
 void AuditLog::Done(absl::string_view method, const AuditedClient& client, absl::string_view tenant,
                     absl::string_view object, Instant now) {
-  const int64_t times = Take(&AuditLog::done_, kMaxLines, now);
+  int64_t times = 0;
+  {
+    MutexLock lock(&mutex_);
+    times = Take(method == "Join" ? joins_ : others_, kMaxLines, now);
+  }
   if (times == 0) return;
   Log(LogLevel::kInfo, "audit",
       {{"call", method},

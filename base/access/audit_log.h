@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "base/access/role.h"
@@ -30,12 +32,15 @@ struct AccessNeed {
 class AuditLog {
  public:
   // Returns PERMISSION_DENIED, which names the method, the role, the tenant and the client.
-  // `has`: the role of the client there. Logs at most one line each second.
+  // `has`: the role of the client there. Logs at most one line each second for each identity, and
+  // kMaxDenied in all, which leave out others.
+  static constexpr int kMaxDenied = 100;
   absl::Status Deny(const AccessNeed& need, const AuditedClient& client, Role has, Instant now);
   // The same for another reason, which names the client.
-  absl::Status Deny(const std::string& why, const AuditedClient& client, Instant now);
+  absl::Status Deny(absl::string_view why, const AuditedClient& client, Instant now);
   // Logs a call that was done, such as "Evict". `object` says to what: "members 3 of group g". At
-  // most kMaxLines lines in each second; the next line has the number of those that are missing.
+  // most kMaxLines lines in each second for Join and as many for the other methods together; the
+  // next line has the number of those that are missing.
   static constexpr int kMaxLines = 1000;
   void Done(absl::string_view method, const AuditedClient& client, absl::string_view tenant,
             absl::string_view object, Instant now);
@@ -48,11 +53,14 @@ class AuditLog {
     int64_t left_out = 0;
   };
   // The number of calls that the next line stands for; 0: no line.
-  int64_t Take(Meter AuditLog::*which, int max_lines, Instant now);
+  static int64_t Take(Meter& meter, int max_lines, Instant now);
+  int64_t TakeDenied(const std::string& identity, Instant now) ABSL_LOCKS_EXCLUDED(mutex_);
 
   Mutex mutex_;
   Meter denied_ ABSL_GUARDED_BY(mutex_);
-  Meter done_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, Meter> denied_of_ ABSL_GUARDED_BY(mutex_);  // by identity
+  Meter joins_ ABSL_GUARDED_BY(mutex_);
+  Meter others_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cohort

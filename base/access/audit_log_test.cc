@@ -1,5 +1,6 @@
 #include "base/access/audit_log.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -29,7 +30,7 @@ TEST(AuditLogTest, ADenialNamesTheMethodTheRoleTheTenantAndTheClient) {
       HasSubstr("in all tenants, and spiffe://test/a has no role there"));
 }
 
-TEST(AuditLogTest, LogsOneDenialEachSecondAndCountsTheOthers) {
+TEST(AuditLogTest, LogsOneDenialOfAClientEachSecondAndCountsTheOthers) {
   AuditLog log;
   ::testing::internal::CaptureStdout();
   for (int i = 0; i < 5; ++i) {
@@ -37,9 +38,34 @@ TEST(AuditLogTest, LogsOneDenialEachSecondAndCountsTheOthers) {
   }
   log.Deny("reason 5", kClient, Instant() + absl::Seconds(1)).IgnoreError();
   const std::string lines = ::testing::internal::GetCapturedStdout();
-  EXPECT_THAT(lines, HasSubstr("why=\"reason 0\" from=10.0.0.3 times=1"));
+  EXPECT_THAT(lines, HasSubstr("why=\"reason 0\" identity=spiffe://test/a from=10.0.0.3 times=1"));
   EXPECT_THAT(lines, Not(HasSubstr("reason 1")));
-  EXPECT_THAT(lines, HasSubstr("why=\"reason 5\" from=10.0.0.3 times=5"));
+  EXPECT_THAT(lines, HasSubstr("why=\"reason 5\" identity=spiffe://test/a from=10.0.0.3 times=5"));
+}
+
+TEST(AuditLogTest, ANoisyClientHidesNoOther) {
+  AuditLog log;
+  ::testing::internal::CaptureStdout();
+  for (int i = 0; i < 1000; ++i) log.Deny("noise", kClient, Instant()).IgnoreError();
+  log.Deny("theft", {"spiffe://test/b", "10.0.0.4"}, Instant()).IgnoreError();
+  for (int i = 0; i < 10 * AuditLog::kMaxLines; ++i) {
+    log.Done("Join", kClient, "team-a", "member m of group g", Instant());
+  }
+  log.Done("Evict", kClient, "team-a", "member w of group g", Instant());
+  const std::string lines = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(lines, HasSubstr("why=theft identity=spiffe://test/b from=10.0.0.4 times=1"));
+  EXPECT_THAT(lines, HasSubstr("call=Evict"));
+}
+
+// Any number of identities costs a bounded number of lines and of bytes.
+TEST(AuditLogTest, ManyIdentitiesHaveABoundedNumberOfLines) {
+  AuditLog log;
+  ::testing::internal::CaptureStdout();
+  for (int i = 0; i < 5000; ++i) {
+    log.Deny("noise", {absl::StrCat("client ", i), ""}, Instant()).IgnoreError();
+  }
+  const std::string lines = ::testing::internal::GetCapturedStdout();
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), AuditLog::kMaxDenied);
 }
 
 TEST(AuditLogTest, LogsWhoDidWhatFromWhere) {

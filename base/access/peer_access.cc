@@ -86,7 +86,7 @@ PeerAccess::PeerAccess(std::shared_ptr<AccessPolicy> policy, std::vector<std::st
                        std::string address)
     : policy_(std::move(policy)),
       names_(std::move(names)),
-      address_(std::move(address)),
+      address_(std::make_shared<const std::string>(std::move(address))),
       budget_(std::make_shared<SignatureBudget>()),
       paused_until_(std::make_shared<std::atomic<int64_t>>(0)) {}
 

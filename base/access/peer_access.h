@@ -48,7 +48,8 @@ class PeerAccess {
   // A change of the policy and of an issuer's keys, and the end of a signed token, count from the
   // next call on.
   std::shared_ptr<const Rights> Current(Instant now);
-  const std::string& address() const { return address_; }
+  // Never null.
+  const std::shared_ptr<const std::string>& address() const { return address_; }
 
   // Asks the reader of the connection to read nothing until `until`, because the client's tenant is
   // over its rate. A later end counts. The tokens of a connection have one pause.
@@ -66,7 +67,7 @@ class PeerAccess {
 
   const std::shared_ptr<AccessPolicy> policy_;
   const std::vector<std::string> names_;  // empty: a token counts in their place
-  const std::string address_;
+  const std::shared_ptr<const std::string> address_;
   const std::shared_ptr<SignatureBudget> budget_;
   const std::shared_ptr<std::atomic<int64_t>> paused_until_;  // nanoseconds; 0: not paused
   const std::string token_hash_;  // empty: the client has shown no token

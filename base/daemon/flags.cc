@@ -22,11 +22,20 @@ std::string Quoted(absl::string_view value) { return absl::StrCat("\"", value, "
 
 std::string Dashed(const std::string& name) { return absl::StrCat("--", name); }
 
-// Whether an address that other machines reach has TLS, or the user accepts that it has none.
+// Whether an address that other machines reach has TLS, and clients prove who they are, or the user
+// accepts that it is not so.
 absl::Status CheckProtection(absl::string_view flag, const ListenAddress& address,
                              const DaemonOptions& options) {
-  if (address.is_loopback() || options.insecure || !options.tls.certificate.empty()) {
-    return absl::OkStatus();
+  if (address.is_loopback() || options.insecure) return absl::OkStatus();
+  if (!options.tls.certificate.empty()) {
+    // Metrics are for reading alone.
+    const bool anybody = options.tls.ca.empty() && options.access_policy.empty();
+    if (flag == "metrics-listen" || !anybody) return absl::OkStatus();
+    return InvalidFlag(flag, absl::StrCat(address.text,
+                                          " can be reached from other machines, and clients do not "
+                                          "prove who they are: add --tls-client-ca, or "
+                                          "--access-policy with tokens, or --insecure to accept "
+                                          "that"));
   }
   return InvalidFlag(flag, absl::StrCat(address.text,
                                         " can be reached from other machines, and neither callers "
@@ -238,8 +247,7 @@ void Flags::AddAccess(DaemonOptions& options) {
       "with --tls-client-ca, also take clients without a certificate, such as those with a "
       "bearer token");
   Add("access-policy", options.access_policy,
-      "JSON file with the roles of clients (docs/security.md), read again when it changes; "
-      "without it, each client has all rights");
+      "JSON file with the roles of clients (docs/security.md), read again when it changes");
   AddCheck([&options] {
     const TlsFiles& tls = options.tls;
     if (tls.any() && tls.certificate.empty()) return InvalidFlag("tls-certificate", "is missing");

@@ -528,10 +528,13 @@ CoreStats Core::Stats() const {
 
 const MemoryAccount& Core::account() const { return impl_->account(); }
 
-std::vector<GroupKey> Core::GroupKeys() const {
+std::vector<GroupKey> Core::GroupKeys(const std::string& tenant) const {
   std::vector<GroupKey> keys;
-  keys.reserve(impl_->groups.size());
-  for (const auto& [key, group] : impl_->groups) keys.push_back(key);
+  const auto& groups = impl_->groups;
+  for (auto it = groups.lower_bound(GroupKey{tenant, ""});
+       it != groups.end() && it->first.tenant == tenant; ++it) {
+    keys.push_back(it->first);
+  }
   return keys;
 }
 

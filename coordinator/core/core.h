@@ -80,7 +80,7 @@ class Core {
   CoreStats Stats() const;
   const MemoryAccount& account() const;
   // Keys of all groups (for dumps over all of them), sorted.
-  std::vector<GroupKey> GroupKeys() const;
+  std::vector<GroupKey> GroupKeys(const std::string& tenant) const;
 
  private:
   struct Impl;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/access/access_policy.h"
 #include "base/access/token_hash.h"
@@ -290,6 +291,45 @@ TEST_F(TenantsTest, AnUnknownClientHasNoRights) {
       CallByGrpc(channel, "cohort.v1.StoreService/Put", v1::PutRequest().SerializeAsString());
   EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_THAT(status.error_message(), HasSubstr("and anonymous has no role there"));
+}
+
+TEST_F(TenantsTest, TheLogSaysWhoDidWhatFromWhere) {
+  ::testing::internal::CaptureStdout();
+  Start(Role::kOperator, "*");
+  const std::string self =
+      absl::StrCat(R"({"identity": "uid:)", geteuid(), R"(", "tenant": "*", "role": "operator"})");
+  WritePolicy(self + R"(, {"identity": "anonymous", "tenant": "*", "role": "member"})");
+  const std::vector<Joined> members = Form("g", 1);
+  // Another client has stolen the session.
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const auto stranger = grpc::CreateCustomChannel(server_->addresses()[1],
+                                                  grpc::InsecureChannelCredentials(), arguments);
+  v1::KeepAliveRequest stolen;
+  *stolen.mutable_scope() = members[0].scope;
+  // The coordinator looks at the policy once a second.
+  std::string why;
+  for (const absl::Time end = absl::Now() + kTimeout;
+       !absl::StrContains(why, "belongs to") && absl::Now() < end;) {
+    why = CallByGrpc(stranger, "cohort.v1.GroupService/KeepAlive", stolen.SerializeAsString())
+              .error_message();
+  }
+  v1::EvictRequest evict;
+  evict.mutable_scope()->set_group("g");
+  evict.set_member("m0");
+  CallByGrpc(channel_, "cohort.v1.AdminService/Evict", evict.SerializeAsString());
+  CallByGrpc(channel_, "cohort.v1.AdminService/Drain", v1::DrainRequest().SerializeAsString());
+  const std::string log = ::testing::internal::GetCapturedStdout();
+  const std::string by_self = absl::StrCat(" identity=uid:", geteuid(), " from=");
+  EXPECT_THAT(log, HasSubstr("audit call=Join" + by_self));
+  EXPECT_THAT(log, HasSubstr("object=\"member m0 of group g\""));
+  EXPECT_THAT(log, HasSubstr(absl::StrCat("why=\"KeepAlive: the session of member m0 of group g "
+                                          "belongs to uid:",
+                                          geteuid(),
+                                          ", not to anonymous\" identity=anonymous "
+                                          "from=127.0.0.1")));
+  EXPECT_THAT(log, HasSubstr("audit call=Evict" + by_self));
+  EXPECT_THAT(log, HasSubstr("audit call=Drain" + by_self));
 }
 
 // The user of this process has no rights; the token "secret" has.

@@ -99,6 +99,53 @@ TEST_F(RpcServerTest, CreateJoinBarrierSendReceive) {
   EXPECT_EQ(response.source(), 0);
 }
 
+// A client that knows a receipt can free the value.
+TEST_F(RpcServerTest, ReceiptsCannotBeGuessed) {
+  auto store = v1::StoreService::NewStub(channel_);
+  const auto push = [&](const std::string& value) {
+    v1::QueuePushRequest request;
+    request.set_queue("queue");
+    request.set_value(value);
+    v1::QueuePushResponse response;
+    grpc::ClientContext context;
+    EXPECT_TRUE(store->QueuePush(&context, request, &response).ok());
+  };
+  const auto pop = [&](const std::string& operation, const std::vector<int64_t>& receipts = {}) {
+    v1::QueuePopRequest request;
+    request.mutable_scope()->set_operation_id(operation);
+    for (const int64_t receipt : receipts) {
+      request.mutable_scope()->add_acknowledged_receipts(receipt);
+    }
+    request.set_queue("queue");
+    v1::QueuePopResponse response;
+    grpc::ClientContext context;
+    const grpc::Status status = store->QueuePop(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response;
+  };
+  push("first");
+  push("second");
+  const v1::QueuePopResponse first = pop("the first call..");
+  const v1::QueuePopResponse second = pop("the second call.");
+  ASSERT_TRUE(first.found());
+  ASSERT_TRUE(second.found());
+  // Another client tries the numbers around all that it knows.
+  std::vector<int64_t> guesses;
+  for (const int64_t known : {int64_t{2000}, second.receipt(), second.sequence() + 2000}) {
+    for (int64_t guess = known - 600; guess <= known + 600; ++guess) {
+      if (guess > 0 && guess != second.receipt()) guesses.push_back(guess);
+    }
+  }
+  EXPECT_FALSE(pop("another client..", guesses).found());
+  const v1::QueuePopResponse again = pop("the first call..");
+  EXPECT_TRUE(again.found());
+  EXPECT_EQ(again.value(), "first");
+  EXPECT_EQ(again.receipt(), first.receipt());
+  // Its consumer's acknowledgement does free it.
+  EXPECT_FALSE(pop("another client.2", {first.receipt()}).found());
+  EXPECT_FALSE(pop("the first call..").found());
+}
+
 // gRPC keeps no order between calls in flight together; their numbers do.
 TEST_F(RpcServerTest, NumberedSendsInFlightTogetherAreReadInOrder) {
   constexpr int kThreads = 16;

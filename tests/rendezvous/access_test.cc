@@ -178,6 +178,43 @@ TEST_P(AccessTest, RightsEndWhenThePolicyChanges) {
   ExpectDenied(watched, "Watch needs the role observer");
 }
 
+// A coordinator that asks for certificates, and has no access policy.
+class NoPolicyTest : public AccessTest {
+ protected:
+  void SetUp() override {
+    const TlsFiles files = ca_.Sign("server", {"server", "DNS:localhost,IP:127.0.0.1"});
+    CoordinatorProcess::Options options;
+    options.flags = {"--tls-certificate", files.certificate, "--tls-key",
+                     files.key,           "--tls-client-ca", files.ca};
+    coordinator_ = std::make_unique<CoordinatorProcess>(options);
+    const absl::Status started = coordinator_->Start();
+    ASSERT_TRUE(started.ok()) << started;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Ways, NoPolicyTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "Frames" : "Grpc"; });
+
+TEST_P(NoPolicyTest, ACertificateMakesAMemberAndNoOperator) {
+  const auto group = JoinAs("trainer", "m0", 1);
+  ASSERT_TRUE(group.ok()) << group.status();
+  const auto other = AdminClient::Create(ConnectAs("other", "a"));
+  ExpectDenied(other->Evict("g", "m0", "because"), "Evict needs the role operator");
+  ExpectDenied(other->CloseGroup("g", "because"), "CloseGroup needs the role operator");
+  ExpectDenied(other->Drain(true, false).status(), "Drain needs the role operator");
+  ExpectDenied(JoinAs("other", "m0", 1).status(),
+               "member m0 of group g belongs to spiffe://test/trainer, not to spiffe://test/other");
+  EXPECT_TRUE((*group)->Barrier().ok());
+  // An operator on the coordinator's machine.
+  for (const char* const name : {"COHORT_TLS_CA", "COHORT_TLS_CERTIFICATE", "COHORT_TLS_KEY"}) {
+    unsetenv(name);
+  }
+  const auto connection = Connection::Create(Options("a"));
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  EXPECT_TRUE(AdminClient::Create(*connection)->Evict("g", "m0", "because").ok());
+  EXPECT_FALSE((*group)->Barrier().ok());
+}
+
 // A coordinator that takes clients with and without certificates, and knows the tokens "of-a" and
 // "of-b". The policy has their SHA-256.
 class TokenTest : public AccessTest {

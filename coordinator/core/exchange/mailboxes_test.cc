@@ -45,6 +45,21 @@ TEST(Mailboxes, AcknowledgedObjectsDoNotCountAsUnacknowledged) {
   EXPECT_THAT(std::string(h.StatusOf(third).message()), HasSubstr("max_unacknowledged is 2"));
 }
 
+TEST(Mailboxes, AnotherMemberAcknowledgesNothing) {
+  CoreHarness h;
+  std::vector<TestMember> members = h.Form(3);
+  h.As(members[0], Send(1, "x"));
+  const CallId first = h.As(members[1], Receive(0), absl::Seconds(1), Op(1));
+  ASSERT_NE(h.Get<ReceiveReply>(first), nullptr) << h.StatusOf(first);
+  const int64_t receipt = h.Get<ReceiveReply>(first)->receipt;
+  h.As(members[2], KeepAliveCall{}, absl::Seconds(1), {}, {receipt});
+  // Its receiver, whose answer was lost, gets the object again.
+  const CallId repeat = h.As(members[1], Receive(0), absl::Seconds(1), Op(1));
+  ASSERT_NE(h.Get<ReceiveReply>(repeat), nullptr) << h.StatusOf(repeat);
+  EXPECT_EQ(h.Get<ReceiveReply>(repeat)->payload.bytes(), "x");
+  EXPECT_EQ(h.Get<ReceiveReply>(repeat)->receipt, receipt);
+}
+
 TEST(Mailboxes, ARepeatedSendLearnsThatItsReceiverDiedWithoutReading) {
   CoreHarness h;
   GroupSpec spec = CoreHarness::Fixed(3);

@@ -45,16 +45,14 @@ struct ValueBytesOf {
 };
 int64_t ValueBytes(const ReplyBody& body) { return std::visit(ValueBytesOf(), body); }
 
-// The object of a call, for the audit log; empty: the log does not name the call.
+// The object of a call that the audit log names once it was done; empty: it does not name it.
 std::string AuditedObject(const Call& call) {
-  std::string of_group = absl::StrCat("group ", call.caller.key.group);
-  if (const auto* join = std::get_if<JoinCall>(&call.body)) {
-    return absl::StrCat("member ", join->member, " of ", of_group);
-  }
   if (const auto* evict = std::get_if<EvictCall>(&call.body)) {
-    return absl::StrCat("member ", evict->member, " of ", of_group);
+    return absl::StrCat("member ", evict->member, " of group ", call.caller.key.group);
   }
-  if (std::holds_alternative<CloseGroupCall>(call.body)) return of_group;
+  if (std::holds_alternative<CloseGroupCall>(call.body)) {
+    return absl::StrCat("group ", call.caller.key.group);
+  }
   return "";
 }
 
@@ -78,7 +76,7 @@ absl::Status Dispatcher::AdmitAnywhere(Method method, PeerAccess* access) {
   const AccessNeed need{GetMethod(method).name, GetMethod(method).role, ""};
   const Role role = rights->HighestRole();
   if (role >= need.role) return absl::OkStatus();
-  return audit_.Deny(need, {*rights->identity, access->address()}, role, now);
+  return audit_.Deny(need, {*rights->identity, *access->address()}, role, now);
 }
 
 absl::Status Dispatcher::Admit(Method method, PeerAccess* access, Caller* caller) {
@@ -93,7 +91,7 @@ absl::Status Dispatcher::Admit(Method method, PeerAccess* access, Caller* caller
   need.tenant = rights->ResolveTenant(tenant);
   const Role role = rights->RoleIn(need.tenant);
   if (role < need.role) {
-    return audit_.Deny(need, {*rights->identity, access->address()}, role, now);
+    return audit_.Deny(need, {*rights->identity, *access->address()}, role, now);
   }
   if (need.tenant != tenant) tenant = std::string(need.tenant);
   caller->identity = rights->identity;
@@ -127,10 +125,16 @@ absl::Status Dispatcher::Decode(Method method, PeerAccess* access,
   if (!status.ok()) return status;
   COHORT_RETURN_IF_ERROR(Admit(method, access, &call->caller));
   if (options_.checks_access) {
-    if (std::string object = AuditedObject(*call); !object.empty()) {
-      asker->audited = std::make_unique<AuditedCall>(
-          AuditedCall{{*call->caller.identity, access->address()}, std::move(object)});
+    asker->identity = call->caller.identity;
+    asker->address = access->address();
+    if (const auto* join = std::get_if<JoinCall>(&call->body)) {
+      // Its answer may never come, although it takes the place of another process at once.
+      audit_.Done(GetMethod(method).name, {*asker->identity, *asker->address},
+                  call->caller.key.tenant,
+                  absl::StrCat("member ", join->member, " of group ", call->caller.key.group),
+                  engine_.clock().Now());
     }
+    asker->audited = AuditedObject(*call);
   }
   asker->key = call->caller.key;
   asker->session = call->caller.session;
@@ -144,14 +148,22 @@ absl::Status Dispatcher::Decode(Method method, PeerAccess* access,
 
 absl::Status Dispatcher::Encode(Method method, const Reply& reply, const Asker& asker,
                                 DeliveryContext& context, MessageBytes* message) {
-  if (!reply.status.ok()) return EncodeStatus(reply, context.now);
+  if (!reply.status.ok()) {
+    if (absl::IsPermissionDenied(reply.status) && asker.identity != nullptr) {
+      audit_
+          .Deny(absl::StrCat(GetMethod(method).name, ": ", reply.status.message()),
+                {*asker.identity, *asker.address}, context.now)
+          .IgnoreError();
+    }
+    return EncodeStatus(reply, context.now);
+  }
   if (reply.body.index() != GetMethod(method).reply_index) {
     return absl::InvalidArgumentError(
         "scope.operation_id: was used before, for a call of another method");
   }
-  if (asker.audited != nullptr) {
-    audit_.Done(GetMethod(method).name, asker.audited->client, asker.key.tenant,
-                asker.audited->object, context.now);
+  if (!asker.audited.empty()) {
+    audit_.Done(GetMethod(method).name, {*asker.identity, *asker.address}, asker.key.tenant,
+                asker.audited, context.now);
   }
   const Limits& limits = engine_.limits();
   EncodeContext encode;
@@ -199,7 +211,7 @@ absl::Status Dispatcher::Run(Method method, PeerAccess* access,
       return absl::UnimplementedError(absl::StrCat(GetMethod(method).name, " is a stream"));
   }
   if (status.ok() && options_.checks_access && !change.empty()) {
-    audit_.Done(GetMethod(method).name, {*caller.identity, access->address()}, kAllTenants, change,
+    audit_.Done(GetMethod(method).name, {*caller.identity, *access->address()}, kAllTenants, change,
                 engine_.clock().Now());
   }
   return status;

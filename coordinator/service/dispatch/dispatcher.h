@@ -35,18 +35,15 @@ struct DispatcherOptions {
   bool checks_access = false;
 };
 
-// A call that the log names once it was done.
-struct AuditedCall {
-  AuditedClient client;
-  std::string object;
-};
-
 // The parts of a call that are needed to encode its answer.
 struct Asker {
   GroupKey key;
   Id128 session;
-  int page_size = 0;                           // of a ListGroups request
-  std::unique_ptr<const AuditedCall> audited;  // null: it is not logged
+  int page_size = 0;  // of a ListGroups request
+  // Of the client, for the audit log; null: there is no access policy.
+  std::shared_ptr<const std::string> identity;
+  std::shared_ptr<const std::string> address;
+  std::string audited;  // the object of a call that the log names once it was done; empty: of none
 };
 
 // Thread-safe.

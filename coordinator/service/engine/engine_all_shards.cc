@@ -74,13 +74,12 @@ void Engine::DumpWaits(Call call, ReplySink* sink) {
     std::vector<GroupKey> keys;
     {
       MutexLock lock(&shard->mutex);
-      keys = shard->core->GroupKeys();
+      keys = shard->core->GroupKeys(call.caller.key.tenant);
     }
     // The tenant's own store is in one of the shards; the others know of no wait there.
     keys.push_back(GroupKey{call.caller.key.tenant, ""});
     // One group at a time under the lock: a dump must not stop the others.
     for (GroupKey& key : keys) {
-      if (key.tenant != call.caller.key.tenant) continue;
       Call part = call;
       part.caller.key = std::move(key);
       Reply reply = Ask(*shard, std::move(part), &step);

@@ -49,7 +49,7 @@ Caller WorkerAccess::CallerOf(const char* method, PeerAccess* access) {
     return caller;
   }
   caller.rights_ = access->Current(Clock::Steady().Now());
-  caller.client_ = {*caller.rights_->identity, access->address()};
+  caller.client_ = {*caller.rights_->identity, *access->address()};
   return caller;
 }
 
