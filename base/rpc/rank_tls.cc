@@ -22,6 +22,9 @@ absl::string_view DescribeTls(TlsState state) {
       return "has no TLS certificate (COHORT_TLS_CERTIFICATE)";
     case TlsState::kNoCa:
       return "has no CA certificates (COHORT_TLS_CA)";
+    case TlsState::kCaAlone:
+      return "has CA certificates (COHORT_TLS_CA) and no certificate of its own "
+             "(COHORT_TLS_CERTIFICATE)";
     default:
       return "has no TLS in this release";
   }
@@ -37,9 +40,12 @@ absl::StatusOr<RankTls> RankTlsOfEnvironment() {
         absl::StrCat(kVariable, " is \"", wanted, "\", expected on or off"));
   }
   tls.files = TlsFilesOfEnvironment();
-  tls.state = tls.files.certificate.empty() ? TlsState::kNoCertificate
-              : tls.files.ca.empty()        ? TlsState::kNoCa
-                                            : TlsState::kOn;
+  const bool has_ca = !tls.files.ca.empty();
+  if (tls.files.certificate.empty()) {
+    tls.state = has_ca ? TlsState::kCaAlone : TlsState::kNoCertificate;
+  } else {
+    tls.state = has_ca ? TlsState::kOn : TlsState::kNoCa;
+  }
   if (wanted == "on" && tls.state != TlsState::kOn) {
     return absl::InvalidArgumentError(
         absl::StrCat(kVariable, " is on, and this process ", DescribeTls(tls.state)));

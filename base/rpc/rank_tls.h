@@ -10,7 +10,15 @@ namespace cohort {
 
 // Whether a rank uses TLS, or why not. The numbers are those of v1::RankTls in rank_info.proto,
 // whose header no public header may include.
-enum class TlsState { kUnknown = 0, kOn = 1, kOff = 2, kNoCertificate = 3, kNoCa = 4 };
+// kCaAlone: the rank reaches the coordinator by TLS, and has no certificate.
+enum class TlsState {
+  kUnknown = 0,
+  kOn = 1,
+  kOff = 2,
+  kNoCertificate = 3,
+  kNoCa = 4,
+  kCaAlone = 5
+};
 
 // "has no TLS certificate (COHORT_TLS_CERTIFICATE)": the end of a sentence about a rank.
 absl::string_view DescribeTls(TlsState state);

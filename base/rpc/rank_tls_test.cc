@@ -22,8 +22,8 @@ TEST(RankTlsTest, TheEnvironmentDecides) {
   };
   for (const Case& each :
        {Case{"", "a.crt", "ca.crt", TlsState::kOn}, Case{"on", "a.crt", "ca.crt", TlsState::kOn},
-        Case{"off", "a.crt", "ca.crt", TlsState::kOff},
-        Case{"", "", "ca.crt", TlsState::kNoCertificate}, Case{"", "a.crt", "", TlsState::kNoCa}}) {
+        Case{"off", "a.crt", "ca.crt", TlsState::kOff}, Case{"", "", "ca.crt", TlsState::kCaAlone},
+        Case{"", "", "", TlsState::kNoCertificate}, Case{"", "a.crt", "", TlsState::kNoCa}}) {
     setenv("COHORT_RANK_TLS", each.wanted, 1);
     setenv("COHORT_TLS_CERTIFICATE", each.certificate, 1);
     setenv("COHORT_TLS_CA", each.ca, 1);

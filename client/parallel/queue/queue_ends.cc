@@ -110,6 +110,11 @@ absl::Status WriterQueue::Listen() {
   options.advertise = options_.advertise;
   absl::StatusOr<RankTls> tls = RankTlsOfEnvironment();
   if (!tls.ok()) return About(name(), tls.status());
+  if (tls->state == TlsState::kCaAlone) {
+    return About(name(), absl::FailedPreconditionError(absl::StrCat(
+                             "readers of other hosts would get plain text, and this process ",
+                             DescribeTls(tls->state), ". Give it one, or COHORT_RANK_TLS=off")));
+  }
   options.tls = *std::move(tls);
   handle_.set_tls(options.tls.state == TlsState::kOn);
   absl::StatusOr<std::unique_ptr<StreamServer>> server =

@@ -45,7 +45,8 @@ std::vector<PeerTls> PeersOf(const std::vector<v1::RankInfo>& infos) {
                 static_cast<int>(TlsState::kOn) == v1::RANK_TLS_ON &&
                 static_cast<int>(TlsState::kOff) == v1::RANK_TLS_OFF &&
                 static_cast<int>(TlsState::kNoCertificate) == v1::RANK_TLS_NO_CERTIFICATE &&
-                static_cast<int>(TlsState::kNoCa) == v1::RANK_TLS_NO_CA);
+                static_cast<int>(TlsState::kNoCa) == v1::RANK_TLS_NO_CA &&
+                static_cast<int>(TlsState::kCaAlone) == v1::RANK_TLS_CA_ALONE);
   std::vector<PeerTls> peers;
   for (const v1::RankInfo& info : infos) {
     peers.push_back({info.host_name(), static_cast<TlsState>(info.tls())});

@@ -13,6 +13,9 @@ namespace cohort::worker {
 namespace {
 
 constexpr absl::string_view kPathPrefix = "tls ";
+constexpr absl::string_view kRemedy =
+    "Give all ranks COHORT_TLS_CA, COHORT_TLS_CERTIFICATE and COHORT_TLS_KEY, or all "
+    "COHORT_RANK_TLS=off";
 
 std::string OnHost(size_t rank, const PeerTls& peer) {
   return absl::StrCat("rank ", rank, " on ", peer.host_name);
@@ -31,14 +34,20 @@ absl::StatusOr<bool> UseTls(absl::string_view group, absl::Span<const PeerTls> p
     if (!uses_tls) plain.Add(static_cast<int>(rank));
   }
   if (plain.empty()) return true;
-  if (first_with_tls == peers.size()) return false;
+  if (first_with_tls == peers.size()) {
+    for (size_t rank = 0; rank < peers.size(); ++rank) {
+      if (peers[rank].state != TlsState::kCaAlone) continue;
+      return absl::FailedPreconditionError(absl::StrCat(
+          "ranks of group ", group, " would use plain text between hosts, and ",
+          OnHost(rank, peers[rank]), " ", DescribeTls(peers[rank].state), ". ", kRemedy));
+    }
+    return false;
+  }
   return absl::FailedPreconditionError(absl::StrCat(
       "ranks of group ", group,
       " differ in TLS between hosts: ", OnHost(first_plain, peers[first_plain]), " ",
       DescribeTls(peers[first_plain].state), ", ", OnHost(first_with_tls, peers[first_with_tls]),
-      " uses TLS (without TLS: rank ", plain.ToString(),
-      "). Give all ranks COHORT_TLS_CA, COHORT_TLS_CERTIFICATE and COHORT_TLS_KEY, or all "
-      "COHORT_RANK_TLS=off"));
+      " uses TLS (without TLS: rank ", plain.ToString(), "). ", kRemedy));
 }
 
 absl::Status SecureConnections(Connections& connections, const TlsFiles& files, Instant deadline) {

@@ -35,6 +35,17 @@ TEST(SecureConnectionsTest, AllRanksUseTlsOrNone) {
             "COHORT_RANK_TLS=off");
 }
 
+TEST(SecureConnectionsTest, ARankThatUsesTlsElsewhereSendsNoPlainText) {
+  const absl::Status status =
+      UseTls("g", Peers({TlsState::kNoCertificate, TlsState::kCaAlone})).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(status.message(),
+            "ranks of group g would use plain text between hosts, and rank 1 on host-1 has CA "
+            "certificates (COHORT_TLS_CA) and no certificate of its own (COHORT_TLS_CERTIFICATE). "
+            "Give all ranks COHORT_TLS_CA, COHORT_TLS_CERTIFICATE and COHORT_TLS_KEY, or all "
+            "COHORT_RANK_TLS=off");
+}
+
 TEST(SecureConnectionsTest, EachReasonIsNamed) {
   const auto reason = [](TlsState state) {
     return std::string(UseTls("g", Peers({state, TlsState::kOn})).status().message());
