@@ -225,6 +225,9 @@ void Flags::Add(DaemonOptions& options) {
   Add("log-level", options.log.level, {"debug", "info", "warning", "error", "off"},
       "debug, info, warning, error or off (info)");
   Add("log-format", options.log.format, {"text", "json"}, "text or json (text)");
+  Add("core-dumps", options.core_dumps,
+      "write a core dump at a crash, as far as the system's limit allows; it holds keys and values "
+      "of clients");
   Add("reflection", options.reflection, "serve gRPC reflection");
   Add("drain-grace", options.drain_grace, absl::ZeroDuration(), absl::Hours(1),
       "time between SIGTERM and the end for calls to be answered (10s)");

@@ -39,9 +39,10 @@ struct DaemonOptions {
   mode_t unix_socket_mode = 0600;
   bool insecure = false;
   TlsFiles tls;                // see AddAccess
-  std::string access_policy;   // empty: each client has all rights
+  std::string access_policy;   // empty: without a file
   std::string metrics_listen;  // empty: off
   LogOptions log;
+  bool core_dumps = false;
   bool reflection = false;
   absl::Duration drain_grace = absl::Seconds(10);
   std::string port_file;

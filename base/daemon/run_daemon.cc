@@ -41,6 +41,13 @@ void RaiseDescriptorLimit() {
   (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// The memory holds keys, sessions and values of clients. Handlers of the system, to which core dumps
+// are piped, look at the limit, too.
+void WriteNoCoreDump() {
+  const rlimit none = {};
+  (void)setrlimit(RLIMIT_CORE, &none);
+}
+
 // Sends SIGTERM to this process when standard input has ended. Errors: those of threads.
 absl::Status EndWithStandardInput() {
   return StartDetachedThread("cohort-stdin", [] {
@@ -71,6 +78,7 @@ int Run(int argc, char** argv, Flags& flags, const DaemonOptions& options,
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   const sigset_t signals = BlockEndSignals();
   RaiseDescriptorLimit();
+  if (!options.core_dumps) WriteNoCoreDump();
   if (!InitLogging(options.log).ok()) return kExitConfig;
   // protobuf logs every malformed string that a caller sends; the caller gets an error anyway.
   google::protobuf::SetLogHandler(nullptr);

@@ -2,6 +2,7 @@
 // sessions, unique ids and values do not appear in logs, metrics, errors or in answers to others.
 // One file, though long: one test plants all secrets, and searches all outputs for each of them.
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -43,6 +44,7 @@
 namespace cohort::testing {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 constexpr char kGroup[] = "g";
@@ -97,6 +99,10 @@ std::string Text(const grpc::Status& status) {
 class PlantedSecretsTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    // The programs would inherit a limit of 0.
+    getrlimit(RLIMIT_CORE, &core_limit_);
+    core_limit_.rlim_cur = core_limit_.rlim_max;
+    setrlimit(RLIMIT_CORE, &core_limit_);
     token_ = absl::BytesToHexString(RandomBytes(32));
     std::ofstream(folder_ + "/token") << token_ << "\n";
     WritePolicy();
@@ -215,6 +221,7 @@ class PlantedSecretsTest : public ::testing::Test {
   std::vector<std::pair<std::string, std::string>> secrets_;
   std::map<std::string, std::string> outputs_;
   int errors_ = 0;
+  rlimit core_limit_ = {};
 };
 
 void PlantedSecretsTest::PlantValues(Stubs& owner, Stubs& ci) {
@@ -358,6 +365,15 @@ std::string PlantedSecretsTest::StartWorker() {
       << worker_->ErrorText();
   const std::string port(absl::StripAsciiWhitespace(ReadAll(port_file)));
   return absl::StrCat("127.0.0.1:", port.substr(port.rfind(':') + 1));
+}
+
+TEST_F(PlantedSecretsTest, NoCoreDumpHoldsThem) {
+  if (core_limit_.rlim_max == 0) GTEST_SKIP() << "no process here may write a core dump";
+  StartWorker();
+  for (const pid_t pid : {coordinator_.pid(), worker_->pid()}) {
+    EXPECT_THAT(ReadAll(absl::StrCat("/proc/", pid, "/limits")),
+                ContainsRegex("Max core file size +0 +0 "));
+  }
 }
 
 TEST_F(PlantedSecretsTest, AppearInNoOutput) {
