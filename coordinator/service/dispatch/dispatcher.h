@@ -40,7 +40,7 @@ struct Asker {
   GroupKey key;
   Id128 session;
   int page_size = 0;  // of a ListGroups request
-  // Of the client, for the audit log; null: there is no access policy.
+  // The client, for the audit log; null: there is no access policy.
   std::shared_ptr<const std::string> identity;
   std::shared_ptr<const std::string> address;
   std::string audited;  // the object of a call that the log names once it was done; empty: of none

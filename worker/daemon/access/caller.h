@@ -30,6 +30,7 @@ class Caller {
   bool checked() const { return checked_; }
   // The name of the client; empty: there is no access policy.
   const std::string& identity() const { return client_.identity; }
+  const std::string& address() const { return client_.address; }
   // Errors: PERMISSION_DENIED (the client does not have `role` in `tenant`; empty: in any tenant).
   // The log has it.
   absl::Status Require(Role role, absl::string_view tenant) const;

@@ -35,7 +35,9 @@ absl::StatusOr<std::shared_ptr<Session>> SessionTable::Open(Session::Client clie
   Log(LogLevel::kInfo, "session opened",
       {{"client", session->client().name},
        {"pid", session->client().pid},
-       {"host", session->client().host}});
+       {"host", session->client().host},
+       {"identity", caller.checked() ? caller.identity() : "not checked"},
+       {"from", caller.address()}});
   return session;
 }
 
