@@ -15,7 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/access/access_policy.h"
 #include "base/clock.h"
 #include "base/daemon/flags.h"
@@ -194,6 +196,26 @@ TEST(MetricsEndpointTest, ByTlsForClientsWithACertificate) {
   EXPECT_THAT(ScrapeByTls(port, without_certificate), HasSubstr("certificate required"));
   EXPECT_EQ(Scrape(port), "") << "a plain connection got an answer";
   EXPECT_THAT(ScrapeByTls(port, client), HasSubstr("some_total 1"));
+}
+
+TEST(MetricsEndpointTest, NewFilesCountWithoutARestart) {
+  const testing::CertificateAuthority ca(::testing::TempDir());
+  auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", OneCounter(), AccessByTls(ca));
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  const int port = (*endpoint)->port();
+  EXPECT_THAT(ScrapeByTls(port, ca.Sign("client", {"prometheus"})), HasSubstr("some_total 1"));
+  // Its file takes the place of the first one's.
+  const testing::CertificateAuthority next(::testing::TempDir());
+  next.Sign("server", {"server", "DNS:localhost"});
+  const TlsFiles client = next.Sign("next-client", {"prometheus"});
+  // The endpoint looks at its files once a second, when a client connects.
+  std::string answer;
+  for (const absl::Time end = absl::Now() + absl::Seconds(20);
+       !absl::StrContains(answer, "some_total 1") && absl::Now() < end;) {
+    answer = ScrapeByTls(port, client);
+  }
+  EXPECT_THAT(answer, HasSubstr("some_total 1"));
+  EXPECT_THAT(ScrapeByTls(port, ca.Sign("old-client", {"prometheus"})), HasSubstr("alert"));
 }
 
 TEST(MetricsEndpointTest, ThePolicyNamesWhoMayRead) {

@@ -23,11 +23,14 @@ using ::testing::HasSubstr;
 using testing::kTimeout;
 using testing::Transport;
 
+const testing::CertificateNames kServer = {"server", "DNS:localhost,IP:127.0.0.1"};
+const testing::CertificateNames kClient = {"client", "URI:spiffe://test/client"};
+
 class WorkerCertificatesTest : public testing::WorkerTest {
  protected:
   void SetUp() override {
     WorkerTest::SetUp();
-    const TlsFiles files = ca_.Sign("server", {"server", "DNS:localhost,IP:127.0.0.1"});
+    const TlsFiles files = ca_.Sign("server", kServer);
     StartWorker({"--tls-certificate", files.certificate, "--tls-key", files.key, "--tls-client-ca",
                  files.ca});
   }
@@ -49,7 +52,8 @@ class WorkerCertificatesTest : public testing::WorkerTest {
     return client::WorkerSession::Connect(options).status();
   }
 
-  const CertificateAuthority ca_{testing::NewFolder()};
+  const std::string folder_ = testing::NewFolder();
+  const CertificateAuthority ca_{folder_};
 };
 
 TEST_F(WorkerCertificatesTest, ARefusedClientGetsNoSession) {
@@ -60,7 +64,7 @@ TEST_F(WorkerCertificatesTest, ARefusedClientGetsNoSession) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(address + " does not answer within 2s: "));
 
   const CertificateAuthority other(testing::NewFolder(), "other-ca");
-  TlsFiles foreign = other.Sign("client", {"client", "URI:spiffe://test/client"});
+  TlsFiles foreign = other.Sign("client", kClient);
   Show(foreign);  // it trusts its own CA alone
   status = Connected();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
@@ -73,10 +77,22 @@ TEST_F(WorkerCertificatesTest, ARefusedClientGetsNoSession) {
   Show({"/nonexistent", "/nonexistent", ca_.path()});
   EXPECT_EQ(Connected().code(), absl::StatusCode::kInvalidArgument);
 
-  Show(ca_.Sign("client", {"client", "URI:spiffe://test/client"}));
+  Show(ca_.Sign("client", kClient));
   EXPECT_TRUE(Connected().ok());
   const auto info = client::WorkerClient::Create(address, kTimeout)->Describe();
   EXPECT_TRUE(info.ok()) << info.status();
+}
+
+TEST_F(WorkerCertificatesTest, NewFilesCountWithoutARestart) {
+  Show(ca_.Sign("client", kClient));
+  ASSERT_TRUE(Connected().ok());
+  const CertificateAuthority next(folder_);  // its file takes the place of the first one's
+  next.Sign("server", kServer);
+  Show(next.Sign("next-client", kClient));
+  // The worker looks at its files once a second, when a client connects.
+  EXPECT_TRUE(testing::Eventually([&] { return Connected().ok(); }));
+  Show(ca_.Sign("old-client", kClient));
+  EXPECT_EQ(Connected().code(), absl::StatusCode::kUnavailable);
 }
 
 }  // namespace
