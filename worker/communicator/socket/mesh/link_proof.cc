@@ -1,35 +1,43 @@
 #include "worker/communicator/socket/mesh/link_proof.h"
 
 #include <openssl/crypto.h>
-#include <openssl/sha.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#include <cstring>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 
 namespace cohort::worker {
-namespace {
 
-std::string Digest(const Id128& secret, absl::string_view purpose) {
-  static_assert(SHA256_DIGEST_LENGTH == kLinkProofBytes);
-  const std::string text = absl::StrCat(secret.ToBytes(), purpose);
-  std::string digest(kLinkProofBytes, '\0');
-  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(),
-         reinterpret_cast<unsigned char*>(&digest[0]));
-  return digest;
+Proof ProofOfText(const Id128& secret, absl::string_view text) {
+  const std::string key = secret.ToBytes();
+  Proof proof = {};
+  HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+       reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+       reinterpret_cast<unsigned char*>(proof.data()), nullptr);
+  return proof;
 }
-
-}  // namespace
 
 Id128 SecretBeforeTls(const Id128& secret) {
-  return Id128::FromBytes(Digest(secret, "before TLS").substr(0, Id128::kBytes));
+  const Proof proof = ProofOfText(secret, "before TLS");
+  return Id128::FromBytes(absl::string_view(proof.data(), Id128::kBytes));
 }
 
-std::string LinkProof(const Id128& secret, int from, int to, int stream) {
-  return Digest(secret, absl::StrCat("rank ", from, " to rank ", to, ", stream ", stream));
+uint64_t GroupMark(const Id128& secret) {
+  const Proof proof = ProofOfText(secret, "the group");
+  uint64_t mark = 0;
+  std::memcpy(&mark, proof.data(), sizeof(mark));
+  return mark;
 }
 
-bool IsLinkProof(absl::string_view text, const std::string& expected) {
-  return text.size() == expected.size() &&
-         CRYPTO_memcmp(text.data(), expected.data(), expected.size()) == 0;
+Proof LinkProof(const Id128& secret, int from, int to, int stream) {
+  return ProofOfText(secret, absl::StrCat("rank ", from, " to rank ", to, ", stream ", stream));
+}
+
+bool Equal(const Proof& a, const Proof& b) {
+  return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 }  // namespace cohort::worker

@@ -1,9 +1,10 @@
-// How ranks show that they know the secret of their group, without sending it.
+// Proofs that a rank knows the secret of its group, which it does not send.
 #ifndef COHORT_WORKER_COMMUNICATOR_SOCKET_MESH_LINK_PROOF_H_
 #define COHORT_WORKER_COMMUNICATOR_SOCKET_MESH_LINK_PROOF_H_
 
+#include <array>
 #include <cstddef>
-#include <string>
+#include <cstdint>
 
 #include "absl/strings/string_view.h"
 #include "base/id128.h"
@@ -14,13 +15,19 @@ namespace cohort::worker {
 // this secret, from which the group's secret cannot be computed.
 Id128 SecretBeforeTls(const Id128& secret);
 
-inline constexpr size_t kLinkProofBytes = 32;
+// Tells groups and generations apart. The secret cannot be computed from it.
+uint64_t GroupMark(const Id128& secret);
 
-// The text that one end of a connection sends the other inside TLS. It is another one for each
-// connection and each end, so a rank cannot use the text that it received.
-std::string LinkProof(const Id128& secret, int from, int to, int stream);
+inline constexpr size_t kProofBytes = 32;
+using Proof = std::array<char, kProofBytes>;
+
+// HMAC-SHA256 of the text.
+Proof ProofOfText(const Id128& secret, absl::string_view text);
+// The proof that one end of a connection sends the other inside TLS. It is another one for each
+// connection and each end, so a rank cannot use the proof that it received.
+Proof LinkProof(const Id128& secret, int from, int to, int stream);
 // Takes the same time for any difference.
-bool IsLinkProof(absl::string_view text, const std::string& expected);
+bool Equal(const Proof& a, const Proof& b);
 
 }  // namespace cohort::worker
 

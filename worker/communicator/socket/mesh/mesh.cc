@@ -32,6 +32,7 @@ struct Outgoing {
   UniqueFd fd;
   bool connected = false;
   bool done = false;
+  Hello hello;
   Welcome welcome;
   size_t got = 0;
 };
@@ -41,7 +42,17 @@ struct PendingConnection {
   UniqueFd fd;
   Hello hello;
   size_t got = 0;
+  bool welcomed = false;  // it owes the proof
+  Welcome welcome;
+  Proof proof;
+  size_t proof_got = 0;
 };
+
+// The first bytes of a connection always find room.
+template <typename Message>
+bool SendWhole(int fd, const Message& message) {
+  return send(fd, &message, sizeof(message), MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(message));
+}
 
 bool IsOutOfDescriptors(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
@@ -71,8 +82,11 @@ class Builder {
   absl::Status Start(int rank, int stream, const SocketAddress& address);
   absl::Status Advance(Outgoing& outgoing);
   absl::Status Say(Outgoing& outgoing);
-  // Returns whether the connection has been accepted or rejected, or has gone.
+  // Return whether the connection has been accepted or rejected, or has gone.
   bool Advance(PendingConnection& pending);
+  bool ReadHello(PendingConnection& pending);
+  bool ReadProof(PendingConnection& pending);
+  void Reject(Answer answer);
   // Errors: RESOURCE_EXHAUSTED (file descriptors).
   absl::Status Accept();
   bool DropSilentConnection();
@@ -87,6 +101,9 @@ class Builder {
   }
   RankSocket& slot(int rank, int stream) {
     return mesh_.streams[static_cast<size_t>(rank)][static_cast<size_t>(stream)];
+  }
+  RankSocket& slot(const Hello& hello) {
+    return slot(static_cast<int>(hello.from), static_cast<int>(hello.stream));
   }
 
   const Listener& listener_;
@@ -127,10 +144,8 @@ absl::Status Builder::Say(Outgoing& outgoing) {
   getsockopt(outgoing.fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
   if (error != 0) return Failed(outgoing.rank, strerror(error));
   TuneConnection(outgoing.fd.get(), outgoing.stream, options_.link_timeout);
-  const Hello hello = MakeHello(self_, outgoing.rank, outgoing.stream);
-  // The first bytes of a connection always find room.
-  const ssize_t sent = send(outgoing.fd.get(), &hello, sizeof(hello), MSG_NOSIGNAL);
-  if (sent != static_cast<ssize_t>(sizeof(hello))) return Failed(outgoing.rank, strerror(errno));
+  outgoing.hello = MakeHello(self_, outgoing.rank, outgoing.stream);
+  if (!SendWhole(outgoing.fd.get(), outgoing.hello)) return Failed(outgoing.rank, strerror(errno));
   outgoing.connected = true;
   return absl::OkStatus();
 }
@@ -147,8 +162,10 @@ absl::Status Builder::Advance(Outgoing& outgoing) {
   }
   outgoing.got += static_cast<size_t>(got);
   if (outgoing.got < sizeof(Welcome)) return absl::OkStatus();
-  const absl::string_view rejection = RejectionOf(outgoing.welcome, self_);
+  const absl::string_view rejection = RejectionOf(outgoing.welcome, self_, outgoing.hello);
   if (!rejection.empty()) return Failed(outgoing.rank, rejection);
+  const Proof proof = ProofOf(self_, outgoing.hello, outgoing.welcome);
+  if (!SendWhole(outgoing.fd.get(), proof)) return Failed(outgoing.rank, strerror(errno));
   slot(outgoing.rank, outgoing.stream) = RankSocket(std::move(outgoing.fd));
   outgoing.done = true;
   --missing_;
@@ -180,6 +197,15 @@ absl::Status Builder::Accept() {
 }
 
 bool Builder::Advance(PendingConnection& pending) {
+  return pending.welcomed ? ReadProof(pending) : ReadHello(pending);
+}
+
+void Builder::Reject(Answer answer) {
+  ++rejected_;
+  last_rejection_ = std::string(Describe(answer));
+}
+
+bool Builder::ReadHello(PendingConnection& pending) {
   const ssize_t got = recv(pending.fd.get(), reinterpret_cast<char*>(&pending.hello) + pending.got,
                            sizeof(Hello) - pending.got, 0);
   if (got == 0) return true;
@@ -189,21 +215,31 @@ bool Builder::Advance(PendingConnection& pending) {
   const bool other = pending.got >= sizeof(uint64_t) && pending.hello.magic != kHandshakeMagic;
   if (pending.got < sizeof(Hello) && !other) return false;
   Answer answer = Judge(pending.hello, self_);
-  RankSocket* free_slot = nullptr;
-  if (answer == Answer::kWelcome) {
-    free_slot = &slot(static_cast<int>(pending.hello.from), static_cast<int>(pending.hello.stream));
-    if (free_slot->is_open()) answer = Answer::kDuplicate;
-  }
-  const Welcome welcome = MakeWelcome(self_, answer);
-  const ssize_t sent = send(pending.fd.get(), &welcome, sizeof(welcome), MSG_NOSIGNAL);
-  if (answer != Answer::kWelcome) {
-    ++rejected_;
-    last_rejection_ = std::string(Describe(answer));
+  if (answer == Answer::kWelcome && slot(pending.hello).is_open()) answer = Answer::kDuplicate;
+  pending.welcome = MakeWelcome(self_, answer, pending.hello);
+  pending.welcomed = SendWhole(pending.fd.get(), pending.welcome) && answer == Answer::kWelcome;
+  if (answer != Answer::kWelcome) Reject(answer);
+  return !pending.welcomed;
+}
+
+bool Builder::ReadProof(PendingConnection& pending) {
+  const ssize_t got = recv(pending.fd.get(), pending.proof.data() + pending.proof_got,
+                           pending.proof.size() - pending.proof_got, 0);
+  if (got == 0) return true;
+  if (got < 0) return errno != EAGAIN && errno != EINTR;
+  pending.proof_got += static_cast<size_t>(got);
+  if (pending.proof_got < pending.proof.size()) return false;
+  if (!Equal(pending.proof, ProofOf(self_, pending.hello, pending.welcome))) {
+    Reject(Answer::kOtherGroup);
     return true;
   }
-  if (sent != static_cast<ssize_t>(sizeof(welcome))) return true;
+  RankSocket& free_slot = slot(pending.hello);
+  if (free_slot.is_open()) {
+    Reject(Answer::kDuplicate);
+    return true;
+  }
   TuneConnection(pending.fd.get(), static_cast<int>(pending.hello.stream), options_.link_timeout);
-  *free_slot = RankSocket(std::move(pending.fd));
+  free_slot = RankSocket(std::move(pending.fd));
   --missing_;
   return true;
 }

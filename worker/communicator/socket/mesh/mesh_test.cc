@@ -87,13 +87,23 @@ std::string ReadAll(const UniqueFd& fd) {
   }
 }
 
+// The answer to the hello of a rank.
+Welcome WelcomeTo(const UniqueFd& fd, const Hello& hello) {
+  Send(fd.get(), &hello, sizeof(hello));
+  Welcome welcome;
+  EXPECT_EQ(recv(fd.get(), &welcome, sizeof(welcome), MSG_WAITALL),
+            static_cast<ssize_t>(sizeof(welcome)));
+  EXPECT_EQ(welcome.answer, Answer::kWelcome);
+  return welcome;
+}
+
 Answer AnswerTo(const UniqueFd& fd, const Hello& hello) {
   Send(fd.get(), &hello, sizeof(hello));
   const std::string answer = ReadAll(fd);
   EXPECT_EQ(answer.size(), sizeof(Welcome));
   Welcome welcome;
   memcpy(&welcome, answer.data(), std::min(answer.size(), sizeof(welcome)));
-  EXPECT_EQ(welcome.secret, 0) << "an unidentified connection got the secret";
+  EXPECT_EQ(welcome.proof, Proof{}) << "an unidentified connection got a proof";
   return welcome.answer;
 }
 
@@ -135,12 +145,8 @@ TEST_F(MeshTest, RejectsUnidentifiedConnectionsWithoutHarmToRanks) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
   std::mt19937 random(seed);
-  Hello good;
-  good.size = 2;
-  good.secret = kSecret.high;
-  good.from = 1;
-  good.to = 0;
-  good.streams = 2;
+  const Membership rank_1 = {1, 2, 2, kSecret};
+  const Hello good = MakeHello(rank_1, 0, 0);
   // Rank 0 waits for rank 1 while others knock.
   absl::StatusOr<Mesh> first;
   std::thread waiting([&] { first = Connect(Options(0), Soon()); });
@@ -150,7 +156,7 @@ TEST_F(MeshTest, RejectsUnidentifiedConnectionsWithoutHarmToRanks) {
     return AnswerTo(Knock(0), hello);
   };
   EXPECT_EQ(answer_to([](Hello& hello) { hello.version = 1; }), Answer::kOtherVersion);
-  EXPECT_EQ(answer_to([](Hello& hello) { hello.secret ^= 1; }), Answer::kOtherSecret);
+  EXPECT_EQ(answer_to([](Hello& hello) { hello.group ^= 1; }), Answer::kOtherGroup);
   EXPECT_EQ(answer_to([](Hello& hello) { hello.from = 0; }), Answer::kOtherShape);
   EXPECT_EQ(answer_to([](Hello& hello) { hello.from = 7; }), Answer::kOtherShape);
   EXPECT_EQ(answer_to([](Hello& hello) { hello.to = 1; }), Answer::kOtherShape);
@@ -168,18 +174,24 @@ TEST_F(MeshTest, RejectsUnidentifiedConnectionsWithoutHarmToRanks) {
   // More silent connections than are kept at once.
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 300; ++i) silent.push_back(Knock(0));
-  // One that comes twice.
+  const auto prove = [](const UniqueFd& fd, const Proof& proof) {
+    Send(fd.get(), &proof, sizeof(proof));
+  };
+  // An eavesdropper has a hello and a proof of another connection.
+  const UniqueFd overheard = Knock(0);
+  const Welcome before = WelcomeTo(overheard, good);
+  const Proof old_proof = ProofOf(rank_1, good, before);
+  const UniqueFd replayed = Knock(0);
+  EXPECT_NE(WelcomeTo(replayed, good).challenge, before.challenge);
+  prove(replayed, old_proof);
+  EXPECT_EQ(ReadAll(replayed), "");
+  // Those that owe the proof take no rank's place. One that comes twice is refused.
   const UniqueFd early = Knock(0);
-  Send(early.get(), &good, sizeof(good));
-  Welcome welcome;
-  ASSERT_EQ(recv(early.get(), &welcome, sizeof(welcome), MSG_WAITALL),
-            static_cast<ssize_t>(sizeof(welcome)));
-  EXPECT_EQ(welcome.answer, Answer::kWelcome);
-  EXPECT_EQ(welcome.secret, kSecret.low);
+  prove(early, ProofOf(rank_1, good, WelcomeTo(early, good)));
   EXPECT_EQ(AnswerTo(Knock(0), good), Answer::kDuplicate);
-  good.stream = 1;
+  const Hello other_stream = MakeHello(rank_1, 0, 1);
   const UniqueFd second = Knock(0);
-  Send(second.get(), &good, sizeof(good));
+  prove(second, ProofOf(rank_1, other_stream, WelcomeTo(second, other_stream)));
   waiting.join();
   EXPECT_TRUE(first.ok()) << first.status();
 }
@@ -228,7 +240,7 @@ TEST_F(MeshTest, ARankOfAnotherGenerationIsRejected) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("the last: another group or generation"));
 }
 
-// An impostor does not know the half of the secret that it was not told.
+// An impostor does not know the secret, and cannot send a rank's proof back to it.
 TEST_F(MeshTest, AnAnsweringRankMustBelongToTheGroup) {
   Listen(2);
   absl::Status status;
@@ -236,8 +248,10 @@ TEST_F(MeshTest, AnAnsweringRankMustBelongToTheGroup) {
   pollfd knocked = {listeners_[0].fd(), POLLIN, 0};
   ASSERT_EQ(poll(&knocked, 1, 60000), 1);
   const UniqueFd impostor(accept(listeners_[0].fd(), nullptr, nullptr));
-  Welcome welcome;
-  welcome.secret = kSecret.high;
+  Hello hello;
+  ASSERT_EQ(recv(impostor.get(), &hello, sizeof(hello), MSG_WAITALL),
+            static_cast<ssize_t>(sizeof(hello)));
+  Welcome welcome = MakeWelcome({0, 2, 2, {kSecret.high, 1}}, Answer::kWelcome, hello);
   Send(impostor.get(), &welcome, sizeof(welcome));
   connecting.join();
   EXPECT_THAT(std::string(status.message()), HasSubstr("another group or generation"));

@@ -29,9 +29,10 @@ struct Handshake {
   std::shared_ptr<TlsSession> tls;
   Step step = Step::kHandshake;
   short awaited = 0;     // events of the socket
-  std::string sent;      // the proof of this rank
-  std::string expected;  // that of the other
-  std::string received;
+  Proof sent;            // of this rank
+  Proof expected;        // of the other
+  Proof received;
+  size_t got = 0;  // bytes of it
 };
 
 class Handshakes {
@@ -138,7 +139,7 @@ class Handshakes {
   absl::Status Send(Handshake& handshake) {
     handshake.awaited = POLLOUT;
     // One record, which is sent as a whole.
-    if (handshake.tls->Send(handshake.sent) < 0) {
+    if (handshake.tls->Send({handshake.sent.data(), handshake.sent.size()}) < 0) {
       return errno == EAGAIN ? absl::OkStatus() : Failed(handshake);
     }
     handshake.step = handshake.is_server ? Step::kReceive : Step::kDone;
@@ -147,14 +148,14 @@ class Handshakes {
 
   absl::Status Receive(Handshake& handshake) {
     handshake.awaited = POLLIN;
-    char bytes[kLinkProofBytes];
     // The other end may send more at once; that is left for the communicator.
-    const ssize_t got = handshake.tls->Receive(bytes, kLinkProofBytes - handshake.received.size());
+    const ssize_t got = handshake.tls->Receive(handshake.received.data() + handshake.got,
+                                               handshake.received.size() - handshake.got);
     if (got < 0 && errno == EAGAIN) return absl::OkStatus();
     if (got <= 0) return Failed(handshake);
-    handshake.received.append(bytes, static_cast<size_t>(got));
-    if (handshake.received.size() < kLinkProofBytes) return absl::OkStatus();
-    if (!IsLinkProof(handshake.received, handshake.expected)) {
+    handshake.got += static_cast<size_t>(got);
+    if (handshake.got < handshake.received.size()) return absl::OkStatus();
+    if (!Equal(handshake.received, handshake.expected)) {
       return With(handshake.rank, absl::FailedPreconditionError("another group or generation"));
     }
     handshake.step = handshake.is_server ? Step::kDone : Step::kSend;
