@@ -119,6 +119,7 @@ void BlockingServer::ServeCalls(const StreamSocket& socket, ListenerPeer& peer) 
   RequestReader input(protocol_, peer.incoming);
   const auto answer = [&](const Frame& frame, const absl::Status& error) {
     if (frame.header.kind != Kind::kToken) {
+      if (frame.header.kind == Kind::kCall && error.ok()) peer.NoteRequest();
       return Answer(socket, peer.access.get(), frame, error);
     }
     if (!error.ok() || frame.body.size() > kMaxTokenBytes) return false;

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -77,6 +78,7 @@ class BlockingServerTlsTest : public ::testing::Test {
     }
     ASSERT_EQ(near, TlsSession::Progress::kDone) << tls_->error();
     ASSERT_EQ(far, TlsSession::Progress::kDone) << peer.tls->error();
+    has_request_ = peer.has_request;
     server_.Adopt(ends[0], std::move(peer));
   }
 
@@ -112,6 +114,7 @@ class BlockingServerTlsTest : public ::testing::Test {
   }
 
   EchoHandler handler_;
+  std::shared_ptr<std::atomic<bool>> has_request_;  // of the listener
   UniqueFd fd_;
   std::shared_ptr<TlsSession> tls_;
   BlockingServer server_{{kMaxMessageBytes, 3}, {"test.Service/Echo"}, handler_};
@@ -128,6 +131,14 @@ TEST_F(BlockingServerTlsTest, RequestsAndAnswersOfAnySize) {
     Send(absl::string_view(call).substr(call.size() / 2));
     EXPECT_TRUE(Read(kHeaderBytes + size).substr(kHeaderBytes) == body) << size;
   }
+}
+
+TEST_F(BlockingServerTlsTest, TheListenerLearnsOfTheFirstCall) {
+  Greet();
+  EXPECT_FALSE(has_request_->load());
+  Send(CallFrame(1, "x"));
+  EXPECT_EQ(Read(kHeaderBytes + 1).back(), 'x');
+  EXPECT_TRUE(has_request_->load());
 }
 
 TEST_F(BlockingServerTlsTest, StopEndsAnIdleConnection) {

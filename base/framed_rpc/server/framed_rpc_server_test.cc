@@ -209,6 +209,19 @@ TEST_F(FramedRpcServerTest, TheHandlerLearnsTheTimeThatTheCallerHas) {
   EXPECT_EQ(handler_->last_time_left(), absl::Milliseconds(1500));
 }
 
+TEST_F(FramedRpcServerTest, TheListenerLearnsOfTheFirstCall) {
+  const ListenerPeer peer;
+  const auto client = Connect(peer);
+  // Neither a token nor a call that the server refuses by its header counts.
+  client->Send(client->Frame(Kind::kToken, 0, "", "a token"));
+  client->Send(client->Frame(Kind::kCall, 1, kEcho, std::string(kMaxMessageBytes + 1, 'x')));
+  ASSERT_TRUE(client->Next().has_value());
+  EXPECT_FALSE(peer.has_request->load());
+  client->Send(client->Frame(Kind::kCall, 2, kEcho, ""));
+  ASSERT_TRUE(client->Next().has_value());
+  EXPECT_TRUE(peer.has_request->load());
+}
+
 TEST_F(FramedRpcServerTest, IncompleteRequestsHaveALimitOverAllConnections) {
   constexpr int64_t kLimit = 300000;
   ListenerPeer peer;

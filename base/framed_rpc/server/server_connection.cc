@@ -258,6 +258,7 @@ bool ServerConnection::TakeToken(absl::string_view token) {
 }
 
 bool ServerConnection::StartCall(const Frame& frame) {
+  peer_.NoteRequest();
   const uint32_t id = frame.header.call;
   const uint32_t timeout = frame.header.extra;
   const Request request{

@@ -1,4 +1,5 @@
 // Bounds the memory of requests that are not complete, over all connections of a server together.
+// Unfinished TLS handshakes count, too.
 //
 // gRPC and framed RPC keep the bytes of a request until its last one has come. A limit for each
 // connection does not bound their sum, and gRPC 1.51 ends the process if an allocation fails
@@ -57,8 +58,8 @@ class IncompleteRequestBytes {
     for (const IncompleteRequestBytes* one = this; one != nullptr; one = one->whole_.get()) {
       if (one->InOwnLimit()) continue;
       return absl::ResourceExhaustedError(
-          absl::StrCat("requests that are not complete are over ", one->name_, " (", one->limit_,
-                       "): they hold ", one->held(), " bytes"));
+          absl::StrCat("requests and handshakes that are not complete are over ", one->name_, " (",
+                       one->limit_, "): they hold ", one->held(), " bytes"));
     }
     return absl::OkStatus();
   }

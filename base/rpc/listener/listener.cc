@@ -82,7 +82,7 @@ class Listener::Acceptor final : public EventLoop::Handler {
         return;
       }
       const std::shared_ptr<Peer> peer = listener_.FindPeer(PeerAddressOf(fd));
-      if (listener_.MakeRoom(*peer)) {
+      if (listener_.Admit(*peer) && listener_.MakeRoom(*peer)) {
         listener_.Accepted(fd, fd_, peer);
       } else {
         close(fd);
@@ -150,7 +150,7 @@ Listener::~Listener() {
 std::shared_ptr<Listener::Peer> Listener::FindPeer(const std::string& name) {
   std::shared_ptr<Peer>& peer = peers_[name];
   if (peer == nullptr) {
-    peer = std::make_shared<Peer>();
+    peer = std::make_shared<Peer>(options_.failed_handshakes);
     peer->name = name;
     // One address leaves others a quarter.
     peer->incoming = std::make_shared<IncompleteRequestBytes>(
@@ -175,6 +175,13 @@ void Listener::Accepted(int fd, int listener_fd, std::shared_ptr<Peer> peer) {
   // Edge-triggered: half a preface must not wake us again and again.
   const uint32_t output = options_.tls == nullptr ? 0u : static_cast<uint32_t>(EPOLLOUT);
   if (!loop_.Add(fd, EPOLLIN | EPOLLRDHUP | EPOLLET | output, pending)) pending->Leave();
+}
+
+bool Listener::Admit(Peer& peer) {
+  if (!peer.handshake_debt.TooHigh(Clock::Steady().Now())) return true;
+  LogOnce(peer, "refused a connection",
+          absl::ResourceExhaustedError("too many TLS handshakes of this address have failed"));
+  return false;
 }
 
 bool Listener::MakeRoom(Peer& peer) {
@@ -242,9 +249,10 @@ void Listener::Sweep() {
   for (auto it = peers_.begin(); it != peers_.end();) {
     Peer& peer = *it->second;
     drop_gone(peer.candidates);
-    // A peer without connections is kept until its penalty and its log pause are over.
-    const bool forget = peer.connections == 0 && it->second.use_count() == 1 &&
-                        start > std::max(peer.suspect_until, peer.next_line);
+    // A peer without connections is kept until its penalties and its log pause are over.
+    const bool forget =
+        peer.connections == 0 && it->second.use_count() == 1 &&
+        start > std::max({peer.suspect_until, peer.next_line, peer.handshake_debt.paid_at()});
     if (forget) {
       peers_.erase(it++);
     } else {
@@ -277,9 +285,11 @@ void Listener::PassToServer(Connection& connection, int fd, int listener_fd, Pro
                                           connection.peer->name);
   }
   if (protocol != Protocol::kGrpc) {
-    const auto& sink = protocol == Protocol::kFramedRpc ? sinks_.framed_rpc : sinks_.extra->sink;
-    return sink(fd, {connection.peer->suspect, on_offence, connection.peer->incoming,
-                     std::move(tls), std::move(access)});
+    ListenerPeer peer{connection.peer->suspect, on_offence, connection.peer->incoming,
+                      std::move(tls), std::move(access)};
+    if (protocol == Protocol::kExtra) return sinks_.extra->sink(fd, std::move(peer));
+    connection.has_call = peer.has_request;
+    return sinks_.framed_rpc(fd, std::move(peer));
   }
   connection.socket = std::make_shared<GuardedSocket>();
   connection.socket->suspect = connection.peer->suspect;

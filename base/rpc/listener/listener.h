@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/rpc/listener/connection_closer.h"
 #include "base/rpc/listener/guarded_socket.h"
+#include "base/rpc/listener/handshake_debt.h"
 #include "base/rpc/listener/http2_guard.h"
 #include "base/rpc/listener/incomplete_request_bytes.h"
 #include "base/rpc/listener/listen_socket.h"
@@ -68,13 +69,16 @@ struct ListenerOptions {
   // is a peer that has sent bytes of kMatchWithSilent on another connection.
   absl::Duration preface_timeout = absl::Seconds(5);
   Http2Limits http2;
-  // The most bytes of incomplete requests, over all connections. The requests of one address may
-  // have three quarters of it. 0: an eighth of the memory that the process may use.
+  // The most bytes of incomplete requests and of unfinished TLS handshakes, over all connections.
+  // Those of one address may have three quarters of it. 0: an eighth of the memory that the process
+  // may use.
   int64_t max_incoming_bytes = 0;
   // Called with every change of their sum, on the thread that reads.
   std::function<void(int64_t more)> on_incoming_bytes;
   // Connections may begin with a TLS handshake; null: none may.
   std::shared_ptr<TlsContext> tls;
+  // Each address has these limits of its own.
+  FailedHandshakeLimits failed_handshakes;
   // Whether connections may be plain over networks, too. They always may be over Unix sockets and
   // loopback addresses.
   bool plain = true;
@@ -85,7 +89,8 @@ struct ListenerOptions {
 // At a limit of connections, the listener closes the oldest connection without a complete request
 // to make room for a new one. If all have had a complete request, it refuses the new one. It closes
 // a connection that exceeds an HTTP/2 limit, or that makes the incoming bytes exceed theirs. It
-// logs at most one line a minute for each peer.
+// refuses connections of an address whose TLS handshakes fail too often. It logs at most one line a
+// minute for each peer.
 class Listener {
  public:
   Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks, ListenerOptions options = {});
@@ -108,6 +113,7 @@ class Listener {
   void OnTick();
   void Accepted(int fd, int listener_fd, std::shared_ptr<Peer> peer);
   std::shared_ptr<Peer> FindPeer(const std::string& name);
+  bool Admit(Peer& peer);
   bool MakeRoom(Peer& peer);
   bool CloseOldest(std::deque<std::weak_ptr<Connection>>& candidates);
   void Sweep();

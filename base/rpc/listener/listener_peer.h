@@ -26,6 +26,15 @@ struct ListenerPeer {
   std::shared_ptr<TlsSession> tls;
   // The client's rights; null: the server has no access policy.
   std::shared_ptr<PeerAccess> access;
+  // A call has arrived on the connection. The server of framed RPC sets it; at its limits, the
+  // listener closes connections without a call first.
+  std::shared_ptr<std::atomic<bool>> has_request = std::make_shared<std::atomic<bool>>(false);
+
+  // Sets has_request. Later calls write nothing.
+  void NoteRequest() const {
+    if (has_request->load(std::memory_order_relaxed)) return;
+    has_request->store(true, std::memory_order_relaxed);
+  }
 };
 
 }  // namespace cohort

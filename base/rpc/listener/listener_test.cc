@@ -40,7 +40,10 @@ class ListenerTest : public ::testing::Test {
     ASSERT_TRUE(sockets.ok()) << sockets.status();
     port_ = sockets->front().port();
     ListenerSinks sinks;
-    sinks.framed_rpc = [this](int fd, ListenerPeer) { Take(fd, framed_); };
+    sinks.framed_rpc = [this](int fd, ListenerPeer peer) {
+      framed_peer_ = std::move(peer);
+      Take(fd, framed_);
+    };
     sinks.grpc = [this](int fd, int) { Take(fd, http2_); };
     sinks.extra = extra_protocol_;
     listener_ = std::make_unique<Listener>(*std::move(sockets), std::move(sinks), options);
@@ -80,6 +83,7 @@ class ListenerTest : public ::testing::Test {
   int port_ = 0;
   Mutex mutex_;
   std::vector<UniqueFd> framed_;
+  ListenerPeer framed_peer_;  // of the last one
   std::vector<UniqueFd> http2_;
   std::vector<UniqueFd> extra_;
   std::optional<ListenerProtocol> extra_protocol_;
@@ -159,10 +163,7 @@ TEST_F(ListenerTest, AtTheLimitTheOldestWithoutARequestMakesRoom) {
   Start(options);
   const UniqueFd framed = Connect(framed_rpc::kPreface);
   ASSERT_TRUE(Await(framed_, 1));
-  ASSERT_EQ(send(framed.get(), "a call", 6, MSG_NOSIGNAL), 6);
-  char bytes[64];
-  // The listener looks at the bytes that have arrived, so wait for them.
-  while (recv(framed_[0].get(), bytes, sizeof(bytes), MSG_PEEK) < 14) sched_yield();
+  framed_peer_.NoteRequest();
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 5; ++i) silent.push_back(Connect());
   std::vector<UniqueFd> more;
@@ -185,9 +186,7 @@ TEST_F(ListenerTest, ConnectionsWithRequestsAreKeptAndTheNewcomerIsRefused) {
   for (int i = 0; i < 2; ++i) {
     kept.push_back(Connect(framed_rpc::kPreface));
     ASSERT_TRUE(Await(framed_, i + 1));
-    ASSERT_EQ(send(kept[i].get(), "a call", 6, MSG_NOSIGNAL), 6);
-    char bytes[64];
-    while (recv(framed_[i].get(), bytes, sizeof(bytes), MSG_PEEK) < 14) sched_yield();
+    framed_peer_.NoteRequest();
   }
   EXPECT_TRUE(Closed(Connect()));
   // Once one has gone there is room.

@@ -5,12 +5,14 @@
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "base/framed_rpc/frame.h"
+#include "base/rpc/listener/client_hello.h"
 #include "base/rpc/listener/http2_guard.h"
 #include "base/rpc/listener/peer_address.h"
 #include "base/text/logging.h"
@@ -22,8 +24,9 @@ namespace {
 
 // Between two lines of the log about certificates.
 constexpr absl::Duration kBetweenTlsLines = absl::Minutes(1);
-// The first byte of a TLS connection.
-constexpr char kTlsHandshake = 0x16;
+// The memory of an unfinished handshake, roughly: OpenSSL's objects, a record in each direction,
+// and the client's certificates, as they came (32 KiB at most) and as OpenSSL keeps them.
+constexpr int64_t kHandshakeBytes = int64_t{96} << 10;
 
 // Empty settings, and GOAWAY with PROTOCOL_ERROR.
 constexpr absl::string_view kNotHttp2(
@@ -31,12 +34,19 @@ constexpr absl::string_view kNotHttp2(
     "\0\0\10\7\0\0\0\0\0\0\0\0\0\0\0\0\1",
     26);
 
-// Whether a framed RPC client has sent more than the preface.
+// Whether a client of the extra protocol has sent more than bytes that tell its protocol.
 bool HasSpoken(int fd) {
   tcp_info info = {};
   socklen_t size = sizeof(info);
   if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return true;  // a Unix socket
   return info.tcpi_bytes_received > framed_rpc::kPreface.size();
+}
+
+// Other programs that keep the processor busy do not count.
+absl::Duration ThreadTime() {
+  timespec now = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return absl::DurationFromTimespec(now);
 }
 
 bool Begins(absl::string_view seen, absl::string_view preface) {
@@ -48,6 +58,7 @@ bool Begins(absl::string_view seen, absl::string_view preface) {
 
 bool Listener::Connection::has_request() const {
   if (socket != nullptr) return socket->has_request.load(std::memory_order_relaxed);
+  if (has_call != nullptr) return has_call->load(std::memory_order_relaxed);
   return pending.expired() && HasSpoken(fd);
 }
 
@@ -57,7 +68,8 @@ Listener::PendingConnection::PendingConnection(Listener& listener, int fd, int l
       fd_(fd),
       listener_fd_(listener_fd),
       connection_(std::move(connection)),
-      plain_(listener_.options_.plain || IsLocal(fd)) {}
+      plain_(listener_.options_.plain || IsLocal(fd)),
+      handshake_memory_(connection_->peer->incoming) {}
 
 Listener::PendingConnection::~PendingConnection() {
   if (fd_ >= 0) close(fd_);
@@ -72,7 +84,7 @@ void Listener::PendingConnection::OnEvents(uint32_t events) {
   const absl::string_view seen(first, count > 0 ? static_cast<size_t>(count) : 0);
   if (seen.empty()) return Leave();
   if (tls_ == nullptr) {
-    if (seen.front() == kTlsHandshake && listener_.options_.tls != nullptr) return StartTls();
+    if (seen.front() == kTlsHandshake && listener_.options_.tls != nullptr) return StartTls(seen);
     if (!plain_) return Refuse(absl::UnauthenticatedError("the connection is not by TLS"));
   }
   const std::optional<Protocol> protocol = Recognize(seen);
@@ -88,7 +100,18 @@ void Listener::PendingConnection::OnEvents(uint32_t events) {
   listener_.PassToServer(*connection_, fd, listener_fd_, *protocol, std::move(tls_));
 }
 
-void Listener::PendingConnection::StartTls() {
+void Listener::PendingConnection::StartTls(absl::string_view seen) {
+  if (seen.size() < kClientHelloHeaderBytes) {  // called again when there is more
+    if (peer_has_ended_) Leave();
+    return;
+  }
+  if (const absl::Status hello = CheckClientHello(seen); !hello.ok()) return Refuse(hello);
+  // Handshakes of other connections may have failed since this one was accepted.
+  if (!listener_.Admit(*connection_->peer)) return Leave();
+  handshake_memory_.Set(kHandshakeBytes);
+  if (const absl::Status room = connection_->peer->incoming->Check(); !room.ok()) {
+    return Refuse(room);
+  }
   const std::shared_ptr<TlsContext>& tls = listener_.options_.tls;
   const Instant now = Clock::Steady().Now();
   tls_ = TlsSession::Accept(tls->Current(now), fd_);
@@ -103,9 +126,13 @@ void Listener::PendingConnection::StartTls() {
 
 bool Listener::PendingConnection::PassHandshake() {
   if (handshake_done_) return true;
-  switch (tls_->Handshake()) {
+  const absl::Duration before = ThreadTime();
+  const TlsSession::Progress progress = tls_->Handshake();
+  handshake_time_ += ThreadTime() - before;
+  switch (progress) {
     case TlsSession::Progress::kDone:
       handshake_done_ = true;
+      handshake_memory_.Set(0);
       return true;
     case TlsSession::Progress::kFailed:
       Refuse(tls_->error());
@@ -156,6 +183,10 @@ void Listener::PendingConnection::Leave() {
   listener_.loop_.Remove(fd_);
   listener_.pending_.erase(self);
   listener_.Remove(*connection_);
+  if (!handshake_done_) {
+    connection_->peer->handshake_debt.Add(handshake_time_, Clock::Steady().Now());
+  }
+  handshake_memory_.Set(0);  // the loop may keep this object for a while
   close(std::exchange(fd_, -1));
 }
 

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/rpc/listener/guarded_socket.h"
+#include "base/rpc/listener/handshake_debt.h"
 #include "base/rpc/listener/incomplete_request_bytes.h"
 #include "base/rpc/listener/listener.h"
 #include "base/threads/event_loop.h"
@@ -23,6 +24,8 @@ namespace cohort {
 
 // One address, over all of its connections.
 struct Listener::Peer {
+  explicit Peer(const FailedHandshakeLimits& limits) : handshake_debt(limits) {}
+
   std::string name;
   int connections = 0;
   std::deque<std::weak_ptr<Connection>> candidates;  // as in Listener
@@ -33,6 +36,7 @@ struct Listener::Peer {
   Instant next_line = absl::InfinitePast();
   int64_t unlogged = 0;
   std::shared_ptr<IncompleteRequestBytes> incoming;
+  HandshakeDebt handshake_debt;
 };
 
 struct Listener::Connection {
@@ -40,7 +44,8 @@ struct Listener::Connection {
   uint64_t cookie = 0;
   std::shared_ptr<Peer> peer;
   std::weak_ptr<PendingConnection> pending;  // until its first bytes have arrived
-  std::shared_ptr<GuardedSocket> socket;     // gRPC's; null: pending, or of framed RPC
+  std::shared_ptr<GuardedSocket> socket;     // gRPC's; null: pending, or of another protocol
+  std::shared_ptr<const std::atomic<bool>> has_call;  // ListenerPeer::has_request of framed RPC
 
   bool alive() const { return SocketCookie(fd) == cookie; }
   bool has_request() const;
@@ -63,7 +68,8 @@ class Listener::PendingConnection final : public EventLoop::Handler,
   void Leave();
 
  private:
-  void StartTls();
+  // `seen`: the first bytes of the connection that have arrived.
+  void StartTls(absl::string_view seen);
   // Whether the connection has made its handshake, or needs none.
   bool PassHandshake();
   // Nothing: the first bytes do not decide yet, or it rejected the connection.
@@ -80,6 +86,8 @@ class Listener::PendingConnection final : public EventLoop::Handler,
   const bool plain_;  // it may be
   std::shared_ptr<TlsSession> tls_;
   bool handshake_done_ = true;
+  absl::Duration handshake_time_;    // of this thread's processor
+  IncomingCharge handshake_memory_;  // until the handshake is done
   bool peer_has_ended_ = false;  // it sends nothing more
   const Instant since_ = Clock::Steady().Now();
 };

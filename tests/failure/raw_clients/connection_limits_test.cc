@@ -1,5 +1,6 @@
 // One peer opens connections without end to a coordinator with few descriptors. The coordinator
 // still serves new clients, old clients and the metrics.
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::RawHttp2;
+using testing::Transport;
 
 constexpr int kDescriptors = 64;
 constexpr int kIdle = 200;
@@ -29,7 +31,7 @@ class ConnectionLimitsTest : public ::testing::Test {
   }
 
   void ExpectScrape() {
-    RawHttp2 scraper(coordinator_.metrics_port(), kScrape);
+    RawHttp2 scraper(coordinator_.metrics_port(), kScrape, Transport::kPlain);
     EXPECT_TRUE(scraper.AwaitClosed(absl::Seconds(10)));
     EXPECT_THAT(scraper.last_bytes(), HasSubstr("cohort_uptime_seconds"));
   }
@@ -81,6 +83,32 @@ INSTANTIATE_TEST_SUITE_P(, IdleConnectionsTest,
                                            RawHttp2::Greeting(), std::string(framed_rpc::kPreface)),
                          NameOf);
 
+// The bytes of a call of a method that the server does not have.
+std::string CallOf(uint16_t method) {
+  framed_rpc::Header header;
+  header.kind = framed_rpc::Kind::kCall;
+  header.call = method;
+  header.method = method;
+  header.extra = framed_rpc::kNoTimeout;
+  std::string frame;
+  framed_rpc::AppendHeader(header, &frame);
+  return frame;
+}
+
+// It is older than the connections that make room.
+TEST_F(ConnectionLimitsTest, AFramedRpcConnectionWithACallStays) {
+  RawHttp2 caller(coordinator_.port(), std::string(framed_rpc::kPreface) + CallOf(60001));
+  ASSERT_TRUE(caller.AwaitText("no method 60001", absl::Seconds(10)));
+  std::vector<std::unique_ptr<RawHttp2>> idle;
+  for (int i = 0; i < kIdle; ++i) {
+    idle.push_back(
+        std::make_unique<RawHttp2>(coordinator_.port(), std::string(framed_rpc::kPreface)));
+  }
+  EXPECT_TRUE(idle.front()->AwaitClosed(absl::Seconds(10)));
+  EXPECT_TRUE(caller.Send(CallOf(60002)));
+  EXPECT_TRUE(caller.AwaitText("no method 60002", absl::Seconds(10)));
+}
+
 // Descriptors end before --max-connections does.
 TEST(WithoutAFreeDescriptorTest, IdleConnectionsMakeRoom) {
   testing::LimitedCoordinator coordinator;
@@ -99,7 +127,8 @@ TEST(WithoutAFreeDescriptorTest, IdleConnectionsMakeRoom) {
 TEST_F(ConnectionLimitsTest, ConnectionsToTheMetricsDoNotBlockOthers) {
   std::vector<std::unique_ptr<RawHttp2>> idle;
   for (int i = 0; i < kIdle; ++i) {
-    idle.push_back(std::make_unique<RawHttp2>(coordinator_.metrics_port(), "GET /met"));
+    idle.push_back(
+        std::make_unique<RawHttp2>(coordinator_.metrics_port(), "GET /met", Transport::kPlain));
   }
   ExpectScrape();
   ExpectCall(testing::Stubs(coordinator_.address()));

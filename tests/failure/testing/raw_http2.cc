@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/rpc/client_tls.h"
@@ -52,7 +53,7 @@ std::string RawHttp2::Greeting() {
                       Frame(FrameType::kSettings, kEndStream, 0, ""));
 }
 
-RawHttp2::RawHttp2(int port, absl::string_view greeting)
+RawHttp2::RawHttp2(int port, absl::string_view greeting, Transport transport)
     : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -62,7 +63,7 @@ RawHttp2::RawHttp2(int port, absl::string_view greeting)
     std::abort();
   }
   stream_.fd = fd_.get();
-  ShakeHands();
+  if (transport == Transport::kOfEnvironment) ShakeHands();
   Send(greeting);
 }
 
@@ -116,6 +117,17 @@ bool RawHttp2::AwaitClosed(absl::Duration timeout) {
   while (!closed_) {
     const absl::Duration left = deadline - Clock::Steady().Now();
     if (left <= absl::ZeroDuration()) return false;
+    pollfd waited{fd_.get(), POLLIN, 0};
+    if (poll(&waited, 1, static_cast<int>(absl::ToInt64Milliseconds(left)) + 1) > 0) Drain();
+  }
+  return true;
+}
+
+bool RawHttp2::AwaitText(absl::string_view text, absl::Duration timeout) {
+  const Instant deadline = Clock::Steady().Now() + timeout;
+  while (!absl::StrContains(last_, text)) {
+    const absl::Duration left = deadline - Clock::Steady().Now();
+    if (closed_ || left <= absl::ZeroDuration()) return false;
     pollfd waited{fd_.get(), POLLIN, 0};
     if (poll(&waited, 1, static_cast<int>(absl::ToInt64Milliseconds(left)) + 1) > 0) Drain();
   }

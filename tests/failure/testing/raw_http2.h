@@ -33,12 +33,15 @@ std::string RequestBlock(absl::string_view method);
 // A big-endian number, as payloads have it.
 std::string Number32(uint32_t number);
 
-// One connection, by TLS if this process has certificates (base/rpc/client_tls.h).
+// kOfEnvironment: TLS if this process has certificates (base/rpc/client_tls.h).
+enum class Transport { kOfEnvironment, kPlain };
+
+// One connection.
 // Thread-compatible.
 class RawHttp2 {
  public:
   // Connects to 127.0.0.1 and sends `greeting`; aborts when there is no such port.
-  explicit RawHttp2(int port, absl::string_view greeting);
+  RawHttp2(int port, absl::string_view greeting, Transport transport = Transport::kOfEnvironment);
 
   // The preface and empty settings, which it also acknowledges.
   static std::string Greeting();
@@ -49,6 +52,9 @@ class RawHttp2 {
   // Drops incoming bytes until the server closes the connection. False: it did not within
   // `timeout`.
   bool AwaitClosed(absl::Duration timeout);
+  // Receives until last_bytes has `text`. False: it had not within `timeout`, or the server has
+  // closed the connection.
+  bool AwaitText(absl::string_view text, absl::Duration timeout);
   // Says that no more will be sent.
   void Finish();
   bool closed() const { return closed_; }

@@ -66,8 +66,11 @@ absl::Status Finish(TlsSession& session, int fd) {
 
 GuardedCoordinator& GuardedCoordinator::Shared(bool certificate_optional) {
   // They live as long as the process: threads of gRPC do, too.
-  static auto* const strict = new GuardedCoordinator(false);
-  static auto* const lenient = new GuardedCoordinator(true);
+  // Most inputs break the handshake, and all are of one user.
+  ListenerOptions listener;
+  listener.failed_handshakes.burst = absl::InfiniteDuration();
+  static auto* const strict = new GuardedCoordinator(false, listener);
+  static auto* const lenient = new GuardedCoordinator(true, listener);
   return certificate_optional ? *lenient : *strict;
 }
 
