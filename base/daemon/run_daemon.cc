@@ -41,8 +41,8 @@ void RaiseDescriptorLimit() {
   (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// The memory holds keys, sessions and values of clients. Handlers of the system, to which core dumps
-// are piped, look at the limit, too.
+// The memory holds keys, sessions and values of clients. The usual handlers to which the kernel pipes
+// core dumps look at the limit, too.
 void WriteNoCoreDump() {
   const rlimit none = {};
   (void)setrlimit(RLIMIT_CORE, &none);
