@@ -26,7 +26,7 @@ namespace cohort::worker {
 namespace {
 
 // The version of RankInfo, and of all messages that ranks then send each other.
-constexpr uint32_t kVersion = 6;
+constexpr uint32_t kVersion = 7;
 // The names of the rounds through the coordinator.
 constexpr char kRankInfo[] = "cohort.bootstrap.rank_info";
 constexpr char kReach[] = "cohort.bootstrap.reach";
