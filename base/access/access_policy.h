@@ -80,8 +80,8 @@ class AccessPolicy {
                                                             WallClock wall_clock = absl::Now);
 
   // The policy of a server that asks for certificates and was given no file. A client with a
-  // certificate is a member in every tenant; one of this machine (by a Unix socket, or plain on
-  // loopback) is an operator.
+  // certificate is a member in every tenant. A client on this machine (by a Unix socket, or plain
+  // on loopback) is an operator.
   static std::unique_ptr<AccessPolicy> WithoutFile();
 
   // The rights of a peer that has all of these names; a rule that matches one of them counts. The
@@ -90,6 +90,9 @@ class AccessPolicy {
   // The rights of a peer that shows a bearer token with this hash (HashToken). Its one name is
   // "token:NAME". Nothing: the policy does not have the hash.
   std::optional<Rights> RightsOfToken(const std::string& hash) const;
+  // Whether a token counts in place of the names of its connection. It does not if there is no
+  // file.
+  bool takes_tokens() const { return !path_.empty(); }
   // Whether the policy trusts issuers of signed tokens.
   bool has_issuers() const;
   // The client of a signed token. Checks its signature, so it takes up to 2 ms. Errors: VerifyJwt.

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/access/access_policy.h"
@@ -13,6 +14,11 @@ namespace {
 
 // The most identities whose denials are counted one by one.
 constexpr size_t kMaxIdentities = 1024;
+
+// A client without rights chooses its identity's text, such as that of a wrong token.
+const std::string& ClientOf(const AuditedClient& client) {
+  return absl::StartsWith(client.identity, "a client ") ? client.address : client.identity;
+}
 
 }  // namespace
 
@@ -27,16 +33,16 @@ int64_t AuditLog::Take(Meter& meter, int max_lines, Instant now) {
   return std::exchange(meter.left_out, 0);
 }
 
-int64_t AuditLog::TakeDenied(const std::string& identity, Instant now) {
+int64_t AuditLog::TakeDenied(const std::string& client, Instant now) {
   MutexLock lock(&mutex_);
-  if (denied_of_.size() >= kMaxIdentities && !denied_of_.contains(identity)) {
-    // Those that have been quiet for a second have nothing to say.
+  if (denied_of_.size() >= kMaxIdentities && !denied_of_.contains(client)) {
+    // Those that have been quiet for a second have no count to report.
     absl::erase_if(denied_of_, [now](const auto& entry) {
       return now >= entry.second.second_ends && entry.second.left_out == 0;
     });
     if (denied_of_.size() >= kMaxIdentities) denied_of_.clear();
   }
-  Meter& meter = denied_of_[identity];
+  Meter& meter = denied_of_[client];
   const int64_t times = Take(meter, 1, now);
   if (times == 0 || Take(denied_, kMaxDenied, now) > 0) return times;
   meter.left_out += times;
@@ -56,7 +62,7 @@ absl::Status AuditLog::Deny(const AccessNeed& need, const AuditedClient& client,
 }
 
 absl::Status AuditLog::Deny(absl::string_view why, const AuditedClient& client, Instant now) {
-  if (const int64_t times = TakeDenied(client.identity, now); times > 0) {
+  if (const int64_t times = TakeDenied(ClientOf(client), now); times > 0) {
     Log(LogLevel::kWarning, "denied a call",
         {{"why", why}, {"identity", client.identity}, {"from", client.address}, {"times", times}});
   }

@@ -32,8 +32,9 @@ struct AccessNeed {
 class AuditLog {
  public:
   // Returns PERMISSION_DENIED, which names the method, the role, the tenant and the client.
-  // `has`: the role of the client there. Logs at most one line each second for each identity, and
-  // kMaxDenied in all, which leave out others.
+  // `has`: the role of the client there. Logs at most one line a second for each identity (for each
+  // address, if the client has no identity) and kMaxDenied lines a second in all. Further denials
+  // are counted.
   static constexpr int kMaxDenied = 100;
   absl::Status Deny(const AccessNeed& need, const AuditedClient& client, Role has, Instant now);
   // The same for another reason, which names the client.
@@ -54,11 +55,11 @@ class AuditLog {
   };
   // The number of calls that the next line stands for; 0: no line.
   static int64_t Take(Meter& meter, int max_lines, Instant now);
-  int64_t TakeDenied(const std::string& identity, Instant now) ABSL_LOCKS_EXCLUDED(mutex_);
+  int64_t TakeDenied(const std::string& client, Instant now) ABSL_LOCKS_EXCLUDED(mutex_);
 
   Mutex mutex_;
   Meter denied_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<std::string, Meter> denied_of_ ABSL_GUARDED_BY(mutex_);  // by identity
+  absl::flat_hash_map<std::string, Meter> denied_of_ ABSL_GUARDED_BY(mutex_);  // by client
   Meter joins_ ABSL_GUARDED_BY(mutex_);
   Meter others_ ABSL_GUARDED_BY(mutex_);
 };

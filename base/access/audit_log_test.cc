@@ -64,6 +64,11 @@ TEST(AuditLogTest, ManyIdentitiesHaveABoundedNumberOfLines) {
   for (int i = 0; i < 5000; ++i) {
     log.Deny("noise", {absl::StrCat("client ", i), ""}, Instant()).IgnoreError();
   }
+  // They choose the text of a wrong token.
+  for (int i = 0; i < 5000; ++i) {
+    log.Deny("noise", {absl::StrCat("a client with a token of ", i), "10.0.0.5"}, Instant())
+        .IgnoreError();
+  }
   const std::string lines = ::testing::internal::GetCapturedStdout();
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), AuditLog::kMaxDenied);
 }

@@ -92,6 +92,7 @@ PeerAccess::PeerAccess(std::shared_ptr<AccessPolicy> policy, std::vector<std::st
 
 PeerAccess::PeerAccess(const PeerAccess& connection, absl::string_view token, std::string hash)
     : policy_(connection.policy_),
+      names_(policy_->takes_tokens() ? std::vector<std::string>() : connection.names_),
       address_(connection.address_),
       budget_(connection.budget_),
       paused_until_(connection.paused_until_),
@@ -151,7 +152,7 @@ std::shared_ptr<const Rights> PeerAccess::Current(Instant now) {
 }
 
 bool PeerAccess::LookLocked(Instant now) {
-  if (token_hash_.empty()) {
+  if (!names_.empty()) {
     rights_ = std::make_shared<const Rights>(policy_->RightsOf(names_));
     return true;
   }

@@ -66,7 +66,7 @@ class PeerAccess {
   bool LookLocked(Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<AccessPolicy> policy_;
-  const std::vector<std::string> names_;  // empty: a token counts in their place
+  const std::vector<std::string> names_;  // empty: the token counts in their place
   const std::shared_ptr<const std::string> address_;
   const std::shared_ptr<SignatureBudget> budget_;
   const std::shared_ptr<std::atomic<int64_t>> paused_until_;  // nanoseconds; 0: not paused

@@ -34,8 +34,8 @@ absl::Status CheckProtection(absl::string_view flag, const ListenAddress& addres
     return InvalidFlag(flag, absl::StrCat(address.text,
                                           " can be reached from other machines, and clients do not "
                                           "prove who they are: add --tls-client-ca, or "
-                                          "--access-policy with tokens, or --insecure to accept "
-                                          "that"));
+                                          "--access-policy with tokens or with the identity "
+                                          "anonymous-tls, or --insecure to accept that"));
   }
   return InvalidFlag(flag, absl::StrCat(address.text,
                                         " can be reached from other machines, and neither callers "
@@ -217,7 +217,8 @@ void Flags::Add(DaemonOptions& options) {
   AddMode("unix-socket-mode", options.unix_socket_mode,
           "mode of the files of Unix sockets: 0600 admits this user alone, 0660 its group (0600)");
   Add("insecure", options.insecure,
-      "accept that addresses that other machines reach serve plain connections");
+      "accept that addresses that other machines reach serve plain connections and clients that do "
+      "not prove who they are");
   Add("metrics-listen", options.metrics_listen,
       absl::StrCat("address for Prometheus, host:port, with TLS if other machines reach it; empty: "
                    "off (",

@@ -39,7 +39,7 @@ struct DaemonOptions {
   mode_t unix_socket_mode = 0600;
   bool insecure = false;
   TlsFiles tls;                // see AddAccess
-  std::string access_policy;   // empty: without a file
+  std::string access_policy;   // empty: there is no file
   std::string metrics_listen;  // empty: off
   LogOptions log;
   bool core_dumps = false;

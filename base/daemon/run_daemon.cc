@@ -41,10 +41,10 @@ void RaiseDescriptorLimit() {
   (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// The memory holds keys, sessions and values of clients. The usual handlers to which the kernel pipes
-// core dumps look at the limit, too.
+// The memory holds keys, sessions and values of clients. A limit of one byte also keeps the kernel
+// from piping a core dump to a program; it does not look at a limit of 0 then.
 void WriteNoCoreDump() {
-  const rlimit none = {};
+  const rlimit none = {1, 1};
   (void)setrlimit(RLIMIT_CORE, &none);
 }
 

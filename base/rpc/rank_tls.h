@@ -23,6 +23,12 @@ enum class TlsState {
 // "has no TLS certificate (COHORT_TLS_CERTIFICATE)": the end of a sentence about a rank.
 absl::string_view DescribeTls(TlsState state);
 
+// Whether the rank has no TLS to other ranks although it reaches the coordinator by TLS. It sends
+// no plain text then.
+inline bool IsTlsElsewhere(TlsState state) {
+  return state == TlsState::kCaAlone || state == TlsState::kNoCa;
+}
+
 // The TLS of this rank.
 struct RankTls {
   TlsState state = TlsState::kOff;

@@ -35,10 +35,10 @@ struct CoreStats {
 
 class Core {
  public:
-  // `boot` counts the starts of this journal, from 1: sequence numbers, revisions and receipts of a
-  // later boot are larger than all of an earlier one. `accounts` are shared by shards that have one
-  // limit together; null: its own.
-  // `next_receipt` gives out positive numbers that cannot be guessed; null: it counts.
+  // `boot` counts the starts of this journal, from 1: sequence numbers and revisions of a later
+  // boot are larger than all of an earlier one. `accounts` are shared by shards that have one limit
+  // together; null: its own. `next_receipt` gives out positive numbers that cannot be guessed;
+  // null: it counts.
   Core(const Limits& limits, int64_t boot, std::shared_ptr<TenantAccounts> accounts = nullptr,
        std::function<int64_t()> next_receipt = nullptr);
   ~Core();
@@ -79,7 +79,7 @@ class Core {
   void SetLimits(const Limits& limits);
   CoreStats Stats() const;
   const MemoryAccount& account() const;
-  // Keys of all groups (for dumps over all of them), sorted.
+  // Keys of a tenant's groups, sorted.
   std::vector<GroupKey> GroupKeys(const std::string& tenant) const;
 
  private:

@@ -372,7 +372,7 @@ TEST_F(PlantedSecretsTest, NoCoreDumpHoldsThem) {
   StartWorker();
   for (const pid_t pid : {coordinator_.pid(), worker_->pid()}) {
     EXPECT_THAT(ReadAll(absl::StrCat("/proc/", pid, "/limits")),
-                ContainsRegex("Max core file size +0 +0 "));
+                ContainsRegex("Max core file size +1 +1 "));
   }
 }
 

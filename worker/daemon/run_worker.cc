@@ -91,7 +91,15 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   WorkerServiceOptions service_options;
   service_options.coordinator = options.coordinator;
   service_options.allowed_coordinators = options.allowed_coordinators;
-  service_options.checks_access = !options.access_policy.empty();
+  std::shared_ptr<AccessPolicy> access_of_file;
+  if (!options.access_policy.empty()) {
+    COHORT_ASSIGN_OR_RETURN(access_of_file, AccessPolicy::Load(options.access_policy));
+  }
+  std::shared_ptr<AccessPolicy> access = access_of_file;
+  if (access == nullptr && !options.tls.ca.empty() && !options.insecure) {
+    access = AccessPolicy::WithoutFile();
+  }
+  service_options.checks_access = access != nullptr;
   service_options.advertised_host = options.advertise;
   service_options.host_identity = options.host_identity;
   service_options.max_message_bytes = options.max_message_bytes;
@@ -109,15 +117,14 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   if (options.tls.any()) {
     COHORT_ASSIGN_OR_RETURN(server_options.tls, TlsContext::Load(options.tls, TlsSide::kServer));
   }
-  if (!options.access_policy.empty()) {
-    COHORT_ASSIGN_OR_RETURN(server_options.access, AccessPolicy::Load(options.access_policy));
-  }
+  server_options.access = std::move(access);
   server_options.plain = options.insecure || !options.tls.any();
   COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerServer> server,
                           WorkerServer::Start(server_options, service));
   if (!options.metrics_listen.empty()) {
-    COHORT_ASSIGN_OR_RETURN(MetricsAccess access, MetricsAccessOf(options, server_options.access));
-    COHORT_RETURN_IF_ERROR(metrics.Serve(options.metrics_listen, sessions, std::move(access)));
+    COHORT_ASSIGN_OR_RETURN(MetricsAccess metrics_access, MetricsAccessOf(options, access_of_file));
+    COHORT_RETURN_IF_ERROR(
+        metrics.Serve(options.metrics_listen, sessions, std::move(metrics_access)));
   }
   if (!options.port_file.empty()) {
     COHORT_RETURN_IF_ERROR(WritePortFile(options.port_file, server->addresses()));

@@ -1,7 +1,7 @@
 // Checks the first bytes of a TLS connection before OpenSSL sees them.
 //
 // OpenSSL allocates the size that a ClientHello announces, up to 128 KiB, before the rest has come.
-// A client that has shown no certificate could have a server allocate that for nine bytes.
+// Nine bytes of a client without a certificate would make the server allocate that.
 #ifndef COHORT_BASE_RPC_LISTENER_CLIENT_HELLO_H_
 #define COHORT_BASE_RPC_LISTENER_CLIENT_HELLO_H_
 

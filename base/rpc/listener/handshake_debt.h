@@ -21,8 +21,9 @@ struct FailedHandshakeLimits {
   // The debt shrinks by this many seconds each second, so the failed handshakes of one address take
   // at most this share of the thread's time for long.
   double share = 0.2;
-  // A debt of more is too high. A handshake takes the server about a millisecond, so a thousand
-  // ranks of one address with wrong certificates may fail once each.
+  // The listener refuses connections while the debt is above this. A handshake takes the server
+  // about a millisecond, so a thousand ranks of one address with wrong certificates may fail once
+  // each.
   absl::Duration burst = absl::Seconds(1);
 };
 
@@ -31,9 +32,11 @@ class HandshakeDebt {
  public:
   explicit HandshakeDebt(const FailedHandshakeLimits& limits) : limits_(limits) {}
 
-  // A handshake that took `spent` has failed.
+  // A handshake that took `spent` has failed. The debt stays at twice the burst at most, so an
+  // address is never refused for long after its last failure.
   void Add(absl::Duration spent, Instant now) {
-    paid_at_ = std::max(paid_at_, now) + spent / limits_.share;
+    paid_at_ = std::min(std::max(paid_at_, now) + spent / limits_.share,
+                        now + 2 * limits_.burst / limits_.share);
   }
   absl::Duration At(Instant now) const {
     return std::max(paid_at_ - now, absl::ZeroDuration()) * limits_.share;

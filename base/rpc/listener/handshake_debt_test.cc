@@ -27,6 +27,13 @@ TEST(HandshakeDebtTest, ShrinksByItsShareOfTheTime) {
   EXPECT_EQ(debt.At(kStart + absl::Seconds(9)), absl::ZeroDuration());
 }
 
+TEST(HandshakeDebtTest, StaysAtTwiceTheBurst) {
+  HandshakeDebt debt({0.25, absl::Seconds(1)});
+  debt.Add(absl::Hours(1), kStart);
+  EXPECT_EQ(debt.At(kStart), absl::Seconds(2));
+  EXPECT_FALSE(debt.TooHigh(kStart + absl::Seconds(4)));
+}
+
 // A long time without failures gives no credit.
 TEST(HandshakeDebtTest, StartsAgainAfterItIsPaid) {
   HandshakeDebt debt({0.25, absl::Seconds(1)});

@@ -1,5 +1,6 @@
 // Bounds the memory of requests that are not complete, over all connections of a server together.
-// Unfinished TLS handshakes count, too.
+// Another such object bounds that of TLS handshakes, so that clients without a certificate take no
+// room from requests.
 //
 // gRPC and framed RPC keep the bytes of a request until its last one has come. A limit for each
 // connection does not bound their sum, and gRPC 1.51 ends the process if an allocation fails
@@ -37,11 +38,15 @@ inline int64_t MaxIncomingBytes(int64_t asked) {
 // Thread-safe.
 class IncompleteRequestBytes {
  public:
-  // `name` is how errors call the limit. `whole`, if not null, has all of these bytes too, and has
-  // its own limit.
+  // `name` is how errors call the limit, and `content` the bytes. `whole`, if not null, has all of
+  // these bytes too, and has its own limit.
   IncompleteRequestBytes(std::string name, int64_t limit,
-                         std::shared_ptr<IncompleteRequestBytes> whole = nullptr)
-      : name_(std::move(name)), limit_(limit), whole_(std::move(whole)) {}
+                         std::shared_ptr<IncompleteRequestBytes> whole = nullptr,
+                         std::string content = "requests")
+      : name_(std::move(name)),
+        content_(std::move(content)),
+        limit_(limit),
+        whole_(std::move(whole)) {}
 
   // Set these before any connection charges. `on_change` runs for each change of the sum, on the
   // thread that changes it. `reclaim` gives back the charges of closed connections;
@@ -58,7 +63,7 @@ class IncompleteRequestBytes {
     for (const IncompleteRequestBytes* one = this; one != nullptr; one = one->whole_.get()) {
       if (one->InOwnLimit()) continue;
       return absl::ResourceExhaustedError(
-          absl::StrCat("requests and handshakes that are not complete are over ", one->name_, " (",
+          absl::StrCat(one->content_, " that are not complete are over ", one->name_, " (",
                        one->limit_, "): they hold ", one->held(), " bytes"));
     }
     return absl::OkStatus();
@@ -78,6 +83,7 @@ class IncompleteRequestBytes {
   }
 
   const std::string name_;
+  const std::string content_;
   const int64_t limit_;
   const std::shared_ptr<IncompleteRequestBytes> whole_;
   std::atomic<int64_t> held_{0};

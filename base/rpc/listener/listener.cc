@@ -34,6 +34,8 @@ constexpr absl::Duration kBeforeTrim = absl::Seconds(2);
 constexpr int kSweepShare = 10;
 constexpr int kFewestConnections = 8;
 constexpr int kAcceptsPerIteration = 64;
+constexpr size_t kMostIdlePeers = 1024;
+constexpr char kTlsHandshakes[] = "TLS handshakes";
 constexpr int kClosedAtRest = 16;
 // More connections than this need --max-connections: each costs gRPC tens of KiB.
 constexpr rlim_t kMostDescriptors = 65536;
@@ -82,7 +84,7 @@ class Listener::Acceptor final : public EventLoop::Handler {
         return;
       }
       const std::shared_ptr<Peer> peer = listener_.FindPeer(PeerAddressOf(fd));
-      if (listener_.Admit(*peer) && listener_.MakeRoom(*peer)) {
+      if ((IsLocal(fd) || listener_.Admit(*peer)) && listener_.MakeRoom(*peer)) {
         listener_.Accepted(fd, fd_, peer);
       } else {
         close(fd);
@@ -120,10 +122,13 @@ Listener::Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks, Liste
       max_connections_per_peer_(MostPerPeer(options_.max_connections_per_peer, max_connections_)),
       incoming_(std::make_shared<IncompleteRequestBytes>(
           "max_incoming_bytes", MaxIncomingBytes(options_.max_incoming_bytes))),
+      handshakes_(std::make_shared<IncompleteRequestBytes>("max_incoming_bytes", incoming_->limit(),
+                                                           nullptr, kTlsHandshakes)),
       link_(std::make_shared<Link>()),
       resume_timer_(std::make_shared<ResumeTimer>()),
       loop_("listener", kTick, [this] { OnTick(); }) {
   incoming_->on_change = options_.on_incoming_bytes;
+  handshakes_->on_change = options_.on_incoming_bytes;
   incoming_->reclaim = ReclaimIncomingBytes;
   {
     MutexLock lock(&link_->mutex);
@@ -148,6 +153,8 @@ Listener::~Listener() {
 }
 
 std::shared_ptr<Listener::Peer> Listener::FindPeer(const std::string& name) {
+  // Short connections from many addresses leave their records behind.
+  if (peers_.size() > kMostIdlePeers + 2 * connections_.size()) Sweep();
   std::shared_ptr<Peer>& peer = peers_[name];
   if (peer == nullptr) {
     peer = std::make_shared<Peer>(options_.failed_handshakes);
@@ -155,6 +162,8 @@ std::shared_ptr<Listener::Peer> Listener::FindPeer(const std::string& name) {
     // One address leaves others a quarter.
     peer->incoming = std::make_shared<IncompleteRequestBytes>(
         "max_incoming_bytes_per_peer", incoming_->limit() / 4 * 3, incoming_);
+    peer->handshakes = std::make_shared<IncompleteRequestBytes>(
+        "max_incoming_bytes_per_peer", incoming_->limit() / 4 * 3, handshakes_, kTlsHandshakes);
   }
   return peer;
 }

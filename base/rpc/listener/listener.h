@@ -130,6 +130,7 @@ class Listener {
   const int max_connections_;
   const int max_connections_per_peer_;
   const std::shared_ptr<IncompleteRequestBytes> incoming_;
+  const std::shared_ptr<IncompleteRequestBytes> handshakes_;
   // The threads that read reach this object through the link, as long as it exists.
   const std::shared_ptr<Link> link_;
   const std::shared_ptr<ResumeTimer> resume_timer_;

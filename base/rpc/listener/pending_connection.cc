@@ -69,7 +69,7 @@ Listener::PendingConnection::PendingConnection(Listener& listener, int fd, int l
       listener_fd_(listener_fd),
       connection_(std::move(connection)),
       plain_(listener_.options_.plain || IsLocal(fd)),
-      handshake_memory_(connection_->peer->incoming) {}
+      handshake_memory_(connection_->peer->handshakes) {}
 
 Listener::PendingConnection::~PendingConnection() {
   if (fd_ >= 0) close(fd_);
@@ -109,7 +109,7 @@ void Listener::PendingConnection::StartTls(absl::string_view seen) {
   // Handshakes of other connections may have failed since this one was accepted.
   if (!listener_.Admit(*connection_->peer)) return Leave();
   handshake_memory_.Set(kHandshakeBytes);
-  if (const absl::Status room = connection_->peer->incoming->Check(); !room.ok()) {
+  if (const absl::Status room = connection_->peer->handshakes->Check(); !room.ok()) {
     return Refuse(room);
   }
   const std::shared_ptr<TlsContext>& tls = listener_.options_.tls;

@@ -36,6 +36,7 @@ struct Listener::Peer {
   Instant next_line = absl::InfinitePast();
   int64_t unlogged = 0;
   std::shared_ptr<IncompleteRequestBytes> incoming;
+  std::shared_ptr<IncompleteRequestBytes> handshakes;  // the memory of unfinished ones
   HandshakeDebt handshake_debt;
 };
 

@@ -110,10 +110,12 @@ absl::Status WriterQueue::Listen() {
   options.advertise = options_.advertise;
   absl::StatusOr<RankTls> tls = RankTlsOfEnvironment();
   if (!tls.ok()) return About(name(), tls.status());
-  if (tls->state == TlsState::kCaAlone) {
+  if (IsTlsElsewhere(tls->state)) {
     return About(name(), absl::FailedPreconditionError(absl::StrCat(
                              "readers of other hosts would get plain text, and this process ",
-                             DescribeTls(tls->state), ". Give it one, or COHORT_RANK_TLS=off")));
+                             DescribeTls(tls->state),
+                             ". Give it COHORT_TLS_CA, COHORT_TLS_CERTIFICATE and COHORT_TLS_KEY, "
+                             "or COHORT_RANK_TLS=off")));
   }
   options.tls = *std::move(tls);
   handle_.set_tls(options.tls.state == TlsState::kOn);

@@ -35,7 +35,7 @@ struct GroupContext {
   int64_t generation = 0;
   int world_size = 0;
   Roster roster;
-  // The last number given out as a sequence, revision, receipt, blob or proposal. It only grows.
+  // The last number given out as a sequence, revision, blob or proposal. It only grows.
   int64_t last_number;
 
   int64_t NextNumber() { return ++last_number; }

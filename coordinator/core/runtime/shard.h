@@ -38,7 +38,7 @@ struct Shard {
 
   // The number from which a new group counts. It is larger than every number that an earlier boot,
   // or a closed group of this boot, can have given out. A new group of the same name therefore does
-  // not know the receipts and revisions of the closed one.
+  // not know the revisions of the closed one.
   int64_t FirstNumber() const { return std::max((boot - 1) << 32, last_number_of_closed); }
   int64_t last_number_of_closed = 0;
   // Tenants whose store dropped its last key, item or parked call in this step.

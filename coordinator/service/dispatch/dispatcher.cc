@@ -45,7 +45,8 @@ struct ValueBytesOf {
 };
 int64_t ValueBytes(const ReplyBody& body) { return std::visit(ValueBytesOf(), body); }
 
-// The object of a call that the audit log names once it was done; empty: it does not name it.
+// The object of a call that the audit log names once it was done; empty: the log does not name the
+// call.
 std::string AuditedObject(const Call& call) {
   if (const auto* evict = std::get_if<EvictCall>(&call.body)) {
     return absl::StrCat("member ", evict->member, " of group ", call.caller.key.group);
@@ -128,7 +129,7 @@ absl::Status Dispatcher::Decode(Method method, PeerAccess* access,
     asker->identity = call->caller.identity;
     asker->address = access->address();
     if (const auto* join = std::get_if<JoinCall>(&call->body)) {
-      // Its answer may never come, although it takes the place of another process at once.
+      // A Join replaces another process at once, and its answer may never come.
       audit_.Done(GetMethod(method).name, {*asker->identity, *asker->address},
                   call->caller.key.tenant,
                   absl::StrCat("member ", join->member, " of group ", call->caller.key.group),
@@ -188,6 +189,15 @@ absl::Status Dispatcher::Encode(Method method, const Reply& reply, const Asker& 
     *message = MessageBytes();
     return NoMemory(GetMethod(method).path(), "an answer", ValueBytes(reply.body));
   }
+}
+
+void Dispatcher::LogRefusal(Method method, const absl::Status& status, PeerAccess* access) {
+  if (!options_.checks_access || access == nullptr || !absl::IsPermissionDenied(status)) return;
+  const Instant now = engine_.clock().Now();
+  audit_
+      .Deny(absl::StrCat(GetMethod(method).name, ": ", status.message()),
+            {*access->Current(now)->identity, *access->address()}, now)
+      .IgnoreError();
 }
 
 absl::Status Dispatcher::Run(Method method, PeerAccess* access,

@@ -43,7 +43,9 @@ struct Asker {
   // The client, for the audit log; null: there is no access policy.
   std::shared_ptr<const std::string> identity;
   std::shared_ptr<const std::string> address;
-  std::string audited;  // the object of a call that the log names once it was done; empty: of none
+  // The object of a call that the log names once it was done; empty: the log does not name the
+  // call.
+  std::string audited;
 };
 
 // Thread-safe.
@@ -76,6 +78,8 @@ class Dispatcher {
   // reply, or RESOURCE_EXHAUSTED (no memory for the answer).
   absl::Status Encode(Method method, const Reply& reply, const Asker& asker,
                       DeliveryContext& context, MessageBytes* message);
+  // Logs a refusal of the state machine, if it is for lack of rights.
+  void LogRefusal(Method method, const absl::Status& status, PeerAccess* access);
   // Runs a method without a decode function: Limits, Drain, ServerStats. Errors: those of Admit.
   absl::Status Run(Method method, PeerAccess* access,
                    google::protobuf::io::ZeroCopyInputStream* request, MessageBytes* message);

@@ -79,6 +79,7 @@ void FramedGroupWatch::OnAttached(const Reply& reply, DeliveryContext& context) 
   attaching_ = false;
   if (!reply.status.ok()) {
     stream_ = 0;
+    dispatcher_.LogRefusal(Method::kWatchGroup, reply.status, connection().peer().access.get());
     return Finish(EncodeStatus(reply, context.now), /*by_us=*/true, &context.batch);
   }
   const bool open = connection().Run([self = shared_from_this()] {

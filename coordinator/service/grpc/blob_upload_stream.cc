@@ -97,8 +97,12 @@ absl::Status BlobUploadStream::TakePart() {
 absl::Status BlobUploadStream::TakeFirst(v1::UploadRequest& part) {
   const DecodeContext context = dispatcher_.MakeDecodeContext(absl::InfiniteDuration());
   COHORT_RETURN_IF_ERROR(Decode(part, context, &call_));
-  COHORT_RETURN_IF_ERROR(dispatcher_.Admit(
-      Method::kUpload, AccessOf(dispatcher_, *context_).get(), &call_.caller));
+  const std::shared_ptr<PeerAccess> access = AccessOf(dispatcher_, *context_);
+  COHORT_RETURN_IF_ERROR(dispatcher_.Admit(Method::kUpload, access.get(), &call_.caller));
+  if (access != nullptr) {
+    asker_.identity = call_.caller.identity;
+    asker_.address = access->address();
+  }
   asker_.key = call_.caller.key;
   asker_.session = call_.caller.session;
   begun_ = true;

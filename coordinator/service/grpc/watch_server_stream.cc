@@ -104,6 +104,7 @@ void WatchServerStream::OnReply(Reply&& reply, DeliveryContext& context) {
     attaching_ = false;
     if (!reply.status.ok()) {
       stream_ = 0;
+      dispatcher_.LogRefusal(method_, reply.status, access_.get());
       return Complete(EncodeStatus(reply, context.now));
     }
     if (cancelled) return CallerWent();

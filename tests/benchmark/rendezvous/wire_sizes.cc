@@ -9,6 +9,9 @@
 namespace cohort::benchmark {
 namespace {
 
+// As large as most.
+constexpr int64_t kReceipt = int64_t{1} << 62;
+
 // Sets the fields that Cohort's client puts into each call of a member.
 void FillScope(v1::Scope* scope) {
   scope->set_group("benchmark-0000");
@@ -46,7 +49,7 @@ WireSizes AllGather(int members, int64_t bytes) {
   request.mutable_payload()->set_inline_(std::string(bytes, 'x'));
   v1::AllGatherResponse response;
   FillResult(response.mutable_result());
-  response.mutable_result()->set_receipt(1000);
+  response.mutable_result()->set_receipt(kReceipt);
   response.mutable_values()->set_inline_(std::string(members * bytes, 'x'));
   for (int i = 0; i < members; ++i) response.mutable_values()->add_sizes_bytes(bytes);
   return {static_cast<int64_t>(request.ByteSizeLong()),
@@ -62,7 +65,7 @@ WireSizes Receive(int64_t bytes) {
   response.set_outcome(v1::RECEIVE_OUTCOME_RECEIVED);
   response.mutable_payload()->set_inline_(std::string(bytes, 'x'));
   response.set_sequence(1000);
-  response.set_receipt(1000);
+  response.set_receipt(kReceipt);
   return {static_cast<int64_t>(request.ByteSizeLong()),
           static_cast<int64_t>(response.ByteSizeLong())};
 }

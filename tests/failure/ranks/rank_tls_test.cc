@@ -137,10 +137,23 @@ TEST_F(RankTlsTest, RanksThatDifferAllGetTheSameError) {
                                   "between hosts: "));
     EXPECT_THAT(first, HasSubstr(each.reason));
     EXPECT_THAT(first, HasSubstr(each.settings[0].empty() && each.settings[1].empty()
-                                     ? " has no TLS certificate (COHORT_TLS_CERTIFICATE), rank "
+                                     ? " has CA certificates (COHORT_TLS_CA) and no certificate of "
+                                       "its own (COHORT_TLS_CERTIFICATE), rank "
                                      : " has COHORT_RANK_TLS=off, rank "));
     EXPECT_EQ(Line(1), first);
   }
+}
+
+// Their coordinator has TLS, so they do not expect their tensors in plain text.
+TEST_F(RankTlsTest, RanksWithoutCertificatesSendNoPlainTextUnlessTold) {
+  for (int rank = 0; rank < 2; ++rank) Start(without_certificate_, "");
+  const std::string first = Line(0);
+  EXPECT_THAT(first, StartsWith("failed FAILED_PRECONDITION ranks of group group would use plain "
+                                "text between hosts, and rank 0 on "));
+  EXPECT_EQ(Line(1), first);
+  ranks_.clear();
+  for (int rank = 0; rank < 2; ++rank) Start(without_certificate_, "off");
+  ExpectJoined("tcp");
 }
 
 TEST_F(RankTlsTest, ARefusedCertificateIsNamedOnBothSides) {

@@ -235,7 +235,7 @@ class Bootstrap {
     return paths;
   }
 
-  // The secret that travels in plain text.
+  // The secret that ranks prove in plain text.
   Id128 SecretToConnect(const Id128& secret) const {
     return tls_ ? SecretBeforeTls(secret) : secret;
   }

@@ -36,7 +36,7 @@ absl::StatusOr<bool> UseTls(absl::string_view group, absl::Span<const PeerTls> p
   if (plain.empty()) return true;
   if (first_with_tls == peers.size()) {
     for (size_t rank = 0; rank < peers.size(); ++rank) {
-      if (peers[rank].state != TlsState::kCaAlone) continue;
+      if (!IsTlsElsewhere(peers[rank].state)) continue;
       return absl::FailedPreconditionError(absl::StrCat(
           "ranks of group ", group, " would use plain text between hosts, and ",
           OnHost(rank, peers[rank]), " ", DescribeTls(peers[rank].state), ". ", kRemedy));

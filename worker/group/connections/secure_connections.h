@@ -22,8 +22,8 @@ struct PeerTls {
 };
 
 // Whether the ranks use TLS, which all of them do or none. Errors: FAILED_PRECONDITION, the same on
-// all ranks: some have TLS (names a rank of each kind, and all that have none), or none has,
-// although one reaches the coordinator by TLS (names it). `peers`: by rank.
+// all ranks. Either some have TLS; it names a rank of each kind, and all that have none. Or no rank
+// has, and one reaches the coordinator by TLS; it names that one. `peers`: by rank.
 absl::StatusOr<bool> UseTls(absl::string_view group, absl::Span<const PeerTls> peers);
 
 // Puts TLS on the sockets if the ranks use it; all ranks call it. Errors: those of SecureMesh;

@@ -355,6 +355,12 @@ absl::StatusOr<std::unique_ptr<ByteSource>> OpenStreamReader(const v1::QueueHand
         ". Give both COHORT_TLS_CA, COHORT_TLS_CERTIFICATE and COHORT_TLS_KEY, or both "
         "COHORT_RANK_TLS=off"));
   }
+  if (IsTlsElsewhere(tls.state)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        address, " serves no TLS, and this process ", DescribeTls(tls.state),
+        ". Give both COHORT_TLS_CA, COHORT_TLS_CERTIFICATE and COHORT_TLS_KEY, or both "
+        "COHORT_RANK_TLS=off"));
+  }
   // gRPC does not say why it cannot use a file.
   if (handle.tls()) COHORT_RETURN_IF_ERROR(TlsContext::Load(tls.files, TlsSide::kPeer).status());
   auto reader = std::make_unique<RemoteReader>(handle, address, tls);

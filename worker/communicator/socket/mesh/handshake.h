@@ -64,7 +64,7 @@ struct Welcome {
 };
 static_assert(sizeof(Welcome) == 64, "it travels as it is");
 
-// Each has a new challenge.
+// Each hello has a new challenge.
 Hello MakeHello(const Membership& self, int peer, int stream);
 // Checks a hello. Ranks connect to those below them.
 Answer Judge(const Hello& hello, const Membership& self);

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <list>
 #include <utility>
 
@@ -24,6 +25,11 @@ namespace {
 // How many connections of unknown ranks are kept, besides those that are missing. One more, and the
 // oldest is dropped.
 constexpr size_t kMaxPending = 256;
+
+// Both messages begin with magic and version.
+constexpr size_t kVersionEnds = sizeof(uint64_t) + sizeof(uint32_t);
+static_assert(offsetof(Hello, version) == sizeof(uint64_t) &&
+              offsetof(Welcome, version) == sizeof(uint64_t));
 
 // A connection to a rank below.
 struct Outgoing {
@@ -89,6 +95,7 @@ class Builder {
   void Reject(Answer answer);
   // Errors: RESOURCE_EXHAUSTED (file descriptors).
   absl::Status Accept();
+  void DropOldestConnection();
   bool DropSilentConnection();
   absl::Status Wait();
   absl::Status GiveUp() const;
@@ -161,7 +168,8 @@ absl::Status Builder::Advance(Outgoing& outgoing) {
     return Failed(outgoing.rank, strerror(errno));
   }
   outgoing.got += static_cast<size_t>(got);
-  if (outgoing.got < sizeof(Welcome)) return absl::OkStatus();
+  const bool other = outgoing.got >= kVersionEnds && outgoing.welcome.version != kHandshakeVersion;
+  if (outgoing.got < sizeof(Welcome) && !other) return absl::OkStatus();
   const absl::string_view rejection = RejectionOf(outgoing.welcome, self_, outgoing.hello);
   if (!rejection.empty()) return Failed(outgoing.rank, rejection);
   const Proof proof = ProofOf(self_, outgoing.hello, outgoing.welcome);
@@ -170,6 +178,14 @@ absl::Status Builder::Advance(Outgoing& outgoing) {
   outgoing.done = true;
   --missing_;
   return absl::OkStatus();
+}
+
+// One that owes the proof believes that it is connected, so others go first.
+void Builder::DropOldestConnection() {
+  const auto first =
+      std::find_if(pending_.begin(), pending_.end(),
+                   [](const PendingConnection& pending) { return !pending.welcomed; });
+  pending_.erase(first == pending_.end() ? pending_.begin() : first);
 }
 
 bool Builder::DropSilentConnection() {
@@ -191,7 +207,7 @@ absl::Status Builder::Accept() {
       if (DropSilentConnection()) continue;
       return OutOfDescriptors("accepting the connections of ranks", error);
     }
-    if (pending_.size() >= kMaxPending + static_cast<size_t>(missing_)) pending_.pop_front();
+    if (pending_.size() >= kMaxPending + static_cast<size_t>(missing_)) DropOldestConnection();
     pending_.emplace_back().fd = UniqueFd(fd);
   }
 }
@@ -211,8 +227,9 @@ bool Builder::ReadHello(PendingConnection& pending) {
   if (got == 0) return true;
   if (got < 0) return errno != EAGAIN && errno != EINTR;
   pending.got += static_cast<size_t>(got);
-  // A peer that is not a rank may never send as many bytes as a rank does.
-  const bool other = pending.got >= sizeof(uint64_t) && pending.hello.magic != kHandshakeMagic;
+  // A peer that is not a rank, or one of another version, may never send as many bytes.
+  const bool other = (pending.got >= kVersionEnds && pending.hello.version != kHandshakeVersion) ||
+                     (pending.got >= sizeof(uint64_t) && pending.hello.magic != kHandshakeMagic);
   if (pending.got < sizeof(Hello) && !other) return false;
   Answer answer = Judge(pending.hello, self_);
   if (answer == Answer::kWelcome && slot(pending.hello).is_open()) answer = Answer::kDuplicate;

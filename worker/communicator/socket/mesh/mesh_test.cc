@@ -185,9 +185,25 @@ TEST_F(MeshTest, RejectsUnidentifiedConnectionsWithoutHarmToRanks) {
   EXPECT_NE(WelcomeTo(replayed, good).challenge, before.challenge);
   prove(replayed, old_proof);
   EXPECT_EQ(ReadAll(replayed), "");
-  // Those that owe the proof take no rank's place. One that comes twice is refused.
+  // The rank that accepts sends a proof that the other end cannot use.
+  const UniqueFd reflecting = Knock(0);
+  prove(reflecting, WelcomeTo(reflecting, good).proof);
+  EXPECT_EQ(ReadAll(reflecting), "");
+  // One of another version, which sends fewer bytes.
+  const UniqueFd older = Knock(0);
+  Hello short_hello = good;
+  short_hello.version = kHandshakeVersion - 1;
+  Send(older.get(), &short_hello, 40);
+  Welcome refusal;
+  ASSERT_EQ(recv(older.get(), &refusal, sizeof(refusal), MSG_WAITALL),
+            static_cast<ssize_t>(sizeof(refusal)));
+  EXPECT_EQ(refusal.answer, Answer::kOtherVersion);
+  // A proof in pieces is one, too. Those that owe the proof take no rank's place. One that comes
+  // twice is refused.
   const UniqueFd early = Knock(0);
-  prove(early, ProofOf(rank_1, good, WelcomeTo(early, good)));
+  const Proof proof = ProofOf(rank_1, good, WelcomeTo(early, good));
+  Send(early.get(), proof.data(), 5);
+  Send(early.get(), proof.data() + 5, proof.size() - 5);
   EXPECT_EQ(AnswerTo(Knock(0), good), Answer::kDuplicate);
   const Hello other_stream = MakeHello(rank_1, 0, 1);
   const UniqueFd second = Knock(0);
@@ -240,7 +256,7 @@ TEST_F(MeshTest, ARankOfAnotherGenerationIsRejected) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("the last: another group or generation"));
 }
 
-// An impostor does not know the secret, and cannot send a rank's proof back to it.
+// An impostor does not know the secret.
 TEST_F(MeshTest, AnAnsweringRankMustBelongToTheGroup) {
   Listen(2);
   absl::Status status;
@@ -248,6 +264,7 @@ TEST_F(MeshTest, AnAnsweringRankMustBelongToTheGroup) {
   pollfd knocked = {listeners_[0].fd(), POLLIN, 0};
   ASSERT_EQ(poll(&knocked, 1, 60000), 1);
   const UniqueFd impostor(accept(listeners_[0].fd(), nullptr, nullptr));
+  // It knows no secret of this group, only messages of it.
   Hello hello;
   ASSERT_EQ(recv(impostor.get(), &hello, sizeof(hello), MSG_WAITALL),
             static_cast<ssize_t>(sizeof(hello)));
