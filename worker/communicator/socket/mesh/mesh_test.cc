@@ -204,7 +204,16 @@ TEST_F(MeshTest, RejectsUnidentifiedConnectionsWithoutHarmToRanks) {
   const Proof proof = ProofOf(rank_1, good, WelcomeTo(early, good));
   Send(early.get(), proof.data(), 5);
   Send(early.get(), proof.data() + 5, proof.size() - 5);
-  EXPECT_EQ(AnswerTo(Knock(0), good), Answer::kDuplicate);
+  // Rank 0 may not have read the proof yet.
+  Answer answer = Answer::kWelcome;
+  while (answer == Answer::kWelcome) {
+    const UniqueFd again = Knock(0);
+    Send(again.get(), &good, sizeof(good));
+    ASSERT_EQ(recv(again.get(), &refusal, sizeof(refusal), MSG_WAITALL),
+              static_cast<ssize_t>(sizeof(refusal)));
+    answer = refusal.answer;
+  }
+  EXPECT_EQ(answer, Answer::kDuplicate);
   const Hello other_stream = MakeHello(rank_1, 0, 1);
   const UniqueFd second = Knock(0);
   prove(second, ProofOf(rank_1, other_stream, WelcomeTo(second, other_stream)));
