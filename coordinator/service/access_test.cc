@@ -314,6 +314,12 @@ TEST_F(TenantsTest, TheLogSaysWhoDidWhatFromWhere) {
     why = CallByGrpc(stranger, "cohort.v1.GroupService/KeepAlive", stolen.SerializeAsString())
               .error_message();
   }
+  v1::WatchGroupRequest watch;
+  *watch.mutable_scope() = members[0].scope;
+  watch.set_attach(true);
+  EXPECT_EQ(CallByGrpc(stranger, "cohort.v1.GroupService/WatchGroup", watch.SerializeAsString())
+                .error_code(),
+            grpc::StatusCode::PERMISSION_DENIED);
   v1::EvictRequest evict;
   evict.mutable_scope()->set_group("g");
   evict.set_member("m0");

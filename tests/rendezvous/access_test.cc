@@ -205,6 +205,12 @@ TEST_P(NoPolicyTest, ACertificateMakesAMemberAndNoOperator) {
   ExpectDenied(JoinAs("other", "m0", 1).status(),
                "member m0 of group g belongs to spiffe://test/trainer, not to spiffe://test/other");
   EXPECT_TRUE((*group)->Barrier().ok());
+  // There are no tokens, so one takes no rights away.
+  const std::string token = folder_ + "/token";
+  std::ofstream(token) << "of-somewhere-else\n";
+  setenv("COHORT_TOKEN_FILE", token.c_str(), 1);
+  EXPECT_TRUE(Store("trainer", "a")->Put("key", "value").ok());
+  unsetenv("COHORT_TOKEN_FILE");
   // An operator on the coordinator's machine.
   for (const char* const name : {"COHORT_TLS_CA", "COHORT_TLS_CERTIFICATE", "COHORT_TLS_KEY"}) {
     unsetenv(name);

@@ -168,6 +168,11 @@ TEST(StreamByTls, NeitherSideFallsBackToPlainText) {
                 .message(),
             "127.0.0.1:1 serves no TLS, and this process uses TLS. Give both COHORT_TLS_CA, "
             "COHORT_TLS_CERTIFICATE and COHORT_TLS_KEY, or both COHORT_RANK_TLS=off");
+  // Its coordinator has TLS.
+  EXPECT_EQ(OpenStreamReader(handle, "127.0.0.1:1", "a reader", {TlsState::kCaAlone, {}}, Soon())
+                .status()
+                .code(),
+            absl::StatusCode::kFailedPrecondition);
   handle.set_tls(true);
   const absl::Status status =
       OpenStreamReader(handle, "127.0.0.1:1", "a reader", {TlsState::kNoCertificate, {}}, Soon())
