@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "base/access/access_policy.h"
 #include "base/clock.h"
+#include "base/daemon/access_policy_of_flags.h"
 #include "base/daemon/metrics_access.h"
 #include "base/daemon/port_file.h"
 #include "base/daemon/run_daemon.h"
@@ -55,14 +56,7 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   if (options.tls.any()) {
     COHORT_ASSIGN_OR_RETURN(tls, TlsContext::Load(options.tls, TlsSide::kServer));
   }
-  std::shared_ptr<AccessPolicy> access_of_file;
-  if (!options.access_policy.empty()) {
-    COHORT_ASSIGN_OR_RETURN(access_of_file, AccessPolicy::Load(options.access_policy));
-  }
-  std::shared_ptr<AccessPolicy> access = access_of_file;
-  if (access == nullptr && !options.tls.ca.empty() && !options.insecure) {
-    access = AccessPolicy::WithoutFile();
-  }
+  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<AccessPolicy> access, AccessPolicyOf(options));
   Metrics metrics;
   GroupLog group_log(metrics);
   EngineOptions engine_options;
@@ -85,7 +79,7 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
 
   MetricsAccess metrics_access;
   if (!options.metrics_listen.empty()) {
-    COHORT_ASSIGN_OR_RETURN(metrics_access, MetricsAccessOf(options, access_of_file));
+    COHORT_ASSIGN_OR_RETURN(metrics_access, MetricsAccessOf(options, access));
   }
   RpcServerOptions server_options;
   server_options.listen = options.listen;

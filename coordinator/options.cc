@@ -102,7 +102,8 @@ Flags FlagsOf(Options& options) {
   flags.Add("max-incoming-bytes", options.listener.max_incoming_bytes, 0,
             std::numeric_limits<int64_t>::max(),
             "bytes of requests that are not complete, over all connections, of which those of "
-            "one address may have three quarters; 0: an eighth of the memory that the process "
+            "one address may have three quarters; the same again for TLS handshakes; 0: an eighth "
+            "of the memory that the process "
             "may use, and 16777216 at least (0)");
   flags.Add("max-connections", options.listener.max_connections, 0, kMostCounted,
             "connections at once; 0: what the limit of open files leaves, at most 65536 (0)");

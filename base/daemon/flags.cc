@@ -22,15 +22,15 @@ std::string Quoted(absl::string_view value) { return absl::StrCat("\"", value, "
 
 std::string Dashed(const std::string& name) { return absl::StrCat("--", name); }
 
-// Whether an address that other machines reach has TLS, and clients prove who they are, or the user
-// accepts that it is not so.
+// Whether an address that other machines reach has TLS and clients that prove who they are, unless
+// the user accepts less.
 absl::Status CheckProtection(absl::string_view flag, const ListenAddress& address,
                              const DaemonOptions& options) {
   if (address.is_loopback() || options.insecure) return absl::OkStatus();
   if (!options.tls.certificate.empty()) {
     // Metrics are for reading alone.
-    const bool anybody = options.tls.ca.empty() && options.access_policy.empty();
-    if (flag == "metrics-listen" || !anybody) return absl::OkStatus();
+    const bool knows_clients = !options.tls.ca.empty() || !options.access_policy.empty();
+    if (flag == "metrics-listen" || knows_clients) return absl::OkStatus();
     return InvalidFlag(flag, absl::StrCat(address.text,
                                           " can be reached from other machines, and clients do not "
                                           "prove who they are: add --tls-client-ca, or "

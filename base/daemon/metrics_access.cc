@@ -11,7 +11,7 @@ namespace cohort {
 absl::StatusOr<MetricsAccess> MetricsAccessOf(const DaemonOptions& options,
                                               std::shared_ptr<AccessPolicy> policy) {
   MetricsAccess access;
-  access.policy = std::move(policy);
+  if (!options.access_policy.empty()) access.policy = std::move(policy);
   if (options.tls.certificate.empty()) return access;
   COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(options.metrics_listen));
   if (address.is_loopback()) return access;

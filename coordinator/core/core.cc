@@ -291,10 +291,7 @@ Core::Core(const Limits& limits, int64_t boot, std::shared_ptr<TenantAccounts> a
                                                              std::make_shared<MemoryAccount>()))) {
   impl_->shard.limits = limits;
   impl_->shard.boot = boot;
-  if (next_receipt == nullptr) {
-    next_receipt = [last = (boot - 1) << 32]() mutable { return ++last; };
-  }
-  impl_->shard.next_receipt = std::move(next_receipt);
+  if (next_receipt != nullptr) impl_->shard.next_receipt = std::move(next_receipt);
 }
 
 Core::~Core() = default;

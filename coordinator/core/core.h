@@ -38,7 +38,7 @@ class Core {
   // `boot` counts the starts of this journal, from 1: sequence numbers and revisions of a later
   // boot are larger than all of an earlier one. `accounts` are shared by shards that have one limit
   // together; null: its own. `next_receipt` gives out positive numbers that cannot be guessed;
-  // null: it counts.
+  // null: Shard's own numbers.
   Core(const Limits& limits, int64_t boot, std::shared_ptr<TenantAccounts> accounts = nullptr,
        std::function<int64_t()> next_receipt = nullptr);
   ~Core();

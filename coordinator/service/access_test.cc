@@ -2,18 +2,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/access/access_policy.h"
 #include "base/access/token_hash.h"
 #include "base/framed_rpc/frame.h"
 #include "base/framed_rpc/server/testing/framed_rpc_test_client.h"
@@ -23,7 +17,7 @@
 #include "cohort/v1/unique_id.grpc.pb.h"
 #include "coordinator/service/dispatch/method_table.h"
 #include "coordinator/service/tcpstore/testing/tcpstore_test_client.h"
-#include "coordinator/service/testing/rpc_server_test_base.h"
+#include "coordinator/service/testing/access_test_base.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/descriptor.h"
 #include "grpcpp/generic/generic_stub.h"
@@ -40,68 +34,6 @@ constexpr int kSet = 1;
 constexpr int kGet = 3;
 // No message of any method. A caller with the role learns that; another one does not get that far.
 constexpr char kNoMessage[] = "\xff";
-
-class AccessTestBase : public RpcServerTestBase {
- protected:
-  // This process, by its user id, has `role` in `tenant`.
-  void Start(Role role, const std::string& tenant) {
-    char folder[] = "/tmp/access-XXXXXX";  // a socket's path has to be short
-    ASSERT_NE(mkdtemp(folder), nullptr);
-    folder_ = folder;
-    WritePolicy(role == Role::kNone
-                    ? ""
-                    : absl::StrCat(R"({"identity": "uid:)", geteuid(), R"(", "tenant": ")", tenant,
-                                   R"(", "role": ")", RoleName(role), R"("})"));
-    auto policy = AccessPolicy::Load(path());
-    ASSERT_TRUE(policy.ok()) << policy.status();
-    server_options_.listener.access = *std::move(policy);
-    dispatcher_options_.checks_access = true;
-    server_options_.listen = {absl::StrCat("unix:", folder_, "/socket"), "127.0.0.1:0"};
-    RpcServerTestBase::SetUp();
-  }
-  void SetUp() override {}
-  void TearDown() override {
-    RpcServerTestBase::TearDown();
-    server_.reset();
-    unlink(path().c_str());
-    rmdir(folder_.c_str());
-  }
-  std::string path() const { return folder_ + "/policy.json"; }
-  void WritePolicy(const std::string& rule, const std::string& token = "") {
-    const std::string next = path() + ".next";
-    std::ofstream(next) << absl::StrCat(R"({"rules": [)", rule, R"(], "tokens": [)", token, "]}");
-    ASSERT_EQ(rename(next.c_str(), path().c_str()), 0);
-  }
-
-  // A call of any type, with one message and at most one answer.
-  static grpc::Status CallByGrpc(const std::shared_ptr<grpc::Channel>& channel,
-                                 const std::string& method, const std::string& bytes) {
-    grpc::GenericStub stub(channel);
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kTimeout));
-    grpc::CompletionQueue queue;
-    const auto await = [&queue] {
-      void* tag = nullptr;
-      bool ok = false;
-      return queue.Next(&tag, &ok) && ok;
-    };
-    const auto call = stub.PrepareCall(&context, absl::StrCat("/", method), &queue);
-    grpc::Status status;
-    call->StartCall(nullptr);
-    await();
-    const grpc::Slice slice(bytes);
-    call->WriteLast(grpc::ByteBuffer(&slice, 1), grpc::WriteOptions(), nullptr);
-    await();
-    grpc::ByteBuffer answer;
-    call->Read(&answer, nullptr);
-    await();
-    call->Finish(&status, nullptr);
-    await();
-    return status;
-  }
-
-  std::string folder_;
-};
 
 class RolesTest : public AccessTestBase, public ::testing::WithParamInterface<Role> {
  protected:
@@ -291,51 +223,6 @@ TEST_F(TenantsTest, AnUnknownClientHasNoRights) {
       CallByGrpc(channel, "cohort.v1.StoreService/Put", v1::PutRequest().SerializeAsString());
   EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_THAT(status.error_message(), HasSubstr("and anonymous has no role there"));
-}
-
-TEST_F(TenantsTest, TheLogSaysWhoDidWhatFromWhere) {
-  ::testing::internal::CaptureStdout();
-  Start(Role::kOperator, "*");
-  const std::string self =
-      absl::StrCat(R"({"identity": "uid:)", geteuid(), R"(", "tenant": "*", "role": "operator"})");
-  WritePolicy(self + R"(, {"identity": "anonymous", "tenant": "*", "role": "member"})");
-  const std::vector<Joined> members = Form("g", 1);
-  // Another client has stolen the session.
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  const auto stranger = grpc::CreateCustomChannel(server_->addresses()[1],
-                                                  grpc::InsecureChannelCredentials(), arguments);
-  v1::KeepAliveRequest stolen;
-  *stolen.mutable_scope() = members[0].scope;
-  // The coordinator looks at the policy once a second.
-  std::string why;
-  for (const absl::Time end = absl::Now() + kTimeout;
-       !absl::StrContains(why, "belongs to") && absl::Now() < end;) {
-    why = CallByGrpc(stranger, "cohort.v1.GroupService/KeepAlive", stolen.SerializeAsString())
-              .error_message();
-  }
-  v1::WatchGroupRequest watch;
-  *watch.mutable_scope() = members[0].scope;
-  watch.set_attach(true);
-  EXPECT_EQ(CallByGrpc(stranger, "cohort.v1.GroupService/WatchGroup", watch.SerializeAsString())
-                .error_code(),
-            grpc::StatusCode::PERMISSION_DENIED);
-  v1::EvictRequest evict;
-  evict.mutable_scope()->set_group("g");
-  evict.set_member("m0");
-  CallByGrpc(channel_, "cohort.v1.AdminService/Evict", evict.SerializeAsString());
-  CallByGrpc(channel_, "cohort.v1.AdminService/Drain", v1::DrainRequest().SerializeAsString());
-  const std::string log = ::testing::internal::GetCapturedStdout();
-  const std::string by_self = absl::StrCat(" identity=uid:", geteuid(), " from=");
-  EXPECT_THAT(log, HasSubstr("audit call=Join" + by_self));
-  EXPECT_THAT(log, HasSubstr("object=\"member m0 of group g\""));
-  EXPECT_THAT(log, HasSubstr(absl::StrCat("why=\"KeepAlive: the session of member m0 of group g "
-                                          "belongs to uid:",
-                                          geteuid(),
-                                          ", not to anonymous\" identity=anonymous "
-                                          "from=127.0.0.1")));
-  EXPECT_THAT(log, HasSubstr("audit call=Evict" + by_self));
-  EXPECT_THAT(log, HasSubstr("audit call=Drain" + by_self));
 }
 
 // The user of this process has no rights; the token "secret" has.

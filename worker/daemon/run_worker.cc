@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "base/access/access_policy.h"
 #include "base/clock.h"
+#include "base/daemon/access_policy_of_flags.h"
 #include "base/daemon/metrics_access.h"
 #include "base/daemon/port_file.h"
 #include "base/daemon/run_daemon.h"
@@ -91,14 +92,7 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   WorkerServiceOptions service_options;
   service_options.coordinator = options.coordinator;
   service_options.allowed_coordinators = options.allowed_coordinators;
-  std::shared_ptr<AccessPolicy> access_of_file;
-  if (!options.access_policy.empty()) {
-    COHORT_ASSIGN_OR_RETURN(access_of_file, AccessPolicy::Load(options.access_policy));
-  }
-  std::shared_ptr<AccessPolicy> access = access_of_file;
-  if (access == nullptr && !options.tls.ca.empty() && !options.insecure) {
-    access = AccessPolicy::WithoutFile();
-  }
+  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<AccessPolicy> access, AccessPolicyOf(options));
   service_options.checks_access = access != nullptr;
   service_options.advertised_host = options.advertise;
   service_options.host_identity = options.host_identity;
@@ -117,12 +111,12 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   if (options.tls.any()) {
     COHORT_ASSIGN_OR_RETURN(server_options.tls, TlsContext::Load(options.tls, TlsSide::kServer));
   }
-  server_options.access = std::move(access);
+  server_options.access = access;
   server_options.plain = options.insecure || !options.tls.any();
   COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerServer> server,
                           WorkerServer::Start(server_options, service));
   if (!options.metrics_listen.empty()) {
-    COHORT_ASSIGN_OR_RETURN(MetricsAccess metrics_access, MetricsAccessOf(options, access_of_file));
+    COHORT_ASSIGN_OR_RETURN(MetricsAccess metrics_access, MetricsAccessOf(options, access));
     COHORT_RETURN_IF_ERROR(
         metrics.Serve(options.metrics_listen, sessions, std::move(metrics_access)));
   }

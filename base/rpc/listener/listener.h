@@ -69,11 +69,11 @@ struct ListenerOptions {
   // is a peer that has sent bytes of kMatchWithSilent on another connection.
   absl::Duration preface_timeout = absl::Seconds(5);
   Http2Limits http2;
-  // The most bytes of incomplete requests and of unfinished TLS handshakes, over all connections.
-  // Those of one address may have three quarters of it. 0: an eighth of the memory that the process
-  // may use.
+  // The most bytes of incomplete requests, over all connections, and also the most of unfinished
+  // TLS handshakes. Those of one address may have three quarters of it. 0: an eighth of the memory
+  // that the process may use.
   int64_t max_incoming_bytes = 0;
-  // Called with every change of their sum, on the thread that reads.
+  // Called with every change of either sum, on the thread that reads.
   std::function<void(int64_t more)> on_incoming_bytes;
   // Connections may begin with a TLS handshake; null: none may.
   std::shared_ptr<TlsContext> tls;

@@ -42,7 +42,7 @@ bool HasSpoken(int fd) {
   return info.tcpi_bytes_received > framed_rpc::kPreface.size();
 }
 
-// Other programs that keep the processor busy do not count.
+// The processor time of this thread.
 absl::Duration ThreadTime() {
   timespec now = {};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

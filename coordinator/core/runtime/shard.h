@@ -23,6 +23,8 @@ class GroupEvents;
 
 struct Shard {
   explicit Shard(std::shared_ptr<TenantAccounts> accounts) : tallies(std::move(accounts)) {}
+  Shard(const Shard&) = delete;
+  Shard& operator=(const Shard&) = delete;
 
   Limits limits;
   // Counts the starts of this journal, from 1. Counters that the journal does not keep start at
@@ -43,9 +45,11 @@ struct Shard {
   int64_t last_number_of_closed = 0;
   // Tenants whose store dropped its last key, item or parked call in this step.
   std::vector<std::string> perhaps_idle;
-  // Gives out receipts, each once. A client that knows a receipt can free its value, so receipts
-  // cannot be guessed.
-  std::function<int64_t()> next_receipt = [last = int64_t{0}]() mutable { return ++last; };
+  // Gives out receipts, each once. A client that knows a receipt can free its value, so the engine
+  // gives out random ones. Without an engine they are counted.
+  std::function<int64_t()> next_receipt = [this, count = int64_t{0}]() mutable {
+    return ((boot - 1) << 32) + ++count;
+  };
   // The groups' events that watchers get at the end of the step.
   std::vector<GroupEvents*> to_notify;
   // Groups that were closed and have to be destroyed.

@@ -151,10 +151,7 @@ absl::Status Dispatcher::Encode(Method method, const Reply& reply, const Asker& 
                                 DeliveryContext& context, MessageBytes* message) {
   if (!reply.status.ok()) {
     if (absl::IsPermissionDenied(reply.status) && asker.identity != nullptr) {
-      audit_
-          .Deny(absl::StrCat(GetMethod(method).name, ": ", reply.status.message()),
-                {*asker.identity, *asker.address}, context.now)
-          .IgnoreError();
+      LogRefusal(method, reply.status, {*asker.identity, *asker.address}, context.now);
     }
     return EncodeStatus(reply, context.now);
   }
@@ -194,10 +191,13 @@ absl::Status Dispatcher::Encode(Method method, const Reply& reply, const Asker& 
 void Dispatcher::LogRefusal(Method method, const absl::Status& status, PeerAccess* access) {
   if (!options_.checks_access || access == nullptr || !absl::IsPermissionDenied(status)) return;
   const Instant now = engine_.clock().Now();
-  audit_
-      .Deny(absl::StrCat(GetMethod(method).name, ": ", status.message()),
-            {*access->Current(now)->identity, *access->address()}, now)
-      .IgnoreError();
+  LogRefusal(method, status, {*access->Current(now)->identity, *access->address()}, now);
+}
+
+void Dispatcher::LogRefusal(Method method, const absl::Status& status, const AuditedClient& client,
+                            Instant now) {
+  const std::string why = absl::StrCat(GetMethod(method).name, ": ", status.message());
+  audit_.Deny(why, client, now).IgnoreError();
 }
 
 absl::Status Dispatcher::Run(Method method, PeerAccess* access,

@@ -117,6 +117,8 @@ class Dispatcher {
   static constexpr int64_t kOneCall = 2;
   void NotifyIdle();
   void GoneWhileAwaited();
+  void LogRefusal(Method method, const absl::Status& status, const AuditedClient& client,
+                  Instant now);
 
   const DispatcherOptions options_;
   Engine& engine_;

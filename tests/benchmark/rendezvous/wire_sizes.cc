@@ -9,7 +9,7 @@
 namespace cohort::benchmark {
 namespace {
 
-// As large as most.
+// Takes as many bytes as most random receipts.
 constexpr int64_t kReceipt = int64_t{1} << 62;
 
 // Sets the fields that Cohort's client puts into each call of a member.

@@ -347,17 +347,11 @@ absl::StatusOr<std::unique_ptr<ByteSource>> OpenStreamReader(const v1::QueueHand
                                                              const std::string& name,
                                                              const RankTls& tls,
                                                              const WaitLimit& limit) {
-  if (handle.tls() != (tls.state == TlsState::kOn)) {
+  if (handle.tls() != (tls.state == TlsState::kOn) || IsTlsElsewhere(tls.state)) {
     return absl::FailedPreconditionError(absl::StrCat(
         address,
         handle.tls() ? " serves TLS, and this process " : " serves no TLS, and this process ",
         DescribeTls(tls.state),
-        ". Give both COHORT_TLS_CA, COHORT_TLS_CERTIFICATE and COHORT_TLS_KEY, or both "
-        "COHORT_RANK_TLS=off"));
-  }
-  if (IsTlsElsewhere(tls.state)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        address, " serves no TLS, and this process ", DescribeTls(tls.state),
         ". Give both COHORT_TLS_CA, COHORT_TLS_CERTIFICATE and COHORT_TLS_KEY, or both "
         "COHORT_RANK_TLS=off"));
   }

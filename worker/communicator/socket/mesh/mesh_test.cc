@@ -65,6 +65,8 @@ class MeshTest : public ::testing::Test {
         ResolveAddress(addresses_[static_cast<size_t>(rank)]);
     UniqueFd fd(socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(connect(fd.get(), address->get(), address->size), 0) << strerror(errno);
+    const timeval timeout = {20, 0};
+    setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
     return fd;
   }
 
@@ -76,12 +78,13 @@ void Send(int fd, const void* bytes, size_t count) {
   EXPECT_EQ(send(fd, bytes, count, MSG_NOSIGNAL), static_cast<ssize_t>(count));
 }
 
-// Returns the answer, until the connection is closed.
+// Returns the answer, until the connection is closed. Fails if it stays open.
 std::string ReadAll(const UniqueFd& fd) {
   std::string all;
   char bytes[256];
   while (true) {
     const ssize_t got = recv(fd.get(), bytes, sizeof(bytes), 0);
+    EXPECT_FALSE(got < 0 && errno == EAGAIN) << "the connection is still open";
     if (got <= 0) return all;
     all.append(bytes, static_cast<size_t>(got));
   }
@@ -185,7 +188,7 @@ TEST_F(MeshTest, RejectsUnidentifiedConnectionsWithoutHarmToRanks) {
   EXPECT_NE(WelcomeTo(replayed, good).challenge, before.challenge);
   prove(replayed, old_proof);
   EXPECT_EQ(ReadAll(replayed), "");
-  // The rank that accepts sends a proof that the other end cannot use.
+  // The proof of the rank that accepts does not count as that of the other end.
   const UniqueFd reflecting = Knock(0);
   prove(reflecting, WelcomeTo(reflecting, good).proof);
   EXPECT_EQ(ReadAll(reflecting), "");
@@ -198,8 +201,8 @@ TEST_F(MeshTest, RejectsUnidentifiedConnectionsWithoutHarmToRanks) {
   ASSERT_EQ(recv(older.get(), &refusal, sizeof(refusal), MSG_WAITALL),
             static_cast<ssize_t>(sizeof(refusal)));
   EXPECT_EQ(refusal.answer, Answer::kOtherVersion);
-  // A proof in pieces is one, too. Those that owe the proof take no rank's place. One that comes
-  // twice is refused.
+  // The proof may come in pieces. Connections without it take no rank's place, and a second one
+  // with it is refused.
   const UniqueFd early = Knock(0);
   const Proof proof = ProofOf(rank_1, good, WelcomeTo(early, good));
   Send(early.get(), proof.data(), 5);
@@ -273,7 +276,6 @@ TEST_F(MeshTest, AnAnsweringRankMustBelongToTheGroup) {
   pollfd knocked = {listeners_[0].fd(), POLLIN, 0};
   ASSERT_EQ(poll(&knocked, 1, 60000), 1);
   const UniqueFd impostor(accept(listeners_[0].fd(), nullptr, nullptr));
-  // It knows no secret of this group, only messages of it.
   Hello hello;
   ASSERT_EQ(recv(impostor.get(), &hello, sizeof(hello), MSG_WAITALL),
             static_cast<ssize_t>(sizeof(hello)));
