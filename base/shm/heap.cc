@@ -35,7 +35,8 @@ absl::StatusOr<std::unique_ptr<Heap>> Heap::Create(const std::string& label, siz
   return absl::WrapUnique(new Heap(std::move(segment)));
 }
 
-Heap::Heap(Segment segment) : segment_(std::move(segment)), blocks_(segment_.size()) {
+Heap::Heap(Segment segment)
+    : segment_(std::move(segment)), creator_(getpid()), blocks_(segment_.size()) {
   // A hint for machines that allow it.
   madvise(segment_.data(), segment_.size(), MADV_HUGEPAGE);
 }
@@ -44,6 +45,11 @@ absl::StatusOr<void*> Heap::Allocate(size_t bytes) {
   if (bytes > segment_.size()) {
     return absl::ResourceExhaustedError(
         absl::StrCat(bytes, " bytes of shared memory; the whole has ", segment_.size()));
+  }
+  if (getpid() != creator_) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        bytes, " bytes of shared memory: this process was forked from process ", creator_,
+        ", which alone allocates from its heap"));
   }
   const size_t alignment = bytes >= kLarge ? kPage : kLine;
   const size_t needed = RoundUp(std::max<size_t>(bytes, 1), alignment);
@@ -58,6 +64,7 @@ absl::StatusOr<void*> Heap::Allocate(size_t bytes) {
 }
 
 void Heap::Free(void* memory) {
+  if (getpid() != creator_) return;  // before the lock, which a thread may have held at the fork
   const auto at = static_cast<size_t>(static_cast<char*>(memory) - segment_.data());
   MutexLock lock(&mutex_);
   const std::optional<OffsetAllocator::Block> given = blocks_.Give(at);

@@ -2,6 +2,8 @@
 #ifndef COHORT_BASE_SHM_HEAP_H_
 #define COHORT_BASE_SHM_HEAP_H_
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -27,10 +29,11 @@ class Heap {
 
   // The address is a multiple of 64 bytes, and of a page if `bytes` is 64 KiB or more. The memory
   // has undefined contents. Zero bytes get an address of their own. Errors: RESOURCE_EXHAUSTED (the
-  // capacity has no room left).
+  // capacity has no room left); FAILED_PRECONDITION (in a forked child).
   absl::StatusOr<void*> Allocate(size_t bytes);
 
-  // Frees a block of Allocate. Up to `kKept` freed bytes keep their pages, so that later
+  // Frees a block of Allocate. Does nothing in a forked child: its parent has the same pages, and
+  // may use the block. Up to `kKept` freed bytes keep their pages, so that later
   // allocations need not touch new ones; the machine gets the pages of further bytes back.
   static constexpr size_t kKept = size_t{256} << 20;
   void Free(void* memory);
@@ -42,6 +45,7 @@ class Heap {
   explicit Heap(Segment segment);
 
   const Segment segment_;
+  const pid_t creator_;
   mutable Mutex mutex_;
   OffsetAllocator blocks_ ABSL_GUARDED_BY(mutex_);
   // About how many freed bytes still have their pages.

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -117,6 +118,40 @@ TEST(HeapTest, GivesPagesBackBeyondWhatItKeeps) {
   for (void* const memory : parts) heap->Free(memory);
   EXPECT_LE(PagesBytes(*heap), Heap::kKept);
   EXPECT_GE(PagesBytes(*heap), Heap::kKept / 2);
+}
+
+// Runs `body` in a child of this process, which succeeds if it returns true.
+template <typename Body>
+void ExpectInChild(const Body& body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body() ? 0 : 1);
+  int how = -1;
+  ASSERT_EQ(waitpid(child, &how, 0), child);
+  EXPECT_EQ(how, 0);
+}
+
+TEST(HeapTest, AChildFreesNothingOfItsParent) {
+  const std::unique_ptr<Heap> heap = MakeHeap(4 * Heap::kKept);
+  const size_t size = Heap::kKept + kMiB;  // its pages would go back to the machine
+  const absl::StatusOr<void*> memory = heap->Allocate(size);
+  ASSERT_TRUE(memory.ok());
+  char* const bytes = static_cast<char*>(*memory);
+  bytes[0] = bytes[size - 1] = 42;
+  ExpectInChild([&] {
+    heap->Free(*memory);
+    return heap->bytes_in_use() == size;
+  });
+  EXPECT_EQ(bytes[0], 42);
+  EXPECT_EQ(bytes[size - 1], 42);
+  heap->Free(*memory);
+  EXPECT_EQ(heap->bytes_in_use(), 0u);
+}
+
+TEST(HeapTest, AChildAllocatesNothing) {
+  const std::unique_ptr<Heap> heap = MakeHeap(kMiB);
+  ExpectInChild([&] {
+    return heap->Allocate(64).status().code() == absl::StatusCode::kFailedPrecondition;
+  });
 }
 
 }  // namespace

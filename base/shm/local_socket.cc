@@ -13,6 +13,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/fork.h"
+#include "base/threads/wait_hook.h"
 
 namespace cohort::shm {
 namespace {
@@ -31,10 +33,12 @@ socklen_t MakeAddress(absl::string_view name, sockaddr_un& address) {
 }
 
 absl::Status AwaitEvent(int fd, short event, Instant deadline, absl::string_view what) {
+  HookedWait hooked;
   while (true) {
     int timeout = -1;
-    if (deadline != absl::InfiniteFuture()) {
-      const absl::Duration left = std::max(deadline - Clock::Steady().Now(), absl::ZeroDuration());
+    if (deadline != absl::InfiniteFuture() || hooked.hooked()) {
+      const absl::Duration left =
+          hooked.Shorten(std::max(deadline - Clock::Steady().Now(), absl::ZeroDuration()));
       timeout = static_cast<int>(std::min<int64_t>(
           absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1))), INT_MAX));
     }
@@ -42,7 +46,8 @@ absl::Status AwaitEvent(int fd, short event, Instant deadline, absl::string_view
     const int ready = poll(&entry, 1, timeout);
     if (ready > 0) return absl::OkStatus();
     if (ready < 0 && errno != EINTR) return Failed(absl::StatusCode::kInternal, "poll");
-    if (ready == 0) return absl::DeadlineExceededError(what);
+    if (ready == 0 && Clock::Steady().Now() >= deadline) return absl::DeadlineExceededError(what);
+    hooked.RunIfDue();
   }
 }
 
@@ -51,6 +56,7 @@ absl::Status AwaitEvent(int fd, short event, Instant deadline, absl::string_view
 absl::StatusOr<LocalSocket> LocalSocket::Connect(absl::string_view name, Instant deadline) {
   UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (fd.get() < 0) return Failed(absl::StatusCode::kResourceExhausted, "socket");
+  CloseInChildren(fd.get());
   // While the listener's queue is full, connecting blocks, for so long at most.
   const absl::Duration left = deadline - Clock::Steady().Now();
   if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("connecting");
@@ -139,6 +145,7 @@ LocalSocket::Peer LocalSocket::peer() const {
 absl::StatusOr<LocalListener> LocalListener::Create() {
   UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (fd.get() < 0) return Failed(absl::StatusCode::kResourceExhausted, "socket");
+  CloseInChildren(fd.get());
   std::string random(16, '\0');
   if (getrandom(&random[0], random.size(), 0) != static_cast<ssize_t>(random.size())) {
     return Failed(absl::StatusCode::kInternal, "getrandom");
@@ -156,7 +163,10 @@ absl::StatusOr<LocalListener> LocalListener::Create() {
 absl::StatusOr<LocalSocket> LocalListener::Accept(Instant deadline) const {
   while (true) {
     UniqueFd fd(accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (fd.get() >= 0) return LocalSocket(std::move(fd));
+    if (fd.get() >= 0) {
+      CloseInChildren(fd.get());
+      return LocalSocket(std::move(fd));
+    }
     if (errno == EINTR || errno == ECONNABORTED) continue;
     if (errno != EAGAIN) return Failed(absl::StatusCode::kResourceExhausted, "accepting");
     absl::Status ready = AwaitEvent(fd_.get(), POLLIN, deadline, "accepting");

@@ -4,10 +4,11 @@
 // It does not use absl::Mutex, which Debian builds with deadlock detection: every lock of a process
 // then goes through one graph under one spin lock. That was a quarter of a client's work for a
 // small send. In tests, ThreadSanitizer looks for deadlocks of these locks.
+//
+// A wait for a condition runs the thread's WaitHook, without the lock.
 #ifndef COHORT_BASE_THREADS_MUTEX_H_
 #define COHORT_BASE_THREADS_MUTEX_H_
 
-#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 
@@ -42,10 +43,6 @@ class ABSL_LOCKABLE Mutex {
 
  private:
   friend class CondVar;
-  // The standard library's type of deadlines does not hold longer ones. A longer wait begins again:
-  // waits without a deadline would need the libstdc++ of GCC 12, and RHEL 9 has that of GCC 11.
-  static constexpr absl::Duration kLongest = absl::Hours(24 * 365);
-
   void NotifyAwaiting() {
     if (awaiting_ > 0) let_go_.notify_all();
   }
@@ -75,35 +72,13 @@ class CondVar {
     WaitWithTimeout(mutex, absl::InfiniteDuration());
   }
   // Returns whether the timeout has passed.
-  bool WaitWithTimeout(Mutex* mutex, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    mutex->NotifyAwaiting();
-    std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
-    const bool timed_out =
-        changed_.wait_for(lock, absl::ToChronoNanoseconds(std::min(timeout, Mutex::kLongest))) ==
-        std::cv_status::timeout;
-    lock.release();
-    return timed_out && timeout <= Mutex::kLongest;
-  }
+  bool WaitWithTimeout(Mutex* mutex, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   void Signal() { changed_.notify_one(); }
   void SignalAll() { changed_.notify_all(); }
 
  private:
   std::condition_variable changed_;
 };
-
-inline bool Mutex::AwaitWithTimeout(const absl::Condition& condition, absl::Duration timeout) {
-  if (condition.Eval()) return true;
-  NotifyAwaiting();  // this thread may have changed their conditions
-  std::unique_lock<std::mutex> lock(mutex_, std::adopt_lock);
-  const auto is_true = [&condition] { return condition.Eval(); };
-  const auto longest = absl::ToChronoNanoseconds(std::min(timeout, kLongest));
-  ++awaiting_;
-  bool result = let_go_.wait_for(lock, longest, is_true);
-  while (!result && timeout > kLongest) result = let_go_.wait_for(lock, longest, is_true);
-  --awaiting_;
-  lock.release();
-  return result;
-}
 
 }  // namespace cohort
 

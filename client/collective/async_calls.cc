@@ -12,10 +12,14 @@ namespace cohort::client {
 struct PendingCall::State {
   using DoneCallback = std::function<void(const absl::Status&)>;
 
-  State(Group& group, AsyncCalls::Call call) : group(group), call(std::move(call)) {}
+  State(Group& group, AsyncCalls::Call call, std::atomic<int>& unfinished)
+      : group(group), call(std::move(call)), unfinished(unfinished) {
+    ++unfinished;
+  }
 
   void Finish(absl::Status result) {
     call = nullptr;
+    --unfinished;  // before the waiting thread sees the end, and starts its next call
     std::vector<DoneCallback> callbacks;
     {
       MutexLock lock(&mutex);
@@ -28,6 +32,7 @@ struct PendingCall::State {
 
   Group& group;
   AsyncCalls::Call call;  // used by the thread that runs it
+  std::atomic<int>& unfinished;
   Mutex mutex;
   std::optional<absl::Status> status ABSL_GUARDED_BY(mutex);
   std::vector<DoneCallback> done_callbacks ABSL_GUARDED_BY(mutex);
@@ -98,7 +103,7 @@ AsyncCalls::~AsyncCalls() {
 }
 
 PendingCall AsyncCalls::Start(Call call) {
-  auto state = std::make_shared<PendingCall::State>(group_, std::move(call));
+  auto state = std::make_shared<PendingCall::State>(group_, std::move(call), unfinished_);
   absl::Status started;
   {
     MutexLock lock(&mutex_);

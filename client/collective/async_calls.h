@@ -2,6 +2,7 @@
 #ifndef COHORT_CLIENT_COLLECTIVE_ASYNC_CALLS_H_
 #define COHORT_CLIENT_COLLECTIVE_ASYNC_CALLS_H_
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -43,8 +44,9 @@ class PendingCall {
 };
 
 // Runs calls of one group in the order in which they were started, on a thread of its own. All
-// ranks start the same calls in the same order. While calls are pending, the group is not called in
-// other ways. Thread-safe; callers order their own threads.
+// ranks start the same calls in the same order. A call of the group in another way would overtake
+// those that are pending, so while this is not `idle`, a blocking call starts here too, and waits. Thread-safe;
+// callers order their own threads.
 //
 //   AsyncCalls calls(*group);
 //   PendingCall sum = calls.Start([=](Group& g) { return g.AllReduce(x, y, {ReduceOp::kSum}); });
@@ -66,12 +68,15 @@ class AsyncCalls {
   // begins when the calls before it are over. RESOURCE_EXHAUSTED: the system starts no thread, and
   // the call does not run.
   PendingCall Start(Call call);
+  // Whether all calls that were started are over.
+  bool idle() const { return unfinished_.load(std::memory_order_acquire) == 0; }
 
  private:
   absl::Status StartThreadLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run();
 
   Group& group_;
+  std::atomic<int> unfinished_{0};
   Mutex mutex_;
   CondVar changed_;
   std::deque<std::shared_ptr<PendingCall::State>> queue_ ABSL_GUARDED_BY(mutex_);

@@ -8,6 +8,7 @@
 #include "base/rpc/rank_tls.h"
 #include "base/status_macros.h"
 #include "base/threads/mutex.h"
+#include "base/threads/timed_mutex.h"
 #include "client/collective/remote/attach_connection.h"
 #include "client/collective/remote/worker_session_impl.h"
 #include "cohort/v1/attach.pb.h"
@@ -56,7 +57,7 @@ absl::StatusOr<std::unique_ptr<AttachedGroup>> AttachedGroup::Create(
   COHORT_ASSIGN_OR_RETURN(Tensor record, membership->Allocate(DataType::kU8, {record_bytes}));
   auto group = absl::WrapUnique(new AttachedGroup(std::move(membership), timeout, std::move(record),
                                                   placement, std::move(gpu), tls.files));
-  MutexLock lock(&group->call_mutex_);
+  const TimedMutexLock lock(&group->call_mutex_);
   COHORT_RETURN_IF_ERROR(group->Take(kTimeout, join_timeout));
   return group;
 }
@@ -72,7 +73,7 @@ AttachedGroup::AttachedGroup(std::unique_ptr<client::RemoteGroup> membership,
       tls_files_(std::move(tls_files)) {}
 
 AttachedGroup::~AttachedGroup() {
-  MutexLock lock(&call_mutex_);
+  const TimedMutexLock lock(&call_mutex_);
   Drain();
   StopWatching();
   Drop();
@@ -81,7 +82,7 @@ AttachedGroup::~AttachedGroup() {
 absl::Status AttachedGroup::Rejoin(absl::Duration timeout) {
   // A rank that still waits in the old generation must not wait for this rank.
   End(absl::StrCat("rank ", rank(), " goes on in the next generation"));
-  MutexLock lock(&call_mutex_);
+  const TimedMutexLock lock(&call_mutex_);
   const Instant deadline = Clock::Steady().Now() + timeout;
   StopWatching();
   Drop();

@@ -115,7 +115,10 @@ template <typename Body, typename Count>
 absl::Status InProcessGroup::RunRecorded(Collective collective, const Tensor& tensor, int64_t bytes,
                                          int root, const CallOptions& options, Body&& body,
                                          Count&& count) {
-  MutexLock lock(&call_mutex_);
+  if (ABSL_PREDICT_FALSE(!call_mutex_.LockFor(TimeoutOf(options)))) {
+    return NoTurn(collective, options);
+  }
+  const TimedMutexLock lock(&call_mutex_, std::adopt_lock);
   TensorCollectives* const collectives = CollectivesFor(collective, tensor);
   const int64_t ticks = TickClock::Ticks();
   // A call that this rank cannot run is recorded too: other ranks run it, and all ranks count the
@@ -145,6 +148,15 @@ absl::Status InProcessGroup::RunRecorded(Collective collective, const Tensor& te
   return status;
 }
 
+absl::Status InProcessGroup::NoTurn(Collective collective, const CallOptions& options) {
+  const std::string what = absl::StrCat(
+      NameOf(collective), " of rank ", rank(), " in group ", name(),
+      " did not begin within ", absl::FormatDuration(TimeoutOf(options)),
+      ": another call of this rank was not over");
+  End(what);
+  return absl::DeadlineExceededError(what);
+}
+
 absl::Status InProcessGroup::FailOnAllRanks(Collective collective, const Tensor& tensor,
                                             absl::Status error, const CallOptions& options,
                                             Instant deadline) {
@@ -164,7 +176,7 @@ absl::Status InProcessGroup::FailOnAllRanks(Collective collective, const Tensor&
 
 absl::Status InProcessGroup::FailCollective(const absl::Status& why, const CallOptions& options) {
   {
-    MutexLock lock(&call_mutex_);
+    const TimedMutexLock lock(&call_mutex_);
     // If there is no barrier on the host, no rank waits there.
     if (!moves_host_memory_ && device_side_ != nullptr && !device_side_->has_host_barrier())
       return why;
@@ -222,7 +234,7 @@ absl::Status InProcessGroup::OnStream(Collective collective, const Tensor& tenso
 }
 
 absl::Status InProcessGroup::AwaitStreams(const CallOptions& options) {
-  MutexLock lock(&call_mutex_);
+  const TimedMutexLock lock(&call_mutex_);
   if (device_side_ == nullptr) return absl::OkStatus();
   return device_side_->AwaitStreams(Clock::Steady().Now() + TimeoutOf(options));
 }
@@ -276,7 +288,12 @@ absl::StatusOr<MessageInfo> InProcessGroup::AwaitMessage(absl::Span<const int> p
 }
 
 absl::StatusOr<MessageInfo> InProcessGroup::LookForMessage(absl::Span<const int> peers) {
-  MutexLock lock(&call_mutex_);
+  // It polls, so it does not wait for another thread's call.
+  if (!call_mutex_.LockFor(absl::ZeroDuration())) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        "no message was looked for: another call of rank ", rank(), " in group ", name(), " runs"));
+  }
+  const TimedMutexLock lock(&call_mutex_, std::adopt_lock);
   if (ABSL_PREDICT_FALSE(collectives_ == nullptr || !moves_host_memory_)) {
     return Unmarked(NoCollectives(Collective::kExchange, Tensor()));
   }

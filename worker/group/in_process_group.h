@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/threads/mutex.h"
+#include "base/threads/timed_mutex.h"
 #include "client/collective/group.h"
 #include "client/collective/record_calls.h"
 #include "worker/group/bootstrap/unique_id_exchange.h"
@@ -27,7 +28,8 @@
 namespace cohort::worker {
 
 // Calls from several threads run one after the other. Only the caller can make their order the same
-// on all ranks.
+// on all ranks. The timeout of a call covers the wait for those before it. A call that times out so
+// ends the generation, because it leaves its turn to the other ranks' same call.
 class InProcessGroup : public client::Group {
  public:
   const std::vector<std::string>& paths() const final { return paths_; }
@@ -87,7 +89,7 @@ class InProcessGroup : public client::Group {
     return options.timeout.value_or(timeout_);
   }
 
-  Mutex call_mutex_;  // held by the running call
+  TimedMutex call_mutex_;  // held by the running call
 
  private:
   // Calls body(collectives, deadline) with the collectives of the memory in which `tensor` lies,
@@ -95,6 +97,8 @@ class InProcessGroup : public client::Group {
   template <typename Body, typename Count>
   absl::Status RunRecorded(Collective collective, const Tensor& tensor, int64_t bytes, int root,
                            const client::CallOptions& options, Body&& body, Count&& count);
+  // The error of a call that timed out while another thread's call ran.
+  absl::Status NoTurn(Collective collective, const client::CallOptions& options);
   absl::Status OnStream(Collective collective, const Tensor& tensor,
                         const client::CallOptions& options,
                         absl::FunctionRef<absl::Status(TensorCollectives&)> body)

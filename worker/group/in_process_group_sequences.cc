@@ -33,7 +33,7 @@ absl::StatusOr<std::shared_ptr<DeviceReplay>> InProcessGroup::Capture(
     const client::RecordedCalls& calls, const CallOptions& options) {
   DeviceSide* side = nullptr;
   {
-    MutexLock lock(&call_mutex_);
+    const TimedMutexLock lock(&call_mutex_);
     side = device_side_.get();
   }
   if (side == nullptr) return absl::AbortedError("the group has not been formed again");
@@ -67,12 +67,12 @@ absl::StatusOr<std::shared_ptr<DeviceReplay>> InProcessGroup::Capture(
 }
 
 void InProcessGroup::SetCaptured(void* stream) {
-  MutexLock lock(&call_mutex_);
+  const TimedMutexLock lock(&call_mutex_);
   captured_stream_ = stream;
 }
 
 absl::Status InProcessGroup::Replay(DeviceReplay& replay, const CallOptions& options) {
-  MutexLock lock(&call_mutex_);
+  const TimedMutexLock lock(&call_mutex_);
   const int64_t ticks = TickClock::Ticks();
   flight_recorder_.Begin(generation_, Collective::kReplay, DataType::kU8, 0, /*root=*/-1, ticks,
                          options.stream.has_value());

@@ -8,6 +8,7 @@
 #include "base/shm/heap.h"
 #include "base/status_macros.h"
 #include "base/threads/mutex.h"
+#include "base/threads/timed_mutex.h"
 #include "worker/group/bootstrap/unique_id_exchange.h"
 #include "worker/group/connections/secure_connections.h"
 #include "worker/group/flight_recorder/flight_export.h"
@@ -66,7 +67,7 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(LocalGroupOptions
   const Instant deadline = Clock::Steady().Now() + kept.bootstrap.timeout;
   COHORT_ASSIGN_OR_RETURN(Connections connections,
                           group->membership_->Connect(kept.bootstrap.timeout));
-  MutexLock lock(&group->call_mutex_);
+  const TimedMutexLock lock(&group->call_mutex_);
   COHORT_RETURN_IF_ERROR(group->Form(std::move(connections), deadline));
   return group;
 }
@@ -74,7 +75,7 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(LocalGroupOptions
 LocalGroup::~LocalGroup() {
   reporter_->Stop();
   if (membership_ == nullptr) return;
-  MutexLock lock(&call_mutex_);
+  const TimedMutexLock lock(&call_mutex_);
   Drain();
   // The other ranks learn that this rank leaves before its connections close.
   membership_->StopWatching();
@@ -111,7 +112,7 @@ client::FlightRecord LocalGroup::ExportFlightRecord() const {
 absl::Status LocalGroup::Rejoin(absl::Duration timeout) {
   // A rank that still waits in the old generation must not wait for this rank.
   End(absl::StrCat("rank ", rank(), " goes on in the next generation"));
-  MutexLock lock(&call_mutex_);
+  const TimedMutexLock lock(&call_mutex_);
   membership_->StopWatching();
   Drop();
   const Instant deadline = Clock::Steady().Now() + timeout;

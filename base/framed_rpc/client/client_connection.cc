@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/framed_rpc/client/client_event_loop.h"
+#include "base/threads/wait_hook.h"
 
 namespace cohort::framed_rpc {
 namespace {
@@ -207,8 +208,17 @@ bool ClientConnection::Begin(uint16_t method, std::string frame, absl::Duration 
 void ClientConnection::Await(BlockingCall& call) {
   {
     MutexLock lock(&mutex_);
+    HookedWait hooked;
     // `calls_` borrows `call`; so does a thread that took it from there, until it is answered.
     while (!call.answered_) {
+      if (hooked.due()) {
+        // Another caller may read while the hook runs, which may call this connection too.
+        PassOn();
+        mutex_.Unlock();
+        hooked.Run();
+        mutex_.Lock();
+        continue;
+      }
       const absl::Duration left = call.deadline_ - Clock::Steady().Now();
       if (left <= absl::ZeroDuration()) {
         if (calls_.erase(call.id_) > 0) {
@@ -218,10 +228,10 @@ void ClientConnection::Await(BlockingCall& call) {
         call.changed_.Wait(&mutex_);
       } else if (reading_ || state_ != State::kReady) {
         queue_.push_back(&call);
-        call.changed_.WaitWithTimeout(&mutex_, left);
+        call.changed_.WaitWithTimeout(&mutex_, hooked.Shorten(left));
         queue_.erase(std::find(queue_.begin(), queue_.end(), &call));
       } else {
-        ReadForAll(left);
+        ReadForAll(hooked.Shorten(left));
       }
     }
     PassOn();

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_split.h"
+#include "base/fork.h"
 #include "base/framed_rpc/client/client_connection.h"
 #include "base/framed_rpc/client/client_event_loop.h"
 #include "base/framed_rpc/keep_alive.h"
@@ -68,6 +69,7 @@ void ClientConnection::ConnectNext() {
     const SocketAddress& address = addresses_[next_address_++];
     fd_ = socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd_ < 0) continue;
+    CloseInChildren(fd_);
     SetKeepAlive(fd_, std::max(1, static_cast<int>(absl::ToInt64Seconds(options_.keepalive))),
                  kProbeS, kProbes);
     // These fail without harm on Unix sockets.

@@ -7,6 +7,7 @@
 #include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
 #include "base/status_macros.h"
+#include "base/threads/hooked_call.h"
 #include "cohort/v1/worker.grpc.pb.h"
 #include "grpcpp/create_channel.h"
 
@@ -111,7 +112,9 @@ class WorkerClientImpl final : public WorkerClient {
     if (!tls_.ok()) return tls_.status();
     grpc::ClientContext context;
     context.set_deadline(GrpcDeadline(timeout_));
-    const absl::Status status = FromGrpcStatus(((*stub_).*method)(&context, request, response));
+    grpc::Status answer;
+    RunHooked([&] { answer = ((*stub_).*method)(&context, request, response); });
+    const absl::Status status = FromGrpcStatus(answer);
     if (status.ok()) return status;
     return absl::Status(status.code(),
                         absl::StrCat("the worker at ", address_, ": ", status.message()));

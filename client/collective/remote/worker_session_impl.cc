@@ -21,6 +21,7 @@
 #include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
 #include "base/status_macros.h"
+#include "base/threads/hooked_call.h"
 #include "base/threads/thread.h"
 
 namespace cohort::client {

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/rpc/client_tls.h"
 #include "base/tensor/tensor.h"
+#include "base/threads/hooked_call.h"
 #include "base/threads/mutex.h"
 #include "client/collective/remote/attach_connection.h"
 #include "client/collective/remote/framed_collective_client.h"
@@ -58,8 +59,9 @@ class WorkerSessionImpl final : public WorkerSession,
     SetDeadline(context, timeout);
     const CallCancellations cancellations(nullptr);
     const CallCancellations::Listener on_cancel(cancellations, [&] { context.TryCancel(); });
-    const absl::Status status =
-        Read(context, ((*stub_).*method)(&context, request, response), answered);
+    grpc::Status answer;
+    RunHooked([&] { answer = ((*stub_).*method)(&context, request, response); });
+    const absl::Status status = Read(context, answer, answered);
     if (status.ok()) return status;
     const absl::Status cancelled = cancellations.reason();
     return cancelled.ok() ? status : cancelled;

@@ -1,15 +1,17 @@
-// Calls that block in C++: without the interpreter's lock, and ended by SIGINT and SIGTERM.
+// Calls that block in C++: without the interpreter's lock, and with the handlers of signals.
 //
-// Python runs its signal handlers on the main thread, between two steps of the interpreter. A
-// thread that waits in C++ makes no step. So a handler of this file runs before Python's, and wakes
-// a thread that ends the call.
+// Python runs handlers of signals on its main thread, between two steps of the interpreter. A thread
+// that waits in C++ makes no step, so its waits run the handlers (base/threads/wait_hook.h). A
+// handler that returns lets the call continue. One that raises ends the call with its exception.
 #ifndef COHORT_CLIENT_PYTHON_CORE_BLOCKING_H_
 #define COHORT_CLIENT_PYTHON_CORE_BLOCKING_H_
 
-#include <cstdint>
+#include <thread>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/threads/wait_hook.h"
 #include "client/python/core/python_api.h"
 
 namespace cohort::python {
@@ -17,48 +19,69 @@ namespace cohort::python {
 // Whether this process was forked from one that had made a call. It has none of the threads that
 // the objects of its parent need, so it leaves them as they are.
 bool Forked();
-// In such a child: sets FailedPrecondition and returns true. For methods that do not block, but
-// would change what the parent's group does.
+// In such a child: sets FailedPrecondition and returns true.
 bool RaiseIfForked();
 
-// A call of C++ that blocks, as Python sees it: while it lives, a signal ends the call, and other
-// threads of Python run. On other threads than the main one no signal ends a call.
+// A call of C++ that blocks, as Python sees it: while it lives, handlers of signals and other threads
+// of Python run. Made and destroyed with the interpreter's lock.
 //
-//   const Blocking blocking([&](const absl::Status& reason) { cancellation.Cancel(reason); });
+//   Blocking blocking([&](const absl::Status& reason) { cancellation.Cancel(reason); }, &group);
 //   if (blocking.raised()) return nullptr;
-//   status = blocking.Run([&] { return group.Barrier(); });
-//   if (!status.ok()) return blocking.Raise(status);
+//   const absl::Status status = blocking.Run([&] { return group.Barrier(); });
+//   return status.ok() && !blocking.raised() ? WriteNone() : blocking.Raise(status);
 class Blocking {
  public:
-  // `end` ends the call soon. Another thread runs it, once for each signal. It outlives this.
-  // `is_frequent`: the call takes less than a microsecond, most of the time. Then a handler of a
-  // signal that the program sets takes effect at most some milliseconds later.
-  explicit Blocking(absl::FunctionRef<void(const absl::Status& reason)> end,
-                    bool is_frequent = false);
-  // Does not run while `end` runs.
+  using End = absl::FunctionRef<void(const absl::Status& reason)>;
+
+  // `end` ends the call soon, because a handler has raised an exception, or another thread closes
+  // `object`, to which the call belongs. It outlives this, and must not block.
+  explicit Blocking(End end, const void* object = nullptr);
   ~Blocking();
   Blocking(const Blocking&) = delete;
   Blocking& operator=(const Blocking&) = delete;
 
-  // Whether there is an exception instead of a call: of a signal's handler, or because this process
-  // was forked (FailedPrecondition), or has no descriptor or thread left (ResourceExhausted).
+  // Whether there is an exception instead of a call, or of its result: of a signal's handler, or
+  // because this process was forked (FailedPrecondition).
   bool raised() const { return raised_; }
   // Runs `call` without the interpreter's lock.
   template <typename Call>
-  auto Run(const Call& call) const {
-    const GilRelease release;
+  auto Run(const Call& call) {
+    const Waiting waiting(*this);
     return call();
   }
   // Sets the exception of a signal's handler, or else that of `status`, and returns null.
-  PyObject* Raise(const absl::Status& status) const;
+  PyObject* Raise(const absl::Status& status);
+
+  // Whether a signal's handler runs in the middle of a call of `object` on this thread.
+  static bool IsWithinCallOf(const void* object);
+  // Ends the calls of `object`, and waits without the interpreter's lock, at most `timeout`, until
+  // they have returned. Does not wait for a call of this thread, in whose middle a handler runs.
+  static void EndCallsOf(const void* object, const absl::Status& reason, absl::Duration timeout);
 
  private:
-  const absl::FunctionRef<void(const absl::Status& reason)> end_;
-  const bool on_main_thread_;
+  // The time without the interpreter's lock.
+  class Waiting {
+   public:
+    explicit Waiting(Blocking& blocking);
+    ~Waiting();
+
+   private:
+    void RunHandlers();
+
+    Blocking& blocking_;
+    GilRelease release_;
+    const absl::FunctionRef<void()> function_;
+    const std::function<void()> run_handlers_ = [this] { RunHandlers(); };
+  };
+
+  void KeepException();
+
+  const End end_;
+  const void* const object_;
+  const std::thread::id thread_ = std::this_thread::get_id();
   bool raised_ = false;
-  // A handler of a signal may make calls, too, before the call that it interrupted goes on.
-  const absl::FunctionRef<void(const absl::Status& reason)>* outer_end_ = nullptr;
-  uint64_t outer_call_ = 0;
+  bool ended_ = false;  // by EndCallsOf
+  PyObject* exception_ = nullptr;
 };
 
 }  // namespace cohort::python

@@ -8,6 +8,7 @@
 
 #include "base/framed_rpc/client/client_event_loop.h"
 #include "base/rpc/grpc_deadline.h"
+#include "base/threads/hooked_call.h"
 #include "client/rendezvous/call/call_health.h"
 #include "client/rendezvous/call/framed_request.h"
 #include "grpcpp/client_context.h"
@@ -112,7 +113,7 @@ absl::Status CallBlocking(ConnectionImpl& connection, const MethodInfo& method, 
       grpc::ClientContext context;
       context.set_deadline(GrpcDeadline(timeout));
       const CallCancellations::Listener listener(cancellations, [&] { context.TryCancel(); });
-      status = method.call(connection.stubs(), &context, request, response);
+      RunHooked([&] { status = method.call(connection.stubs(), &context, request, response); });
     }
     if (status.ok()) return absl::OkStatus();
     COHORT_RETURN_IF_ERROR(cancellations.reason());

@@ -3,7 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "base/threads/notification.h"
 
 namespace cohort::client {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 template <typename T>
 absl::StatusOr<T> Await(const std::function<void(std::function<void(absl::StatusOr<T>)>)>& start) {
   struct Answer {
-    absl::Notification here;
+    Notification here;
     absl::StatusOr<T> value;
   };
   auto answer = std::make_shared<Answer>();
@@ -20,7 +21,7 @@ absl::StatusOr<T> Await(const std::function<void(std::function<void(absl::Status
     answer->value = std::move(value);
     answer->here.Notify();
   });
-  answer->here.WaitForNotification();
+  answer->here.WaitWithTimeout(absl::InfiniteDuration());
   return std::move(answer->value);
 }
 

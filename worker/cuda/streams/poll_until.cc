@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
+#include "base/threads/wait_hook.h"
 
 namespace cohort::worker::cuda {
 namespace {
@@ -20,6 +21,7 @@ constexpr absl::Duration kLongestPause = absl::Microseconds(500);
 absl::StatusOr<bool> PollUntil(absl::FunctionRef<absl::StatusOr<bool>()> is_done,
                                Instant deadline) {
   const Instant start = Clock::Steady().Now();
+  HookedWait hooked;
   for (;;) {
     COHORT_ASSIGN_OR_RETURN(const bool done, is_done());
     if (done) return true;
@@ -28,6 +30,7 @@ absl::StatusOr<bool> PollUntil(absl::FunctionRef<absl::StatusOr<bool>()> is_done
     if (now - start < kAwake) {
       sched_yield();
     } else {
+      hooked.RunIfDue();
       absl::SleepFor(std::min({(now - start) / 8, kLongestPause, deadline - now}));
     }
   }

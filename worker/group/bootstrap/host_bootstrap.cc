@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/rank_set.h"
 #include "base/status_macros.h"
+#include "base/threads/wait_hook.h"
 
 namespace cohort::worker {
 namespace {
@@ -172,7 +173,9 @@ class HostBootstrap {
   // Waits for a connection or a message; drops connections that were silent for too long. Returns
   // false at `end`.
   bool AwaitPending(std::list<PendingConnection>& pending, Instant end) const {
+    HookedWait hooked;
     while (true) {
+      hooked.RunIfDue();
       const Instant now = Clock::Steady().Now();
       while (!pending.empty() && pending.front().deadline <= now) pending.pop_front();
       if (now >= end) return false;
@@ -180,7 +183,7 @@ class HostBootstrap {
       std::vector<pollfd> polled = {{options_.listener->fd(), POLLIN, 0}};
       for (const PendingConnection& connection : pending)
         polled.push_back({connection.socket.fd(), POLLIN, 0});
-      const timespec left = absl::ToTimespec(std::min(until - now, absl::Hours(1)));
+      const timespec left = absl::ToTimespec(std::min(until - now, hooked.Shorten(absl::Hours(1))));
       if (ppoll(polled.data(), polled.size(), &left, nullptr) > 0) return true;
     }
   }

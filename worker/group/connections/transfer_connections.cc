@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "base/fork.h"
 #include "base/status_macros.h"
 #include "cohort/v1/connections.pb.h"
 
@@ -246,7 +247,10 @@ absl::StatusOr<Connections> ReceiveConnections(const LocalSocket& socket,
     if (some.fds.empty()) {
       return Malformed(absl::StrCat(fds.size(), " descriptors, expected ", preface.fds));
     }
-    for (UniqueFd& fd : some.fds) fds.push_back(std::move(fd));
+    for (UniqueFd& fd : some.fds) {
+      CloseInChildren(fd.get());
+      fds.push_back(std::move(fd));
+    }
   }
   v1::ConnectionsMessage message;
   if (!message.ParseFromString(bytes)) return Malformed("they are not a ConnectionsMessage");

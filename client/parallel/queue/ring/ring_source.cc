@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/shm/futex.h"
+#include "base/threads/wait_hook.h"
 #include "client/parallel/queue/ring/wire_text.h"
 
 namespace cohort::parallel {
@@ -39,7 +40,9 @@ absl::Status RingSource::Await(uint64_t bytes, const WaitLimit& limit) {
 
   ReaderPage& page = page_->page();
   const auto listener = limit.OnCancel([&page](const absl::Status&) { WakeReader(page); });
+  HookedWait hooked;
   while (true) {
+    hooked.RunIfDue();
     const uint32_t event = page.reader_event.load(std::memory_order_seq_cst);
     page.reader_sleeps.store(1, std::memory_order_seq_cst);
     // The end is set after the last bytes, so it is read first: then no bytes are missed.
@@ -54,7 +57,8 @@ absl::Status RingSource::Await(uint64_t bytes, const WaitLimit& limit) {
       page.reader_sleeps.store(0, std::memory_order_relaxed);
       return ended;
     }
-    shm::FutexWait(page.reader_event, event, std::min(deadline, now + kLongestSleep));
+    shm::FutexWait(page.reader_event, event,
+                   std::min(deadline, now + hooked.Shorten(kLongestSleep)));
     if (page.reader_event.load(std::memory_order_relaxed) != event) LookOn(wanted, deadline);
   }
   page.reader_sleeps.store(0, std::memory_order_relaxed);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "base/shm/futex.h"
 #include "base/status_macros.h"
+#include "base/threads/wait_hook.h"
 #include "client/parallel/queue/ring/wire_text.h"
 
 namespace cohort::parallel {
@@ -174,13 +175,16 @@ bool RingWriter::AwaitHead(const std::shared_ptr<ReaderSlot>& slot, uint64_t wan
   }
   auto listener = limit.OnCancel([&page](const absl::Status&) { WakeWriter(page); });
   bool came = false;
+  HookedWait hooked;
   while (true) {
+    hooked.RunIfDue();
     const uint32_t event = page.writer_event.load(std::memory_order_seq_cst);
     page.awaited_head.store(wanted, std::memory_order_seq_cst);
     came = ready();
     const Instant now = Clock::Steady().Now();
     if (came || ended() || now >= deadline || !limit.Cancelled().ok()) break;
-    shm::FutexWait(page.writer_event, event, std::min(deadline, now + kLongestSleep));
+    shm::FutexWait(page.writer_event, event,
+                   std::min(deadline, now + hooked.Shorten(kLongestSleep)));
   }
   page.awaited_head.store(kNobody, std::memory_order_relaxed);
   listener.reset();

@@ -10,6 +10,7 @@
 #include "base/abort_error.h"
 #include "base/shm/futex.h"
 #include "base/text/printable.h"
+#include "base/threads/wait_hook.h"
 
 namespace cohort::worker {
 namespace {
@@ -59,13 +60,15 @@ absl::Status FutexWaiter::Await(absl::FunctionRef<bool()> done, Instant deadline
     if (yield == 0) end_of_yields = now + kMostYielding;
     if (now > end_of_yields) break;
   }
+  HookedWait hooked;
   while (!done()) {
+    hooked.RunIfDue();
     // A rank may make `done` true and leave before this rank looks: then the wait has succeeded.
     if (poisoned()) return done() ? absl::OkStatus() : CauseOfPoison();
     const Instant now = Clock::Steady().Now();
     if (now >= deadline) return absl::DeadlineExceededError("");
     // A sleep ends after kLoggedSleep, also to bound the cost of a lost wake-up.
-    const Instant look_again = std::min(deadline, now + kLoggedSleep);
+    const Instant look_again = std::min(deadline, now + hooked.Shorten(kLoggedSleep));
     if (log_ == nullptr) {
       Sleep(done, look_again);
       continue;

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/fork.h"
 #include "base/rank_set.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
@@ -138,6 +139,7 @@ absl::Status Builder::Start(int rank, int stream, const SocketAddress& address) 
     if (!IsOutOfDescriptors(error)) return Failed(rank, strerror(error));
     return OutOfDescriptors(absl::StrCat("connecting to rank ", Name(rank)), error);
   }
+  CloseInChildren(outgoing.fd.get());
   if (connect(outgoing.fd.get(), address.get(), address.size) != 0 && errno != EINPROGRESS) {
     return Failed(rank, strerror(errno));
   }
@@ -208,6 +210,7 @@ absl::Status Builder::Accept() {
       return OutOfDescriptors("accepting the connections of ranks", error);
     }
     if (pending_.size() >= kMaxPending + static_cast<size_t>(missing_)) DropOldestConnection();
+    CloseInChildren(fd);
     pending_.emplace_back().fd = UniqueFd(fd);
   }
 }
