@@ -1,21 +1,55 @@
 """Closes open groups and stores when the interpreter ends, while its threads may still run."""
 
 import atexit
+import logging
+import os
+import sys
 import weakref
 from typing import Any, Callable, Optional
+
+from cohort import _core
+
+# How long the end of the process waits for groups to leave, however many they are.
+_SECONDS = 1.8
 
 _open: 'weakref.WeakKeyDictionary[Any, Callable[[Any], None]]' = weakref.WeakKeyDictionary()
 
 
 def close_at_exit(closeable: Any, close: Optional[Callable[[Any], None]] = None) -> None:
     """Calls close(closeable), or closeable.close(), when the interpreter ends, if the object still
-    lives. `close` must not refer to the object."""
+    lives. `close` must not refer to the object. An object that has a method `_start_leaving(why)`
+    leaves by that one, at the same time as others; `why` is the uncaught exception, or empty."""
     _open[closeable] = close or type(closeable).close
 
 
+def uncaught() -> str:
+    """Returns the exception that ends the process, such as "ValueError: bad"; empty if none does."""
+    error = getattr(sys, 'last_value', None)
+    return '' if error is None else f'{type(error).__name__}: {error}'
+
+
 def _close_all() -> None:
-    for closeable, close in list(_open.items()):
-        close(closeable)
+    """What was made last, closes first. An error of one does not keep others open."""
+    _core.begin_exit()
+    why = uncaught()
+    leaving = False
+    for closeable, close in reversed(list(_open.items())):
+        try:
+            start_leaving = getattr(closeable, '_start_leaving', None)
+            if start_leaving is not None:
+                start_leaving(why)
+                leaving = True
+                continue
+            if leaving:  # they may need it
+                _core.await_departures(_SECONDS)
+                leaving = False
+            close(closeable)
+        except BaseException as error:  # pylint: disable=broad-exception-caught
+            logging.getLogger('cohort').warning('%r was not closed at the end of the process: %s',
+                                                closeable, error)
+    _core.await_departures(_SECONDS)
 
 
 atexit.register(_close_all)
+# They belong to the parent.
+os.register_at_fork(after_in_child=_open.clear)

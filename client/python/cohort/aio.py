@@ -307,15 +307,16 @@ class ProcessGroup(Facts):
             self._joined.release()
 
     async def close(self) -> None:
-        """Leaves, if `leave` was not awaited, and frees the connection. It may be called twice."""
+        """Leaves, if `leave` was not awaited, and frees the connection. If the coordinator is away,
+        that takes at most two seconds, and the lease ends the membership. It may be called twice."""
         if self._joined is None:
             return
         try:
-            await self.leave('closed')
-        except Error:
-            pass  # it has left, or the coordinator is away: then its lease ends the membership
+            await asyncio.wait_for(self.leave('closed'), 1)
+        except (Error, asyncio.TimeoutError):
+            pass  # it has left, or the coordinator is away
         finally:
-            self._joined.release()
+            await asyncio.get_running_loop().run_in_executor(None, self._joined.release)
 
 
 class Store:

@@ -366,11 +366,18 @@ class Group(TensorMaps):
         self._core.abort(reason)
 
     def close(self) -> None:
-        """Leaves the group. It may be called twice."""
-        self._core.release()
+        """Leaves the group. It may be called twice, and while other threads call the group: their
+        calls end with an error. Asynchronous calls have a second to end; after that, and if another
+        thread's call was running, all ranks get Aborted with this rank's name. Blocks for at most
+        some seconds."""
+        self._core.release('')
+
+    def _start_leaving(self, why: str) -> None:
+        self._core.start_release(why)
 
     def __enter__(self) -> 'Group':
         return self
 
-    def __exit__(self, *exc_info) -> None:
-        self.close()
+    def __exit__(self, kind, error, trace) -> None:
+        # The other ranks may wait for calls that this rank will not make.
+        self._core.release('' if error is None else f'{kind.__name__}: {error}')

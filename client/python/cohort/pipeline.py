@@ -65,6 +65,7 @@ class Pipeline:
         if library not in ('numpy', 'torch'):
             raise ValueError(f'library: expected "numpy" or "torch", got {library!r}')
         self._like = _example_of(library)
+        self._groups = (group, tensor_group)  # which would leave with their last reference
         self._core = group._core.pipeline({
             'next_rank': next_rank, 'prev_rank': prev_rank, 'wrap': wrap, 'channel': channel,
             'tensor_group': getattr(tensor_group, '_core', tensor_group)})

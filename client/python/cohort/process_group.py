@@ -229,6 +229,9 @@ class ProcessGroup(Facts):
         """Leaves, if `leave` was not called, and frees the connection. It may be called twice."""
         self._core.release()
 
+    def _start_leaving(self, why: str) -> None:
+        self._core.start_release(why)
+
     def __enter__(self) -> 'ProcessGroup':
         return self
 

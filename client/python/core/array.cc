@@ -12,6 +12,7 @@
 #include "base/tensor/data_type.h"
 #include "base/tensor/dlpack.h"
 #include "base/threads/thread.h"
+#include "client/python/core/blocking.h"
 #include "client/python/core/convert.h"
 #include "client/python/core/dlpack_exchange.h"
 #include "client/python/core/errors.h"
@@ -308,7 +309,7 @@ PyObject* DLPackDevice(PyObject* self, PyObject* /*args*/) {
 
 void Deallocate(PyObject* self) {
   PyTypeObject* const type = Py_TYPE(self);
-  delete AsMemory(self)->tensor;
+  if (!Forked()) delete AsMemory(self)->tensor;
   delete[] AsMemory(self)->shape;
   reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
   Py_DECREF(type);
@@ -337,13 +338,20 @@ bool AddMemory(PyObject* module) {
 
 namespace {
 
-// Freeing GPU memory waits for the GPU, whose work may wait for other ranks, and the last reference
-// goes on a thread that has the interpreter's lock. So another thread frees it.
-Tensor FreedElsewhere(const Tensor& tensor) {
-  std::shared_ptr<const void> owner(tensor.data(), [kept = tensor.owner()](const void*) mutable {
-    // Without a thread, this one frees it.
-    StartDetachedThread("cohort-free", [kept = std::move(kept)] {}).IgnoreError();
-  });
+// The memory for Python, which drops it on any thread that has the interpreter's lock, also in a forked
+// child. There, the memory is the parent's, and so it stays. Freeing GPU memory waits for the GPU,
+// whose work may wait for other ranks, so another thread frees it.
+Tensor FreedSafely(const Tensor& tensor) {
+  const bool waits = tensor.device().is_cuda();
+  std::shared_ptr<const void> owner(
+      tensor.data(), [kept = tensor.owner(), waits](const void*) mutable {
+        if (Forked()) {
+          new std::shared_ptr<const void>(std::move(kept));
+        } else if (waits) {
+          // Without a thread, this one frees it.
+          StartDetachedThread("cohort-free", [kept = std::move(kept)] {}).IgnoreError();
+        }
+      });
   return Tensor::Strided(tensor.data(), tensor.type(), tensor.shape(), tensor.strides(),
                          std::move(owner), tensor.device());
 }
@@ -351,7 +359,7 @@ Tensor FreedElsewhere(const Tensor& tensor) {
 }  // namespace
 
 PyObject* WriteMemory(Tensor tensor) {
-  if (tensor.device().is_cuda()) tensor = FreedElsewhere(tensor);
+  tensor = FreedSafely(tensor);
   const auto allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(memory_type, Py_tp_alloc));
   PyObject* const object = allocate(memory_type, 0);
   if (object == nullptr) return nullptr;

@@ -17,9 +17,7 @@ namespace cohort::python {
 // an exception.
 template <typename Start>
 PyObject* StartCall(const std::shared_ptr<Completions>& completions, const Start& start) {
-  const auto end = [](const absl::Status& /*reason*/) {};  // it does not wait
-  const Blocking blocking(end, true);
-  if (blocking.raised()) return nullptr;
+  if (RaiseIfForked() || PyErr_CheckSignals() != 0) return nullptr;
   const Completions::Call call = completions->Begin();
   start(call);
   return Write(call.id);
@@ -29,7 +27,7 @@ PyObject* StartCall(const std::shared_ptr<Completions>& completions, const Start
 template <typename T, typename Start>
 PyObject* StartCall(const Handle<T>& handle, const std::shared_ptr<Completions>& completions,
                     const Start& start) {
-  const std::shared_ptr<T> object = handle.Use();
+  const Share<T> object = handle.Use();
   if (object == nullptr) return nullptr;
   return StartCall(completions,
                    [&](const Completions::Call& call) { start(object->async(), call); });

@@ -208,7 +208,7 @@ PyObject* CloseForAll(Group& group, Queue queue, std::string reason) {
   });
 }
 
-PyMethodDef functions[] = {{"start_join_process_group", Join, METH_VARARGS, nullptr}, {}};
+PyMethodDef functions[] = {Function<&Join>("start_join_process_group", METH_VARARGS), {}};
 
 }  // namespace
 

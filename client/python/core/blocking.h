@@ -40,13 +40,17 @@ class Blocking {
   Blocking(const Blocking&) = delete;
   Blocking& operator=(const Blocking&) = delete;
 
-  // Whether there is an exception instead of a call, or of its result: of a signal's handler, or
-  // because this process was forked (FailedPrecondition).
+  // Before the call: whether there is an exception instead of it, of a signal's handler, or because
+  // this process was forked (FailedPrecondition). After it: whether a handler has raised; Raise sets
+  // its exception.
   bool raised() const { return raised_; }
   // Runs `call` without the interpreter's lock.
   template <typename Call>
   auto Run(const Call& call) {
-    const Waiting waiting(*this);
+    GilRelease release;
+    if (!on_main_thread_) return call();
+    const auto handlers = [&] { release.Interrupt([&] { RunHandlers(); }); };
+    const WaitHook hook(handlers);
     return call();
   }
   // Sets the exception of a signal's handler, or else that of `status`, and returns null.
@@ -59,29 +63,18 @@ class Blocking {
   static void EndCallsOf(const void* object, const absl::Status& reason, absl::Duration timeout);
 
  private:
-  // The time without the interpreter's lock.
-  class Waiting {
-   public:
-    explicit Waiting(Blocking& blocking);
-    ~Waiting();
-
-   private:
-    void RunHandlers();
-
-    Blocking& blocking_;
-    GilRelease release_;
-    const absl::FunctionRef<void()> function_;
-    const std::function<void()> run_handlers_ = [this] { RunHandlers(); };
-  };
-
-  void KeepException();
+  void RunHandlers();
 
   const End end_;
   const void* const object_;
-  const std::thread::id thread_ = std::this_thread::get_id();
+  const bool on_main_thread_;
   bool raised_ = false;
   bool ended_ = false;  // by EndCallsOf
-  PyObject* exception_ = nullptr;
+  Object exception_;
+  // The list of all calls of the process.
+  Blocking* older_;
+  Blocking* newer_ = nullptr;
+  const std::thread::id thread_ = std::this_thread::get_id();
 };
 
 }  // namespace cohort::python

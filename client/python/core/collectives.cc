@@ -20,12 +20,12 @@ namespace cohort::python {
 namespace {
 
 PyObject* Run(GroupHandle& handle, int collective, const RawArguments& raw) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   CollectiveArguments arguments;
   const absl::Status fit =
       arguments.Read(static_cast<Collective>(collective), running->group->rank(), raw);
-  return RunOnAllRanks(*running, [&](client::Group& group) {
+  return RunOnAllRanks(*running, arguments.options(), [&](client::Group& group) {
     if (!fit.ok()) return group.FailCollectiveAs(fit, arguments.options());
     return group.Run(arguments.call(), arguments.input(), arguments.output(), arguments.options());
   });
@@ -46,7 +46,7 @@ PyObject* RunRaggedCollective(GroupHandle& handle, int collective, PyObject* inp
 
 PyObject* AllReduceCoalesced(GroupHandle& handle, PyObject* inputs, PyObject* outputs, PyObject* op,
                              PyObject* timeout) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   client::CallOptions options;
   Arrays from, to;
@@ -56,31 +56,31 @@ PyObject* AllReduceCoalesced(GroupHandle& handle, PyObject* inputs, PyObject* ou
   if (fit.ok()) fit = to.Read(outputs, "outputs", Access::kWrite);
   options.stream = from.stream();
   if (fit.ok() && !Read(op, "op", &reduction)) fit = TakeException();
-  return RunOnAllRanks(*running, [&](client::Group& group) {
+  return RunOnAllRanks(*running, options, [&](client::Group& group) {
     if (!fit.ok()) return group.FailCollectiveAs(fit, options);
     return group.AllReduceCoalesced(from.tensors(), to.tensors(), reduction, options);
   });
 }
 
 PyObject* Barrier(GroupHandle& handle, PyObject* timeout) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   client::CallOptions options;
   const absl::Status fit = ReadTimeout(timeout, &options);
-  return RunOnAllRanks(*running, [&](client::Group& group) {
+  return RunOnAllRanks(*running, options, [&](client::Group& group) {
     return fit.ok() ? group.Barrier(options) : group.FailCollectiveAs(fit, options);
   });
 }
 
 PyObject* ExchangeSizes(GroupHandle& handle, PyObject* own, PyObject* timeout) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   client::CallOptions options;
   int64_t size = 0;
   absl::Status fit = ReadTimeout(timeout, &options);
   if (fit.ok() && !Read(own, "own", &size)) fit = TakeException();
   client::Sizes sizes;
-  const Object done(RunOnAllRanks(*running, [&](client::Group& group) {
+  const Object done(RunOnAllRanks(*running, options, [&](client::Group& group) {
     if (!fit.ok()) return group.FailCollectiveAs(fit, options);
     absl::StatusOr<client::Sizes> all = group.ExchangeSizes(size, options);
     if (all.ok()) sizes = *std::move(all);
@@ -103,15 +103,14 @@ PyObject* Test(PendingCall& call) {
 PyObject* Wait(PendingCall& pending, std::optional<absl::Duration> timeout) {
   const PendingCall call = pending;
   const auto end = [&](const absl::Status& /*reason*/) { call.Cancel(); };
-  const Blocking blocking(end);
+  Blocking blocking(end);
   if (blocking.raised()) return nullptr;
   const absl::Status status =
       blocking.Run([&] { return call.Wait(timeout.value_or(absl::InfiniteDuration())); });
-  return status.ok() ? WriteNone() : blocking.Raise(status);
+  return status.ok() && !blocking.raised() ? WriteNone() : blocking.Raise(status);
 }
 
 PyObject* Cancel(PendingCall& call) {
-  if (RaiseIfForked()) return nullptr;
   call.Cancel();
   return WriteNone();
 }
@@ -132,8 +131,8 @@ PyMethodDef methods[] = {Method<&Test>("test"), Method<&Wait>("wait", {"timeout"
 
 PyObject* StartCollective(GroupHandle& handle, int collective, PyObject* input, PyObject* output,
                           PyObject* op, PyObject* dim, PyObject* root, PyObject* timeout) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
-  if (running == nullptr || RaiseIfForked()) return nullptr;
+  const Share<RunningGroup> running = handle.Use();
+  if (running == nullptr) return nullptr;
   CollectiveArguments arguments;
   const absl::Status fit =
       arguments.Read(static_cast<Collective>(collective), running->group->rank(),

@@ -100,7 +100,7 @@ PyObject* Close(Handle& completions) {
 }
 
 PyMethodDef methods[] = {Method<&Fileno>("fileno"), Method<&Take>("take"),
-                         Method<&Cancel>("cancel", {"call", "reason"}), Method<&Close>("close"),
+                         Method<&Cancel>("cancel", {"call", "reason"}), MethodAlsoInChild<&Close>("close"),
                          {}};
 PyMethodDef functions[] = {{"create_completions", Create, METH_NOARGS, nullptr}, {}};
 

@@ -1,4 +1,4 @@
-// Calls to the coordinator. A signal ends them for this rank alone.
+// Calls to the coordinator. A handler of a signal that raises ends them for this rank alone.
 #ifndef COHORT_CLIENT_PYTHON_CORE_COORDINATOR_CALL_H_
 #define COHORT_CLIENT_PYTHON_CORE_COORDINATOR_CALL_H_
 
@@ -16,11 +16,11 @@ namespace cohort::python {
 // of it. Returns null with an exception if the object is closed, or a signal came before.
 template <typename T, typename Call, typename Write>
 PyObject* CallCoordinator(const Handle<T>& handle, const Call& call, const Write& write) {
-  const std::shared_ptr<T> object = handle.Use();
+  const Share<T> object = handle.Use();
   if (object == nullptr) return nullptr;
   client::Cancellation cancellation;
   const auto end = [&](const absl::Status& reason) { cancellation.Cancel(reason); };
-  const Blocking blocking(end);
+  Blocking blocking(end, &*object);
   if (blocking.raised()) return nullptr;
   const auto result = blocking.Run([&] {
     const client::CancellationScope scope(cancellation);
@@ -32,16 +32,16 @@ PyObject* CallCoordinator(const Handle<T>& handle, const Call& call, const Write
 // For calls that return a Status: returns None.
 template <typename T, typename Call>
 PyObject* CallForStatus(const Handle<T>& handle, const Call& call) {
-  return CallCoordinator(handle, call, [](const Blocking& blocking, const absl::Status& status) {
-    return status.ok() ? WriteNone() : blocking.Raise(status);
+  return CallCoordinator(handle, call, [](Blocking& blocking, const absl::Status& status) {
+    return status.ok() && !blocking.raised() ? WriteNone() : blocking.Raise(status);
   });
 }
 
 // For calls that return a StatusOr: returns `write(value)`.
 template <typename T, typename Call, typename Write>
 PyObject* CallForResult(const Handle<T>& handle, const Call& call, const Write& write) {
-  return CallCoordinator(handle, call, [&](const Blocking& blocking, const auto& result) {
-    return result.ok() ? write(*result) : blocking.Raise(result.status());
+  return CallCoordinator(handle, call, [&](Blocking& blocking, const auto& result) {
+    return result.ok() && !blocking.raised() ? write(*result) : blocking.Raise(result.status());
   });
 }
 

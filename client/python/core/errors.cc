@@ -1,6 +1,7 @@
 #include "client/python/core/errors.h"
 
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "client/python/core/convert.h"
@@ -10,6 +11,7 @@ namespace cohort::python {
 namespace {
 
 PyObject* factory = nullptr;  // owned until the process ends
+std::thread::id exiting_thread;  // that of BeginExit; with the interpreter's lock
 
 bool Set(PyObject* dict, const char* key, PyObject* owned) {
   const Object value(owned);
@@ -50,10 +52,16 @@ PyObject* MakeError(const absl::Status& status) {
 }
 
 PyObject* Raise(const absl::Status& status) {
+  if (exiting_thread != std::thread::id() && exiting_thread != std::this_thread::get_id()) {
+    PyErr_SetNone(PyExc_SystemExit);
+    return nullptr;
+  }
   const Object error(MakeError(status));
   if (error) PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
   return nullptr;
 }
+
+void BeginExit() { exiting_thread = std::this_thread::get_id(); }
 
 Object TakeRaised() {
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;

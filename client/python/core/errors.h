@@ -11,8 +11,12 @@ namespace cohort::python {
 // the number of the status code and `details` a dict. Set once, when the package is imported.
 void SetErrorFactory(Object factory);
 
-// Sets the exception of `status`, which is an error, and returns null.
+// Sets the exception of `status`, which is an error, and returns null. After BeginExit, it is
+// SystemExit on other threads than the caller's.
 PyObject* Raise(const absl::Status& status);
+// The process ends, and its objects close. Only daemon threads are left, whose calls fail because of
+// that. SystemExit ends them without a word, and lets them release their locks.
+void BeginExit();
 // Returns the exception itself, which a caller raises later; null with another exception.
 PyObject* MakeError(const absl::Status& status);
 

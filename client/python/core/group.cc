@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/collective/message_info.h"
 #include "base/tensor/data_type.h"
@@ -20,6 +21,7 @@
 #include "client/python/core/collectives.h"
 #include "client/python/core/convert.h"
 #include "client/python/core/coordinator_call.h"
+#include "client/python/core/departures.h"
 #include "client/python/core/errors.h"
 #include "client/python/core/group_form.h"
 #include "client/python/core/message_queue.h"
@@ -46,7 +48,7 @@ CallOptions WithTimeout(Timeout timeout) {
 
 // One message: to `peer` if `sends`, or else from it.
 PyObject* Exchange(GroupHandle& handle, std::vector<PyObject*> transfers, Timeout timeout) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   std::vector<std::unique_ptr<Array>> arrays;
   std::vector<client::TensorTransfer> plan;
@@ -66,15 +68,21 @@ PyObject* Exchange(GroupHandle& handle, std::vector<PyObject*> transfers, Timeou
     plan.push_back(std::move(next));
   }
   return RunOnAllRanks(
-      *running, [&](client::Group& group) { return group.Exchange(plan, options); });
+      *running, options, [&](client::Group& group) { return group.Exchange(plan, options); });
 }
 
 PyObject* AwaitMessage(GroupHandle& handle, std::vector<int> peers, Timeout timeout) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
+  if (timeout == absl::ZeroDuration() && !running->async_calls->idle()) {  // it polls
+    return Raise(absl::DeadlineExceededError(
+        absl::StrCat("no message was looked for: a call of group ", running->group->name(),
+                     " is pending")));
+  }
   MessageInfo info;
-  const Object done(RunOnAllRanks(*running, [&](client::Group& group) {
-    const absl::StatusOr<MessageInfo> message = group.AwaitMessage(peers, WithTimeout(timeout));
+  const CallOptions options = WithTimeout(timeout);
+  const Object done(RunOnAllRanks(*running, options, [&](client::Group& group) {
+    const absl::StatusOr<MessageInfo> message = group.AwaitMessage(peers, options);
     if (message.ok()) info = *message;
     return message.status();
   }));
@@ -86,8 +94,8 @@ PyObject* AwaitMessage(GroupHandle& handle, std::vector<int> peers, Timeout time
 // `device`: the number of a GPU; None: the host.
 PyObject* Allocate(GroupHandle& handle, int type, std::vector<int64_t> shape,
                    std::optional<int> device) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
-  if (running == nullptr || RaiseIfForked()) return nullptr;
+  const Share<RunningGroup> running = handle.Use();
+  if (running == nullptr) return nullptr;
   absl::StatusOr<Tensor> tensor =
       running->group->Allocate(static_cast<DataType>(type), Shape(shape.begin(), shape.end()),
                                device.has_value() ? Device::Cuda(*device) : Device::Host());
@@ -96,11 +104,11 @@ PyObject* Allocate(GroupHandle& handle, int type, std::vector<int64_t> shape,
 }
 
 PyObject* AwaitStreams(GroupHandle& handle, Timeout timeout) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
-  return RunOnAllRanks(*running, [&](client::Group& group) {
-    return group.AwaitStreams(WithTimeout(timeout));
-  });
+  const CallOptions options = WithTimeout(timeout);
+  return RunOnAllRanks(*running, options,
+                       [&](client::Group& group) { return group.AwaitStreams(options); });
 }
 
 PyObject* SendObject(GroupHandle& handle, Bytes object, int destination, Timeout timeout) {
@@ -142,34 +150,48 @@ PyObject* Rejoin(GroupHandle& handle, absl::Duration timeout) {
 }
 
 PyObject* Abort(GroupHandle& handle, std::string reason) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
-  if (running == nullptr || RaiseIfForked()) return nullptr;
+  const Share<RunningGroup> running = handle.Use();
+  if (running == nullptr) return nullptr;
   running->group->Abort(absl::AbortedError(reason));
   return WriteNone();
 }
 
-PyObject* Release(GroupHandle& handle) {
-  std::shared_ptr<RunningGroup> running = handle.Take();
+// Closes the group for later calls, and ends the calls of other threads. Returns a share that leaves;
+// null if it was closed before. `why` is not empty if the other ranks must not wait for calls that
+// this rank will not make: then they hear it at once.
+Share<RunningGroup> Close(GroupHandle& handle, const std::string& why) {
+  Share<RunningGroup> running = handle.Take();
+  if (running == nullptr) return running;
+  if (!why.empty()) {
+    running->group->Abort(absl::AbortedError(why));
+    running->cancellation->Cancel(absl::AbortedError(why));
+  }
+  Blocking::EndCallsOf(&*running, absl::CancelledError("it closed the group"),
+                       GroupHandle::kEndOfCalls);
+  return running;
+}
+
+PyObject* Release(GroupHandle& handle, std::string why) {
+  const Share<RunningGroup> running = Close(handle, why);
   if (running == nullptr) return WriteNone();
-  // Ends the asynchronous calls now, although other threads may still use the group. It waits for
-  // the one that runs, as that call waits for other ranks; a signal ends both.
-  std::unique_ptr<client::AsyncCalls> calls = std::move(running->async_calls);
-  client::Group* const group = running->group.get();
-  const auto end = [&](const absl::Status& reason) { group->Abort(reason); };
-  {
-    const Blocking blocking(end);
-    blocking.Run([&] { calls.reset(); });
-  }
-  {
-    const GilRelease release;
-    running.reset();
-  }
-  return PyErr_Occurred() == nullptr ? WriteNone() : nullptr;
+  const auto end = [&](const absl::Status& reason) { running->group->Abort(reason); };
+  Blocking blocking(end);
+  if (blocking.raised()) return nullptr;
+  blocking.Run([&] { running->End("it closed the group"); });
+  return blocking.raised() ? blocking.Raise(absl::OkStatus()) : WriteNone();
+}
+
+// As Release, without waiting: see AwaitDepartures.
+PyObject* StartRelease(GroupHandle& handle, std::string why) {
+  Share<RunningGroup> running = Close(handle, why);
+  if (running == nullptr) return WriteNone();
+  Depart(std::move(running), [](RunningGroup& group) { group.End("its process ended"); });
+  return WriteNone();
 }
 
 // The facts that may change with the generation: name, rank, size, number of the generation.
 PyObject* Facts(GroupHandle& handle) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   const client::Group& group = *running->group;
   return Py_BuildValue("(NiiL)", WriteText(group.name()), group.rank(), group.size(),
@@ -178,7 +200,7 @@ PyObject* Facts(GroupHandle& handle) {
 
 // The placement, and the device.
 PyObject* Place(GroupHandle& handle) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   const Device device = running->group->device();
   return Py_BuildValue("(NN)", WriteText(NameOf(running->group->placement())),
@@ -186,17 +208,17 @@ PyObject* Place(GroupHandle& handle) {
 }
 
 PyObject* Paths(GroupHandle& handle) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   return running == nullptr ? nullptr : WriteList(running->group->paths(), WriteText);
 }
 
 PyObject* Hosts(GroupHandle& handle) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   return running == nullptr ? nullptr : WriteList(running->group->hosts(), WriteText);
 }
 
 PyObject* Stats(GroupHandle& handle) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   return WriteList(running->group->Stats(), [](const client::PeerStats& peer) {
     const Object parts[] = {Object(Write(peer.bytes_sent)), Object(Write(peer.messages_sent)),
@@ -212,13 +234,15 @@ PyObject* Join(PyObject* /*module*/, PyObject* dict) {
   if (!form.Read(options) || !options.Finish()) return nullptr;
   const auto cancellation = std::make_shared<client::Cancellation>();
   const auto end = [&](const absl::Status& reason) { cancellation->Cancel(reason); };
-  const Blocking blocking(end);
+  Blocking blocking(end);
   if (blocking.raised()) return nullptr;
   absl::StatusOr<std::unique_ptr<client::Group>> group =
       blocking.Run([&] { return form.Join(cancellation); });
   if (!group.ok()) return blocking.Raise(group.status());
-  return WriteInstance(std::make_unique<GroupHandle>(
-      std::make_shared<RunningGroup>(*std::move(group), std::move(form))));
+  const Share<RunningGroup> running(
+      std::make_shared<RunningGroup>(*std::move(group), std::move(form), cancellation));
+  if (blocking.raised()) return blocking.Raise(absl::OkStatus());
+  return WriteInstance(std::make_unique<GroupHandle>(running.get()));
 }
 
 PyMethodDef methods[] = {Method<&RunCollective>("run"),
@@ -249,14 +273,15 @@ PyMethodDef methods[] = {Method<&RunCollective>("run"),
                          Method<&RingShift>("ring_shift"),
                          Method<&Rejoin>("rejoin", {"timeout"}),
                          Method<&Abort>("abort", {"reason"}),
-                         Method<&Release>("release"),
+                         MethodAlsoInChild<&Release>("release", {"why"}),
+                         MethodAlsoInChild<&StartRelease>("start_release", {"why"}),
                          Method<&Facts>("facts"),
                          Method<&Place>("place"),
                          Method<&Paths>("paths"),
                          Method<&Hosts>("hosts"),
                          Method<&Stats>("stats"),
                          {}};
-PyMethodDef functions[] = {{"join_group", Join, METH_O, nullptr}, {}};
+PyMethodDef functions[] = {Function<&Join>("join_group"), {}};
 
 }  // namespace
 

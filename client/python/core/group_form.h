@@ -24,6 +24,8 @@ class GroupForm {
   // Returns false with an exception: TypeError, or ValueError (an option that a rank in a daemon
   // does not have).
   bool Read(Options& options);
+  // For calls without their own.
+  absl::Duration timeout() const { return local_.timeout; }
 
   // Opens the GPU, connects to the daemon, and joins. Blocks until the group is complete or
   // `cancellation` is cancelled. Errors: those of OpenGpu, WorkerSession::Connect, and Create of

@@ -14,6 +14,7 @@
 #include "client/parallel/layout/vllm_layout.h"
 #include "client/python/core/convert.h"
 #include "client/python/core/errors.h"
+#include "client/python/core/method.h"
 
 namespace cohort::python {
 namespace {
@@ -224,12 +225,12 @@ PyObject* SplitLayers(PyObject* /*module*/, PyObject* dict) {
   });
 }
 
-PyMethodDef functions[] = {{"make_layout", MakeLayout, METH_O, nullptr},
-                           {"vllm_layout", VllmLayout, METH_O, nullptr},
-                           {"megatron_layout", MegatronLayout, METH_O, nullptr},
-                           {"colossalai_layout", ColossalaiLayout, METH_O, nullptr},
-                           {"check_layout", CheckLayout, METH_O, nullptr},
-                           {"split_layers", SplitLayers, METH_O, nullptr},
+PyMethodDef functions[] = {Function<&MakeLayout>("make_layout"),
+                           Function<&VllmLayout>("vllm_layout"),
+                           Function<&MegatronLayout>("megatron_layout"),
+                           Function<&ColossalaiLayout>("colossalai_layout"),
+                           Function<&CheckLayout>("check_layout"),
+                           Function<&SplitLayers>("split_layers"),
                            {}};
 
 }  // namespace

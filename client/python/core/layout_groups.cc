@@ -48,10 +48,11 @@ std::vector<Shared> ByGroup(const ParallelGroups& made) {
   return all;
 }
 
-// The group is joined as `world` is.
+// The group is joined as `world` is. Its membership shares a cancellation with those that were created
+// with it, so that it gets another one.
 PyObject* WriteGroup(const std::shared_ptr<client::Group>& group, const RunningGroup& world) {
-  return WriteInstance(
-      std::make_unique<GroupHandle>(std::make_shared<RunningGroup>(group, world.form)));
+  return WriteInstance(std::make_unique<GroupHandle>(std::make_shared<RunningGroup>(
+      group, world.form, std::make_shared<client::Cancellation>())));
 }
 
 // Calls `create(factory)` as a blocking call. Returns `write(created)`, or null with an exception.
@@ -62,20 +63,20 @@ PyObject* RunCreation(RunningGroup& world, const Create& create, const Write& wr
     cancellation->Cancel(reason);
     world.group->Abort(reason);
   };
-  const Blocking blocking(end);
+  Blocking blocking(end, &world);
   if (blocking.raised()) return nullptr;
   const auto created = blocking.Run([&] {
     const client::CancellationScope scope(*cancellation);
     return create(world.form.Factory(cancellation));
   });
-  return created.ok() ? write(*created) : blocking.Raise(created.status());
+  return created.ok() && !blocking.raised() ? write(*created) : blocking.Raise(created.status());
 }
 
 }  // namespace
 
 PyObject* CreateLayout(GroupHandle& handle, PyObject* layout, PyObject* kinds, PyObject* separate,
                        PyObject* name, PyObject* timeout) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   client::Group& world = *running->group;
   std::optional<Layout> plan;
@@ -104,7 +105,7 @@ PyObject* CreateLayout(GroupHandle& handle, PyObject* layout, PyObject* kinds, P
 
 PyObject* CreateGroups(GroupHandle& handle, PyObject* lists, PyObject* overlap, PyObject* name,
                        PyObject* timeout) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   client::Group& world = *running->group;
   parallel::RankLists ranks;

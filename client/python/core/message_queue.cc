@@ -31,39 +31,19 @@ using Timeout = std::optional<absl::Duration>;
 // A larger value is copied without the interpreter's lock.
 constexpr size_t kSmallBytes = size_t{64} << 10;
 
-// A share of the queue for one call. The last one may wait for readers of streams, so it is dropped
-// without the interpreter's lock.
-class Share {
- public:
-  explicit Share(std::shared_ptr<MessageQueue> queue) : queue_(std::move(queue)) {}
-  ~Share() {
-    if (queue_.use_count() != 1) return;
-    const GilRelease release;
-    queue_.reset();
-  }
-  Share(const Share&) = delete;
-  Share& operator=(const Share&) = delete;
-
-  const std::shared_ptr<MessageQueue>& get() const { return queue_; }
-  MessageQueue& operator*() const { return *queue_; }
-
- private:
-  std::shared_ptr<MessageQueue> queue_;
-};
-
 // Runs `call(queue, limits)`, which returns a Status or StatusOr; a signal ends it for this process
 // alone. Returns `write(result)` if it succeeds, and else null with an exception.
 template <typename Call, typename Write>
-PyObject* CallQueue(const Share& queue, const Timeout& timeout, const Call& call,
+PyObject* CallQueue(const Share<MessageQueue>& queue, const Timeout& timeout, const Call& call,
                     const Write& write) {
-  if (queue.get() == nullptr) return nullptr;
+  if (queue == nullptr) return nullptr;
   client::Cancellation cancellation;
   const auto end = [&](const absl::Status& reason) { cancellation.Cancel(reason); };
-  const Blocking blocking(end, /*is_frequent=*/true);
+  Blocking blocking(end, &*queue);
   if (blocking.raised()) return nullptr;
   const QueueCall limits = {timeout, &cancellation};
   auto result = blocking.Run([&] { return call(*queue, limits); });
-  if (result.ok()) return write(result);
+  if (result.ok() && !blocking.raised()) return write(result);
   if constexpr (std::is_same_v<decltype(result), absl::Status>) {
     return blocking.Raise(result);
   } else {
@@ -74,7 +54,7 @@ PyObject* CallQueue(const Share& queue, const Timeout& timeout, const Call& call
 PyObject* None(const absl::Status& /*status*/) { return WriteNone(); }
 
 PyObject* Enqueue(Queue& handle, Bytes value, Timeout timeout) {
-  const Share queue(handle.Use());
+  const Share<MessageQueue> queue = handle.Use();
   return CallQueue(
       queue, timeout,
       [&](MessageQueue& q, const QueueCall& call) { return q.Enqueue(value.view(), call); }, None);
@@ -92,7 +72,7 @@ PyObject* CopyOf(absl::string_view value) {
 }
 
 PyObject* Dequeue(Queue& handle, Timeout timeout) {
-  const Share queue(handle.Use());
+  const Share<MessageQueue> queue = handle.Use();
   return CallQueue(
       queue, timeout,
       [](MessageQueue& q, const QueueCall& call) { return q.AcquireView(call); },
@@ -127,7 +107,7 @@ int GetBuffer(PyObject* self, PyBufferView* buffer, int flags) {
 void ReleaseBuffer(PyObject* self, PyBufferView* /*buffer*/) { --ViewOf(self).buffers; }
 
 PyObject* AcquireView(Queue& handle, Timeout timeout) {
-  const Share queue(handle.Use());
+  const Share<MessageQueue> queue = handle.Use();
   return CallQueue(
       queue, timeout,
       [](MessageQueue& q, const QueueCall& call) { return q.AcquireView(call); },
@@ -172,11 +152,13 @@ PyObject* MakeQueue(QueueOptions options, const Make& make) {
   client::Cancellation cancellation;
   options.cancellation = &cancellation;
   const auto end = [&](const absl::Status& reason) { cancellation.Cancel(reason); };
-  const Blocking blocking(end);
+  Blocking blocking(end);
   if (blocking.raised()) return nullptr;
   absl::StatusOr<std::unique_ptr<MessageQueue>> queue = blocking.Run([&] { return make(options); });
   if (!queue.ok()) return blocking.Raise(queue.status());
-  return WriteInstance(std::make_unique<Queue>(*std::move(queue)));
+  Share<MessageQueue> made(std::shared_ptr<MessageQueue>(*std::move(queue)));
+  if (blocking.raised()) return blocking.Raise(absl::OkStatus());
+  return WriteInstance(std::make_unique<Queue>(made.get()));
 }
 
 PyObject* CreateExternal(PyObject* /*module*/, PyObject* dict) {
@@ -207,14 +189,14 @@ PyObject* Open(PyObject* /*module*/, PyObject* dict) {
 
 // Facts that do not change.
 PyObject* Facts(Queue& handle) {
-  const Share queue(handle.Use());
-  if (queue.get() == nullptr) return nullptr;
+  const Share<MessageQueue> queue = handle.Use();
+  if (queue == nullptr) return nullptr;
   return Py_BuildValue("(NNNN)", WriteText((*queue).name()), Write((*queue).is_writer()),
                        WriteBytes((*queue).handle()), WriteText((*queue).path()));
 }
 
 PyObject* Readers(Queue& handle) {
-  const Share queue(handle.Use());
+  const Share<MessageQueue> queue = handle.Use();
   return CallQueue(
       queue, std::nullopt,
       [](MessageQueue& q, const QueueCall& /*call*/) {
@@ -230,7 +212,7 @@ PyObject* Readers(Queue& handle) {
 }
 
 PyObject* Departures(Queue& handle) {
-  const Share queue(handle.Use());
+  const Share<MessageQueue> queue = handle.Use();
   return CallQueue(
       queue, std::nullopt,
       [](MessageQueue& q, const QueueCall& /*call*/) {
@@ -244,14 +226,14 @@ PyObject* Departures(Queue& handle) {
 }
 
 PyObject* AwaitReaders(Queue& handle, int count, Timeout timeout) {
-  const Share queue(handle.Use());
+  const Share<MessageQueue> queue = handle.Use();
   return CallQueue(
       queue, timeout,
       [&](MessageQueue& q, const QueueCall& call) { return q.AwaitReaders(count, call); }, None);
 }
 
 PyObject* Shutdown(Queue& handle, std::string reason) {
-  const Share queue(handle.Use());
+  const Share<MessageQueue> queue = handle.Use();
   return CallQueue(
       queue, std::nullopt,
       [&](MessageQueue& q, const QueueCall& /*call*/) {
@@ -262,14 +244,11 @@ PyObject* Shutdown(Queue& handle, std::string reason) {
 }
 
 PyObject* Release(Queue& handle) {
-  std::shared_ptr<MessageQueue> queue = handle.Take();
+  const Share<MessageQueue> queue = handle.Take();
   if (queue == nullptr) return WriteNone();
-  {
-    const GilRelease release;
-    // Ends the calls of other threads, one of which then drops the queue.
-    queue->Shutdown("close() was called");
-    queue.reset();
-  }
+  const GilRelease release;
+  // Ends the calls of other threads, one of which then drops the queue.
+  queue->Shutdown("close() was called");
   return WriteNone();
 }
 
@@ -281,17 +260,17 @@ PyMethodDef methods[] = {Method<&Enqueue>("enqueue", {"value", "timeout"}),
                          Method<&Departures>("departures"),
                          Method<&AwaitReaders>("await_readers", {"count", "timeout"}),
                          Method<&Shutdown>("shutdown", {"reason"}),
-                         Method<&Release>("release"),
+                         MethodAlsoInChild<&Release>("release"),
                          {}};
-PyMethodDef view_methods[] = {Method<&EndView>("release"), {}};
-PyMethodDef functions[] = {{"create_external_queue", CreateExternal, METH_O, nullptr},
-                           {"open_queue", Open, METH_O, nullptr},
+PyMethodDef view_methods[] = {MethodAlsoInChild<&EndView>("release"), {}};
+PyMethodDef functions[] = {Function<&CreateExternal>("create_external_queue"),
+                           Function<&Open>("open_queue"),
                            {}};
 
 }  // namespace
 
 PyObject* CreateQueue(GroupHandle& handle, PyObject* dict) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   Options options(dict);
   QueueOptions queue;

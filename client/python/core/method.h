@@ -87,7 +87,20 @@ PyObject* CallWith(PyObject* self, PyObject* const* args, std::index_sequence<kI
                    std::move(std::get<kIndex>(arguments))...);
 }
 
-template <auto kFunction>
+// Returns `call()`. No C++ exception may reach the interpreter.
+template <typename Callable>
+PyObject* Guarded(const Callable& call) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    return PyErr_NoMemory();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+    return nullptr;
+  }
+}
+
+template <auto kFunction, bool kAlsoInChild>
 PyObject* Call(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   constexpr size_t kCount = std::tuple_size_v<typename Signature<decltype(kFunction)>::Arguments>;
   if (count != static_cast<Py_ssize_t>(kCount)) {
@@ -95,15 +108,14 @@ PyObject* Call(PyObject* self, PyObject* const* args, Py_ssize_t count) {
                  static_cast<Py_ssize_t>(kCount), count);
     return nullptr;
   }
-  // No C++ exception may reach the interpreter.
-  try {
-    return CallWith<kFunction>(self, args, std::make_index_sequence<kCount>());
-  } catch (const std::bad_alloc&) {
-    return PyErr_NoMemory();
-  } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
-    return nullptr;
-  }
+  if (!kAlsoInChild && RaiseIfForked()) return nullptr;
+  return Guarded(
+      [&] { return CallWith<kFunction>(self, args, std::make_index_sequence<kCount>()); });
+}
+
+template <PyObject* (*kFunction)(PyObject*, PyObject*)>
+PyObject* CallOfModule(PyObject* module, PyObject* argument) {
+  return Guarded([&] { return kFunction(module, argument); });
 }
 
 template <typename T>
@@ -120,12 +132,26 @@ void Deallocate(PyObject* self) {
 
 }  // namespace internal
 
-// `names`: the names that the arguments have in Python.
-template <auto kFunction>
+// `names`: the names that the arguments have in Python. In a forked child, it raises
+// FailedPrecondition; see Forked.
+template <auto kFunction, bool kAlsoInChild = false>
 PyMethodDef Method(const char* name, std::initializer_list<const char*> names = {}) {
   std::copy(names.begin(), names.end(), internal::NamesOf<kFunction>().begin());
-  return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&internal::Call<kFunction>)),
+  return {name,
+          reinterpret_cast<PyCFunction>(
+              reinterpret_cast<void*>(&internal::Call<kFunction, kAlsoInChild>)),
           METH_FASTCALL, nullptr};
+}
+// For methods that leave the object of the parent as it is, such as those that close it.
+template <auto kFunction>
+PyMethodDef MethodAlsoInChild(const char* name, std::initializer_list<const char*> names = {}) {
+  return Method<kFunction, true>(name, names);
+}
+
+// A function of the module with one argument.
+template <PyObject* (*kFunction)(PyObject*, PyObject*)>
+PyMethodDef Function(const char* name, int flags = METH_O) {
+  return {name, &internal::CallOfModule<kFunction>, flags, nullptr};
 }
 
 // Creates the type of T, whose instances C++ alone makes. `name` and `methods` outlive the program;

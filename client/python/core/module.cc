@@ -2,10 +2,12 @@
 #include "base/version.h"
 #include "client/python/core/array.h"
 #include "client/python/core/completions.h"
+#include "client/python/core/departures.h"
 #include "client/python/core/errors.h"
 #include "client/python/core/group.h"
 #include "client/python/core/layout.h"
 #include "client/python/core/message_queue.h"
+#include "client/python/core/method.h"
 #include "client/python/core/moe.h"
 #include "client/python/core/pipeline.h"
 #include "client/python/core/python_api.h"
@@ -21,7 +23,7 @@ PyObject* SetErrors(PyObject* /*module*/, PyObject* factory) {
   return Py_None;
 }
 
-PyMethodDef functions[] = {{"set_error_factory", SetErrors, METH_O, nullptr}, {}};
+PyMethodDef functions[] = {Function<&SetErrors>("set_error_factory"), {}};
 
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "cohort._core", nullptr, -1, functions};
 
@@ -35,7 +37,7 @@ PyMODINIT_FUNC PyInit__core() {
     return nullptr;
   }
   for (const auto add : {AddMemory, AddCompletions, AddProcessGroup, AddStore, AddGroup,
-                         AddMessageQueue, AddLayout, AddMoe, AddPipeline, AddWatch}) {
+                         AddMessageQueue, AddLayout, AddMoe, AddPipeline, AddWatch, AddDepartures}) {
     if (!add(module.get())) return nullptr;
   }
   return module.release();

@@ -57,7 +57,7 @@ std::optional<T> RunForResult(RunningGroup& running, absl::Status fit,
                               const std::optional<void*>& stream,
                               const client::CallOptions& options, const Call& call) {
   std::optional<T> result;
-  const Object done(RunOnAllRanks(running, [&](client::Group& group) {
+  const Object done(RunOnAllRanks(running, options, [&](client::Group& group) {
     if (fit.ok()) fit = running.form.AwaitStream(stream, options);
     if (!fit.ok()) return group.FailCollectiveAs(fit, options);
     absl::StatusOr<T> made = call(group);
@@ -71,7 +71,7 @@ std::optional<T> RunForResult(RunningGroup& running, absl::Status fit,
 
 PyObject* Dispatch(GroupHandle& handle, PyObject* hidden, PyObject* companions, PyObject* extras,
                    PyObject* sizes, PyObject* sequence_parallel, PyObject* timeout) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   Array hidden_array;
   Arrays companion_arrays, extra_arrays;
@@ -102,7 +102,7 @@ PyObject* Dispatch(GroupHandle& handle, PyObject* hidden, PyObject* companions, 
 
 PyObject* Combine(GroupHandle& handle, PyObject* hidden, PyObject* sizes,
                   PyObject* sequence_parallel, PyObject* timeout) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   Array array;
   TokenSizes tokens;
@@ -175,7 +175,7 @@ PyObject* WriteColumn(const ExpertBatch& batch, T parallel::ExpertRow::*field) {
 PyObject* DispatchToExperts(GroupHandle& handle, PyObject* hidden, PyObject* ids, PyObject* weights,
                             PyObject* extras, PyObject* placement, PyObject* form,
                             PyObject* timeout) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   Array hidden_array, id_array, weight_array;
   Arrays extra_arrays;
@@ -216,7 +216,7 @@ PyObject* DispatchToExperts(GroupHandle& handle, PyObject* hidden, PyObject* ids
 
 PyObject* CombineFromExperts(GroupHandle& handle, PyObject* batch, PyObject* outputs,
                              PyObject* weights_by, PyObject* timeout) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   ExpertBatch* dispatched = nullptr;
   Array array;
@@ -264,7 +264,7 @@ PyObject* RankOfExpert(ExpertPlacement& placement) {
 
 PyMethodDef placement_methods[] = {Method<&RankOfExpert>("rank_of_expert"), {}};
 PyMethodDef batch_methods[] = {{}};
-PyMethodDef functions[] = {{"place_experts", PlaceExperts, METH_O, nullptr}, {}};
+PyMethodDef functions[] = {Function<&PlaceExperts>("place_experts"), {}};
 
 }  // namespace
 

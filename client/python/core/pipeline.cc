@@ -32,8 +32,8 @@ struct RunningPipeline {
   Pipeline pipeline;
 
   // A share of the group for one call; null with an exception if the group is closed.
-  static std::shared_ptr<RunningGroup> Use(const std::weak_ptr<RunningGroup>& group) {
-    std::shared_ptr<RunningGroup> running = group.lock();
+  static Share<RunningGroup> Use(const std::weak_ptr<RunningGroup>& group) {
+    Share<RunningGroup> running(group.lock());
     if (running == nullptr) {
       Raise(absl::FailedPreconditionError("close() was called on a group of the pipeline"));
     }
@@ -103,9 +103,9 @@ PyObject* WriteTensors(const std::optional<Tensors>& tensors) {
 // Returns (inputs, gradients), each a list or None.
 PyObject* RunTransfer(RunningPipeline& own, int transfer, PyObject* output, PyObject* gradient,
                       PyObject* recv_prev, PyObject* recv_next, PyObject* timeout) {
-  const std::shared_ptr<RunningGroup> running = RunningPipeline::Use(own.group);
+  const Share<RunningGroup> running = RunningPipeline::Use(own.group);
   if (running == nullptr) return nullptr;
-  std::shared_ptr<RunningGroup> tensor_group;
+  Share<RunningGroup> tensor_group;
   if (own.has_tensor_group) {
     tensor_group = RunningPipeline::Use(own.tensor_group);
     if (tensor_group == nullptr) return nullptr;
@@ -145,8 +145,8 @@ PyObject* RunTransfer(RunningPipeline& own, int transfer, PyObject* output, PyOb
     return fit;
   };
   // A signal ends the call in both groups.
-  const Object done(RunOnAllRanks(*running, [&](client::Group&) { return run(); },
-                                  tensor_group.get()));
+  const Object done(RunOnAllRanks(*running, call.options, [&](client::Group&) { return run(); },
+                                  tensor_group.get().get()));
   if (!done) return nullptr;
   return Py_BuildValue("(NN)", WriteTensors(received.input),
                        WriteTensors(received.output_gradient));
@@ -154,7 +154,7 @@ PyObject* RunTransfer(RunningPipeline& own, int transfer, PyObject* output, PyOb
 
 // The place of this rank: its stage, the number of stages, whether it is the first and the last.
 PyObject* Place(RunningPipeline& own) {
-  const std::shared_ptr<RunningGroup> running = RunningPipeline::Use(own.group);
+  const Share<RunningGroup> running = RunningPipeline::Use(own.group);
   if (running == nullptr) return nullptr;
   const Pipeline& pipeline = own.pipeline;
   return Py_BuildValue("(iiNN)", pipeline.stage(), pipeline.stages(), Write(pipeline.is_first()),
@@ -166,8 +166,8 @@ PyMethodDef methods[] = {Method<&RunTransfer>("run"), Method<&Place>("place"), {
 }  // namespace
 
 PyObject* MakePipeline(GroupHandle& handle, PyObject* dict) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
-  if (running == nullptr || RaiseIfForked()) return nullptr;
+  const Share<RunningGroup> running = handle.Use();
+  if (running == nullptr) return nullptr;
   Options given(dict);
   parallel::PipelineOptions options;
   PyObject* tensor_group = nullptr;
@@ -176,19 +176,19 @@ PyObject* MakePipeline(GroupHandle& handle, PyObject* dict) {
       !given.Get("tensor_group", &tensor_group) || !given.Finish()) {
     return nullptr;
   }
-  std::shared_ptr<RunningGroup> members;
+  Share<RunningGroup> members;
   if (tensor_group != nullptr) {
     GroupHandle* const other = ReadInstance<GroupHandle>(tensor_group, "tensor_group");
     if (other == nullptr || (members = other->Use()) == nullptr) return nullptr;
     options.tensor_group = members->group.get();
   }
   return WriteInstance(std::unique_ptr<RunningPipeline>(
-      new RunningPipeline{running, members != nullptr, members,
+      new RunningPipeline{running.get(), members != nullptr, members.get(),
                           Pipeline(running->MakeMessages(), options)}));
 }
 
 PyObject* RingShift(GroupHandle& handle, PyObject* array, PyObject* distance, PyObject* timeout) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   const MessagesUse use(*running);
   if (!use.is_free()) return nullptr;
@@ -201,7 +201,7 @@ PyObject* RingShift(GroupHandle& handle, PyObject* array, PyObject* distance, Py
     fit = TakeException();
   }
   Tensor output;
-  const Object done(RunOnAllRanks(*running, [&](client::Group&) -> absl::Status {
+  const Object done(RunOnAllRanks(*running, options, [&](client::Group&) -> absl::Status {
     if (fit.ok()) fit = running->form.AwaitStream(input.stream(), options);
     if (!fit.ok()) return parallel::FailRingShift(messages, fit, step, options);
     absl::StatusOr<Tensor> shifted = parallel::RingShift(messages, input.tensor(), step, options);

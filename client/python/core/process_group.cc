@@ -8,6 +8,7 @@
 #include "client/python/core/blocking.h"
 #include "client/python/core/convert.h"
 #include "client/python/core/coordinator_call.h"
+#include "client/python/core/departures.h"
 #include "client/python/core/errors.h"
 #include "client/python/core/group_values.h"
 #include "client/python/core/handle.h"
@@ -49,12 +50,14 @@ PyObject* Join(PyObject* /*module*/, PyObject* dict) {
   if (!ReadMembership(options, &membership) || !options.Finish()) return nullptr;
   membership.cancellation = std::make_shared<client::Cancellation>();
   const auto end = [&](const absl::Status& reason) { membership.cancellation->Cancel(reason); };
-  const Blocking blocking(end);
+  Blocking blocking(end);
   if (blocking.raised()) return nullptr;
   absl::StatusOr<std::unique_ptr<ProcessGroup>> group =
       blocking.Run([&] { return ProcessGroup::Create(membership); });
   if (!group.ok()) return blocking.Raise(group.status());
-  return WriteInstance(std::make_unique<Group>(*std::move(group)));
+  Share<ProcessGroup> joined(std::shared_ptr<ProcessGroup>(*std::move(group)));
+  if (blocking.raised()) return blocking.Raise(absl::OkStatus());
+  return WriteInstance(std::make_unique<Group>(joined.get()));
 }
 
 PyObject* Send(Group& group, Bytes object, int destination, std::string tag,
@@ -139,7 +142,7 @@ PyObject* CancelBarrier(Group& group, std::string name, std::string reason) {
 }
 
 PyObject* ReportProgress(Group& group, int64_t counter, std::string operation) {
-  const std::shared_ptr<ProcessGroup> used = group.Use();
+  const Share<ProcessGroup> used = group.Use();
   if (used == nullptr) return nullptr;
   used->ReportProgress(counter, operation);
   return WriteNone();
@@ -203,9 +206,18 @@ PyObject* Release(Group& group) {
   return WriteNone();
 }
 
+// As Release, without waiting: see AwaitDepartures.
+PyObject* StartRelease(Group& group, std::string /*why*/) {
+  Share<ProcessGroup> last = group.Take();
+  if (last == nullptr) return WriteNone();
+  Blocking::EndCallsOf(&*last, absl::CancelledError("its process ended"), Group::kEndOfCalls);
+  Depart(std::move(last), [](ProcessGroup&) {});
+  return WriteNone();
+}
+
 // The facts that may change with the generation.
 PyObject* Facts(Group& group) {
-  const std::shared_ptr<ProcessGroup> used = group.Use();
+  const Share<ProcessGroup> used = group.Use();
   if (used == nullptr) return nullptr;
   return Py_BuildValue("(NNiiL)", WriteText(used->group()), WriteText(used->member()), used->rank(),
                        used->world_size(),
@@ -238,7 +250,8 @@ std::vector<PyMethodDef> AllMethods() {
     Method<&Rejoin>("rejoin", {"timeout"}),
     Method<&Leave>("leave", {"reason"}),
     Method<&CloseForAll>("close_for_all", {"reason"}),
-    Method<&Release>("release"),
+    MethodAlsoInChild<&Release>("release"),
+                         MethodAlsoInChild<&StartRelease>("start_release", {"why"}),
     Method<&Facts>("facts"),};
   const std::vector<PyMethodDef>& more = AsyncProcessGroupMethods();
   methods.insert(methods.end(), more.begin(), more.end());
@@ -246,7 +259,7 @@ std::vector<PyMethodDef> AllMethods() {
   return methods;
 }
 
-PyMethodDef functions[] = {{"join_process_group", Join, METH_O, nullptr}, {}};
+PyMethodDef functions[] = {Function<&Join>("join_process_group"), {}};
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 // One binary for all versions from 3.10 on.
 #define Py_LIMITED_API 0x030A0000
 #include <Python.h>
+#include <unistd.h>
 
 #include <utility>
 
@@ -68,27 +69,58 @@ class Object {
   PyObject* object_ = nullptr;
 };
 
+// Takes the interpreter's lock. Until version 3.13, the interpreter ends a thread by pthread_exit if it
+// takes the lock while the process exits. That would end the process at the first destructor on the
+// way. So the thread sleeps until the process has exited, as from version 3.14 on.
+template <typename Take>
+auto TakeGil(const Take& take) {
+  try {
+    return take();
+  } catch (...) {
+    while (true) pause();
+  }
+}
+
 // Releases the interpreter's lock while it lives.
 class GilRelease {
  public:
   GilRelease() : state_(PyEval_SaveThread()) {}
-  ~GilRelease() { PyEval_RestoreThread(state_); }
+  ~GilRelease() { Restore(); }
   GilRelease(const GilRelease&) = delete;
   GilRelease& operator=(const GilRelease&) = delete;
 
+  // Runs `function` with the lock.
+  template <typename Function>
+  void Interrupt(const Function& function) {
+    Restore();
+    function();
+    state_ = PyEval_SaveThread();
+  }
+
  private:
-  PyThreadState* const state_;
+  void Restore() {
+    TakeGil([this] { PyEval_RestoreThread(state_); });
+  }
+
+  PyThreadState* state_;
 };
 
 // Holds the interpreter's lock while it lives, on any thread.
 class GilAcquire {
  public:
-  GilAcquire() : state_(PyGILState_Ensure()) {}
+  GilAcquire() : state_(TakeGil(Ensure)) {}
   ~GilAcquire() { PyGILState_Release(state_); }
   GilAcquire(const GilAcquire&) = delete;
   GilAcquire& operator=(const GilAcquire&) = delete;
 
  private:
+  static PyGILState_STATE Ensure() {
+    // A thread that Python does not know gets no state any more. The thread that ends the interpreter
+    // is known.
+    while (Py_IsInitialized() == 0 && PyGILState_GetThisThreadState() == nullptr) pause();
+    return PyGILState_Ensure();
+  }
+
   const PyGILState_STATE state_;
 };
 

@@ -6,6 +6,9 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "client/collective/async_calls.h"
 #include "client/collective/group.h"
 #include "client/parallel/messages/messages.h"
@@ -14,27 +17,61 @@
 #include "client/python/core/errors.h"
 #include "client/python/core/group_form.h"
 #include "client/python/core/handle.h"
+#include "client/rendezvous/call/cancellation.h"
 
 namespace cohort::python {
 
 // With the thread of its asynchronous calls, which starts with the first of them, and its messages.
 struct RunningGroup {
-  RunningGroup(std::shared_ptr<client::Group> made, GroupForm joined)
+  RunningGroup(std::shared_ptr<client::Group> made, GroupForm joined,
+               std::shared_ptr<client::Cancellation> of_membership)
       : form(std::move(joined)),
+        cancellation(std::move(of_membership)),
         group(std::move(made)),
         async_calls(std::make_unique<client::AsyncCalls>(*group)) {}
+  // Leaves, which may wait: see End.
+  ~RunningGroup() { End("the last reference to it was dropped"); }
 
   // How this process joined it. The groups of a layout are joined in the same way.
   const GroupForm form;
+  // With a reason, ends the calls of the membership; the group then leaves with this reason.
+  const std::shared_ptr<client::Cancellation> cancellation;
   const std::shared_ptr<client::Group> group;
+  const std::unique_ptr<client::AsyncCalls> async_calls;
   // The rest changes with the interpreter's lock.
-  std::unique_ptr<client::AsyncCalls> async_calls;  // null: closed
-  std::unique_ptr<parallel::Messages> messages;     // of tensor maps, pipelines and rings
-  bool in_messages = false;                         // a thread uses `messages`
+  std::unique_ptr<parallel::Messages> messages;  // of tensor maps, pipelines and rings
+  bool in_messages = false;                      // a thread uses `messages`
 
   parallel::Messages& MakeMessages() {
     if (messages == nullptr) messages = std::make_unique<parallel::Messages>(*group);
     return *messages;
+  }
+
+  // Waits until the call is over, and returns its status. DEADLINE_EXCEEDED: it has waited for the
+  // calls before it until its timeout, so that the group is aborted on all ranks.
+  absl::Status AwaitCall(const client::PendingCall& call, const client::CallOptions& options) const {
+    // A call that began at once reports its timeout itself.
+    constexpr absl::Duration kMargin = absl::Milliseconds(100);
+    const absl::Duration timeout = options.timeout.value_or(form.timeout());
+    absl::Status status = call.Wait(timeout + kMargin);
+    if (!absl::IsDeadlineExceeded(status) || call.Test().has_value()) return status;
+    status = absl::DeadlineExceededError(
+        absl::StrCat("a call of rank ", group->rank(), " in group ", group->name(),
+                     " did not end within ", absl::FormatDuration(timeout),
+                     ": it waited for asynchronous calls that were pending"));
+    group->Abort(status);
+    call.Wait().IgnoreError();
+    return status;
+  }
+
+  // Waits up to a second for asynchronous calls that are not over. Then it aborts the group on all
+  // ranks, which ends them. Without the interpreter's lock.
+  void End(absl::string_view why) {
+    if (async_calls->idle()) return;
+    const client::PendingCall last =
+        async_calls->Start([](client::Group&) { return absl::OkStatus(); });
+    if (!absl::IsDeadlineExceeded(last.Wait(absl::Seconds(1)))) return;
+    group->Abort(absl::CancelledError(absl::StrCat(why, ", while a call was pending")));
   }
 };
 using GroupHandle = Handle<RunningGroup>;
@@ -65,19 +102,33 @@ class MessagesUse {
   const bool is_free_;
 };
 
-// Runs `call(group)`, which returns a Status, as a blocking call. Returns None, or null with an
-// exception. A signal aborts the group on all ranks, because the other ranks wait for this one; and
-// so `other`, in which the call waits, too, if it is not null.
+// Runs `call(group)`, which returns a Status, as a blocking call, after the asynchronous calls that
+// are pending, for which the timeout of `options` counts too. Returns None, or null with an exception.
+// If a handler of a signal raises, the call
+// aborts the group on all ranks, because the other ranks wait for this one; and so `other`, in which
+// the call waits, too, if it is not null. FailedPrecondition: a handler calls it in the middle of a
+// call of the same group.
 template <typename Call>
-PyObject* RunOnAllRanks(RunningGroup& running, const Call& call, RunningGroup* other = nullptr) {
+PyObject* RunOnAllRanks(RunningGroup& running, const client::CallOptions& options,
+                        const Call& call, RunningGroup* other = nullptr) {
+  if (Blocking::IsWithinCallOf(&running)) {
+    return Raise(absl::FailedPreconditionError(absl::StrCat(
+        "group ", running.group->name(),
+        ": a signal handler called it in the middle of another call of this thread; let the handler "
+        "set a flag, and call the group afterwards")));
+  }
   const auto end = [&](const absl::Status& reason) {
     running.group->Abort(reason);
     if (other != nullptr) other->group->Abort(reason);
   };
-  const Blocking blocking(end, /*is_frequent=*/true);
+  Blocking blocking(end, &running);
   if (blocking.raised()) return nullptr;
-  const absl::Status status = blocking.Run([&] { return call(*running.group); });
-  return status.ok() ? WriteNone() : blocking.Raise(status);
+  const absl::Status status = blocking.Run([&] {
+    if (running.async_calls->idle()) return call(*running.group);
+    return running.AwaitCall(
+        running.async_calls->Start([&](client::Group& group) { return call(group); }), options);
+  });
+  return status.ok() && !blocking.raised() ? WriteNone() : blocking.Raise(status);
 }
 
 }  // namespace cohort::python

@@ -30,7 +30,7 @@ PyObject* Connect(PyObject* /*module*/, PyObject* dict) {
     return nullptr;
   }
   const auto end = [](const absl::Status& /*reason*/) {};  // it does not wait
-  const Blocking blocking(end);
+  Blocking blocking(end);
   if (blocking.raised()) return nullptr;
   absl::StatusOr<std::shared_ptr<client::Connection>> made =
       blocking.Run([&] { return client::Connection::Create(connection); });
@@ -100,7 +100,7 @@ PyObject* QueuePop(Store& store, std::string queue, absl::Duration wait, absl::D
 
 PyObject* Watch(Store& store, std::string prefix, int64_t from_revision,
                 std::optional<absl::Duration> timeout, absl::Duration reconnect_timeout) {
-  const std::shared_ptr<StoreClient> used = store.Use();
+  const Share<StoreClient> used = store.Use();
   if (used == nullptr) return nullptr;
   return WriteKeyWatch(used->async().NewWatcher(
       prefix, WatchOptions(from_revision, timeout, reconnect_timeout)));
@@ -125,14 +125,14 @@ std::vector<PyMethodDef> AllMethods() {
     Method<&QueuePush>("queue_push", {"queue", "value", "expiration", "timeout"}),
     Method<&QueuePop>("queue_pop", {"queue", "wait", "timeout"}),
     Method<&Watch>("watch", {"prefix", "from_revision", "timeout", "reconnect_timeout"}),
-    Method<&Release>("release"),};
+    MethodAlsoInChild<&Release>("release"),};
   const std::vector<PyMethodDef>& more = AsyncStoreMethods();
   methods.insert(methods.end(), more.begin(), more.end());
   methods.push_back({});
   return methods;
 }
 
-PyMethodDef functions[] = {{"connect_store", Connect, METH_O, nullptr}, {}};
+PyMethodDef functions[] = {Function<&Connect>("connect_store"), {}};
 
 }  // namespace
 

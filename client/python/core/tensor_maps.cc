@@ -28,7 +28,7 @@ using parallel::TensorMap;
 
 // The group to gather in, which stays open during the call.
 struct Gather {
-  std::shared_ptr<RunningGroup> running;
+  Share<RunningGroup> running;
   MapGatherOptions options;
 };
 
@@ -64,11 +64,13 @@ bool ReadMakeArray(PyObject* make_array) {
 
 // Runs `call(messages)`, which returns a Status, as RunOnAllRanks does.
 template <typename Call>
-PyObject* RunMessages(RunningGroup& running, const Gather& gather, const Call& call) {
+PyObject* RunMessages(RunningGroup& running, const client::CallOptions& options,
+                      const Gather& gather, const Call& call) {
   const MessagesUse use(running);
   if (!use.is_free()) return nullptr;
   return RunOnAllRanks(
-      running, [&](client::Group&) { return call(*running.messages); }, gather.running.get());
+      running, options, [&](client::Group&) { return call(*running.messages); },
+      gather.running.get().get());
 }
 
 // Sends an error in place of the next map.
@@ -87,7 +89,7 @@ absl::Status SendError(Messages& messages, const absl::Status& why,
 
 PyObject* SendMap(GroupHandle& handle, PyObject* map, PyObject* peer, PyObject* gather,
                   PyObject* timeout) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   parallel::SendMapOptions options;
   if (!Read(peer, "destination", &options.to)) return nullptr;
@@ -97,7 +99,7 @@ PyObject* SendMap(GroupHandle& handle, PyObject* map, PyObject* peer, PyObject* 
   if (fit.ok() && !ReadGather(gather, &gathers)) fit = TakeException();
   if (fit.ok()) fit = argument.Read(map);
   options.gather = gathers.options;
-  return RunMessages(*running, gathers, [&](Messages& messages) {
+  return RunMessages(*running, options.call, gathers, [&](Messages& messages) {
     if (fit.ok()) fit = running->form.AwaitStream(argument.stream(), options.call);
     return fit.ok() ? SendTensorMap(messages, argument.map(), options)
                     : SendError(messages, fit, options);
@@ -106,7 +108,7 @@ PyObject* SendMap(GroupHandle& handle, PyObject* map, PyObject* peer, PyObject* 
 
 PyObject* ReceiveMap(GroupHandle& handle, PyObject* peer, PyObject* gather, PyObject* make_array,
                      PyObject* timeout) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   parallel::ReceiveMapOptions options;
   Gather gathers;
@@ -116,7 +118,7 @@ PyObject* ReceiveMap(GroupHandle& handle, PyObject* peer, PyObject* gather, PyOb
   }
   options.gather = gathers.options;
   TensorMap map;
-  const Object done(RunMessages(*running, gathers, [&](Messages& messages) {
+  const Object done(RunMessages(*running, options.call, gathers, [&](Messages& messages) {
     absl::StatusOr<TensorMap> came = ReceiveTensorMap(messages, options);
     if (came.ok()) map = *std::move(came);
     return came.status();
@@ -126,7 +128,7 @@ PyObject* ReceiveMap(GroupHandle& handle, PyObject* peer, PyObject* gather, PyOb
 
 PyObject* BroadcastMap(GroupHandle& handle, PyObject* map, PyObject* root, PyObject* make_array,
                        PyObject* timeout) {
-  const std::shared_ptr<RunningGroup> running = handle.Use();
+  const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   parallel::BroadcastMapOptions options;
   MapArgument argument;
@@ -136,7 +138,7 @@ PyObject* BroadcastMap(GroupHandle& handle, PyObject* map, PyObject* root, PyObj
   const bool is_root = running->group->rank() == options.root;
   if (fit.ok() && is_root) fit = argument.Read(map);
   TensorMap result;
-  const Object done(RunOnAllRanks(*running, [&](client::Group& group) {
+  const Object done(RunOnAllRanks(*running, options.call, [&](client::Group& group) {
     if (fit.ok()) fit = running->form.AwaitStream(argument.stream(), options.call);
     if (!fit.ok()) return group.FailCollectiveAs(fit, options.call);
     absl::StatusOr<TensorMap> came = BroadcastTensorMap(group, &argument.map(), options);

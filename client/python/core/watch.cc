@@ -71,7 +71,7 @@ PyObject* Next(Handle<W>& watch, PyObject* to) {
 
 template <typename W, typename Start>
 PyObject* StartWatchCall(const Handle<W>& watch, const Queue& queue, const Start& start) {
-  const std::shared_ptr<W> used = watch.Use();
+  const Share<W> used = watch.Use();
   if (used == nullptr) return nullptr;
   return StartCall(queue, [&](const Call& call) { start(*used, call); });
 }
@@ -92,14 +92,14 @@ PyObject* StartNext(Handle<W>& watch, Queue queue) {
 
 template <typename W>
 PyObject* Revision(Handle<W>& watch) {
-  const std::shared_ptr<W> used = watch.Use();
+  const Share<W> used = watch.Use();
   if (used == nullptr) return nullptr;
   return Write(Forked() ? int64_t{0} : used->revision());
 }
 
 template <typename W>
 PyObject* Suspend(Handle<W>& watch) {
-  const std::shared_ptr<W> used = watch.Use();
+  const Share<W> used = watch.Use();
   if (used == nullptr) return nullptr;
   if (!Forked()) used->Suspend();
   return WriteNone();
@@ -108,17 +108,16 @@ PyObject* Suspend(Handle<W>& watch) {
 // A call in flight has a share, and ends.
 template <typename W>
 PyObject* Close(Handle<W>& watch) {
-  std::shared_ptr<W> last = watch.Take();
+  const Share<W> last = watch.Take();
   if (last != nullptr) {
     const GilRelease release;
     last->Close();
-    last.reset();
   }
   return WriteNone();
 }
 
 PyObject* Info(Handle<GroupWatcher>& watch) {
-  const std::shared_ptr<GroupWatcher> used = watch.Use();
+  const Share<GroupWatcher> used = watch.Use();
   if (used == nullptr) return nullptr;
   const std::optional<client::GroupInfo> info = used->info();
   return info.has_value() ? WriteGroupInfo(*info) : WriteNone();
@@ -144,7 +143,7 @@ PyObject* WatchGroup(PyObject* /*module*/, PyObject* dict) {
     return nullptr;
   }
   const auto end = [](const absl::Status& /*reason*/) {};  // it does not wait
-  const Blocking blocking(end);
+  Blocking blocking(end);
   if (blocking.raised()) return nullptr;
   std::shared_ptr<client::Connection> shared = ConnectionOf(connection).lock();
   if (shared == nullptr) {
@@ -165,9 +164,9 @@ PyMethodDef key_methods[] = {
     Method<&Next<KeyWatcher>>("next", {"to"}),
     Method<&StartOpen<KeyWatcher>>("start_open", {"completions"}),
     Method<&StartNext<KeyWatcher, KeyEvent>>("start_next", {"completions"}),
-    Method<&Revision<KeyWatcher>>("revision"),
-    Method<&Suspend<KeyWatcher>>("suspend"),
-    Method<&Close<KeyWatcher>>("close"),
+    MethodAlsoInChild<&Revision<KeyWatcher>>("revision"),
+    MethodAlsoInChild<&Suspend<KeyWatcher>>("suspend"),
+    MethodAlsoInChild<&Close<KeyWatcher>>("close"),
     {}};
 
 PyMethodDef group_methods[] = {
@@ -175,13 +174,13 @@ PyMethodDef group_methods[] = {
     Method<&Next<GroupWatcher>>("next", {"to"}),
     Method<&StartOpen<GroupWatcher>>("start_open", {"completions"}),
     Method<&StartNext<GroupWatcher, GroupEvent>>("start_next", {"completions"}),
-    Method<&Revision<GroupWatcher>>("revision"),
-    Method<&Suspend<GroupWatcher>>("suspend"),
-    Method<&Close<GroupWatcher>>("close"),
+    MethodAlsoInChild<&Revision<GroupWatcher>>("revision"),
+    MethodAlsoInChild<&Suspend<GroupWatcher>>("suspend"),
+    MethodAlsoInChild<&Close<GroupWatcher>>("close"),
     Method<&Info>("info"),
     {}};
 
-PyMethodDef functions[] = {{"watch_group", WatchGroup, METH_O, nullptr}, {}};
+PyMethodDef functions[] = {Function<&WatchGroup>("watch_group"), {}};
 
 }  // namespace
 
