@@ -35,7 +35,7 @@ class Error(RuntimeError):
 
 
 class Cancelled(Error):
-    """The call was cancelled: by a signal of this process, or by another member."""
+    """The call was cancelled: by `close`, by `cancel`, or by another member."""
 
 
 class Unknown(Error):

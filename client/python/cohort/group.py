@@ -40,8 +40,9 @@ class Group(TensorMaps):
     All ranks call the same collectives in the same order, with the same type, shape, root and
     reduction. A call blocks until its arrays may be used again, at most `timeout` seconds (None: the
     group's), and releases the GIL meanwhile. With `wait=False` it returns a
-    PendingCall at once, which coroutines may await. Asynchronous calls run in the order in which
-    they were started, and until they are over the group is not called in other ways.
+    PendingCall at once, which coroutines may await. Calls run in the order in which they were
+    started: a blocking call waits for those that are pending. One thread calls a group; threads that
+    call it in different orders on different ranks mix the values of equal calls.
 
     Arrays are numpy arrays, tensors of PyTorch, or objects with the buffer protocol or __dlpack__,
     of any strides. Contiguous memory from `empty`, on all ranks, is the fast case: then

@@ -240,7 +240,7 @@ def create_layout(world: Group, layout: Layout, *, kinds: Sequence[str] = (),
     bytes compares before any group is created. The ranks of the layout are ranks of `world`, which
     may have more. The groups are joined as `world` was: with its address, tenant, lease and timeout.
     Each has generations and failures of its own. The call releases the GIL. On the main thread a
-    signal ends it and aborts `world` on all ranks, because the other ranks wait for this one.
+    signal handler that raises ends it and aborts `world` on all ranks, because the other ranks wait for this one.
 
     Args:
       kinds: the kinds to create, where some groups would cost memory or time. Empty: all kinds.

@@ -51,7 +51,7 @@ class ProcessGroup(Facts):
 
     All methods may be called from any thread. They block for at most their timeout, in seconds, and
     release the GIL meanwhile. `timeout=None` stands for the group's timeout. On the main
-    thread SIGINT and SIGTERM end a call at once if Python handles them.
+    thread the handlers of signals run during a call, and one that raises ends it.
 
     Errors of all methods: DeadlineExceeded (`missing` has the ranks that did not come), Aborted (the
     generation ended: call `rejoin`), Unavailable, InvalidArgument, ResourceExhausted,

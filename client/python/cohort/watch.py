@@ -36,7 +36,8 @@ class Watch(Iterator[E]):
 
     It ends with StopIteration after its timeout, after `close`, and with the group that it watches.
     It closes its stream at the end of a `with` statement, and when it is no longer used, as after
-    `break`. SIGINT and SIGTERM end a step that waits, as they end any call.
+    `break`. A handler of a signal that raises ends a step that waits, as it ends any
+    call.
 
     If the connection breaks, the watch goes on after the last change. At most one message of the
     coordinator waits here for the program, so a slow program needs no more memory. One thread at a
