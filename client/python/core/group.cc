@@ -96,9 +96,17 @@ PyObject* Allocate(GroupHandle& handle, int type, std::vector<int64_t> shape,
                    std::optional<int> device) {
   const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
-  absl::StatusOr<Tensor> tensor =
-      running->group->Allocate(static_cast<DataType>(type), Shape(shape.begin(), shape.end()),
-                               device.has_value() ? Device::Cuda(*device) : Device::Host());
+  const auto allocate = [&] {
+    return running->group->Allocate(static_cast<DataType>(type), Shape(shape.begin(), shape.end()),
+                                    device.has_value() ? Device::Cuda(*device) : Device::Host());
+  };
+  absl::StatusOr<Tensor> tensor;
+  if (device.has_value()) {  // the driver may wait for the GPU
+    const GilRelease release;
+    tensor = allocate();
+  } else {
+    tensor = allocate();
+  }
   if (!tensor.ok()) return Raise(tensor.status());
   return WriteMemory(*std::move(tensor));
 }
