@@ -195,7 +195,7 @@ def add(**facts: Any) -> None:
 def load() -> None:
     """Fills the table. The modules of calls import this one, so they are imported last."""
     # pylint: disable=import-outside-toplevel,unused-import,cyclic-import
-    from matrix import calls_group, calls_objects, calls_torch
+    from matrix import calls_group, calls_objects, calls_torch, planted
     assert BY_NAME
 
 

@@ -34,9 +34,13 @@ def _outcome(rank: RankHandle, kind: str = 'outcome', seconds: float = _PATIENCE
     return message
 
 
-def _ended(rank: RankHandle, seconds: float = END + SLACK + 1) -> dict:
-    status, at = rank.end(seconds)
-    return {'kind': 'ended', 'status': status, 'at': at}
+def _ended(rank: RankHandle) -> dict:
+    """The end of the process. What counts is when the handlers of atexit have run."""
+    status, at = rank.end(_PATIENCE)
+    closed = rank.poll('closed')
+    if closed['kind_of_message'] == 'ended':
+        closed = {'at': at, 'waited': 0}
+    return {'kind': 'ended', 'status': status, 'at': closed['at'], 'waited': closed['waited']}
 
 
 def _judge(who: str, pattern, outcome: dict, since: float, rank=None) -> None:
@@ -320,7 +324,7 @@ def _end_during(scene, row, do, **arguments):
             raise Violation(f'rank 0 does not wait: {outcome}')
     since = time.monotonic()
     subject.tell(do, **arguments)
-    _judge('rank 0', row.subject, _ended(subject, _PATIENCE), since, subject)
+    _judge('rank 0', row.subject, _ended(subject), since, subject)
     _then_others(scene, row, since)
 
 
@@ -354,7 +358,7 @@ def _judge_child(row, rank: RankHandle, reply: dict) -> None:
 def fork_before(scene, row):
     """The subject forks; the child calls and exits; then all ranks call."""
     subject = scene.ranks[0]
-    reply = subject.ask('fork', seconds=_PATIENCE)
+    reply = subject.ask('fork', seconds=10)
     _judge_child(row, subject, reply)
     _enter(subject, scene.call.waits)
     _complete(scene, row)

@@ -64,7 +64,7 @@ class Raises(Pattern):
             return f'{_shown(outcome)}; it must raise {" or ".join(self.classes)}'
         if self.names is not None and not _names(outcome, self.names):
             return f'{_shown(outcome)}; it must name rank {self.names}'
-        late = outcome['at'] - since
+        late = _late(outcome, since)
         if late > self.within + SLACK:
             return f'late: {late:.1f} s, allowed {self.within:g} s: {_shown(outcome)}'
         return None
@@ -74,6 +74,11 @@ class Raises(Pattern):
         if self.names is not None:
             text += f' naming rank {self.names}'
         return f'{text} in {self.within:g} s'
+
+
+def _late(outcome: dict, since: float) -> float:
+    """How long the rank took, without the time for which it waited for a processor."""
+    return outcome['at'] - since - min(outcome.get('waited', 0), outcome['at'] - since)
 
 
 def _names(outcome: dict, rank: int) -> bool:
@@ -92,7 +97,7 @@ class Exits(Pattern):
         if outcome['kind'] != 'ended' or outcome['status'] not in self.statuses:
             return (f'{_shown(outcome)}; the process must end with the status '
                     f'{" or ".join(map(str, self.statuses))}')
-        late = outcome['at'] - since
+        late = _late(outcome, since)
         if late > self.within + SLACK:
             return f'late: the process ends after {late:.1f} s, allowed {self.within:g} s'
         return None
@@ -124,7 +129,7 @@ class Ends(Pattern):
     def check(self, outcome, since):
         if outcome['kind'] == 'value' and not outcome['right']:
             return _shown(outcome)
-        late = outcome['at'] - since
+        late = _late(outcome, since)
         if late > self.within + SLACK:
             return f'late: {late:.1f} s, allowed {self.within:g} s: {_shown(outcome)}'
         return None

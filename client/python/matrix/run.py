@@ -35,7 +35,8 @@ class Result(NamedTuple):
 def all_pairs(with_torch: bool = True) -> List[str]:
     """The names of all pairs, in the order of the tables."""
     return [f'{name}:{event}' for name, call in calls.BY_NAME.items() for event in events.NAMES
-            if (with_torch or not call.needs_torch) and rules.rule(call, event) is not None]
+            if call.front != 'planted' and (with_torch or not call.needs_torch)
+            and rules.rule(call, event) is not None]
 
 
 class Runner:

@@ -4,6 +4,7 @@ The imports take seconds, a fork takes milliseconds. The process makes no call o
 its children may. It reports their exit statuses, with the time.
 """
 
+import atexit
 import faulthandler
 import gc
 import json
@@ -16,6 +17,16 @@ import time
 
 # A rank writes the stacks of its threads when it gets this signal, even if it holds the GIL.
 TRACE_SIGNAL = signal.SIGRTMIN + 7
+
+
+# What a rank does when all handlers of atexit have run.
+at_last = []
+
+
+@atexit.register  # The first one runs last.
+def _run_at_last():
+    for function in at_last:
+        function()
 
 
 def _imports(with_torch):
@@ -102,4 +113,6 @@ if __name__ == '__main__':
     if forked is not None:
         # A rank ends as any program does: the interpreter closes what is open.
         from matrix import rank
-        rank.Rank(*forked).serve()
+        _rank = rank.Rank(*forked)
+        at_last.append(_rank.say_closed)
+        _rank.serve()
