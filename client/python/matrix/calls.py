@@ -6,7 +6,7 @@ from the context, which makes a wrong one if the variant of the call says so.
 """
 
 import signal
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -132,6 +132,8 @@ class Call(NamedTuple):
       wrong: the variants of wrong arguments.
       waits: rank 0 waits in it until the others have called.
       peer_waits: so does rank 1.
+      sender: the rank that sends a message; None: both do.
+      is_told: the receiver hears of a mistake of the sender at once.
       is_async: the functions return coroutines.
     """
     name: str
@@ -152,6 +154,8 @@ class Call(NamedTuple):
     peer_waits: bool = True
     is_async: bool = False
     needs_torch: bool = False
+    sender: Optional[int] = None
+    is_told: bool = False
 
     @property
     def id(self) -> str:

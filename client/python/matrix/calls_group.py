@@ -156,17 +156,18 @@ def _made_group(groups, c):
     """The sum in the group that was made."""
     made = groups[0] if isinstance(groups, list) else groups['tensor']
     c.made['group'] = groups
-    return made.all_reduce(c.full(c.value(c.rank), 3), **c.options())
+    return made.all_reduce(c.full(c.value(c.rank), 3))
 
 
 _add('create_groups', COLLECTIVE,
      lambda c: _made_group(cohort.create_groups(
-         c.group, [list(range(c.size + (c.variant == 'shape')))]), c),
+         c.group, [list(range(c.size + (c.variant == 'shape')))], timeout=c.timeout or c.patience), c),
      lambda c: c.full(c.total, 3), front='cohort', wrong=('shape',))
 _add('create_layout', COLLECTIVE,
      lambda c: _made_group(cohort.create_layout(
          c.group, cohort.make_layout(c.size + (c.variant == 'shape'), {'tp': c.size + (
-             c.variant == 'shape')}), kinds=['tensor']), c),
+             c.variant == 'shape')}), kinds=['tensor'], separate=['tensor'],
+         timeout=c.timeout or c.patience), c),
      lambda c: c.full(c.total, 3), front='cohort', wrong=('shape',))
 
 
@@ -191,10 +192,11 @@ _none = _by_rank(lambda c: None, lambda c: None)
 
 _add('receive', MESSAGE, _by_rank(lambda c: c.group.receive(c.zeros(), 1, **c.options()),
                                   lambda c: c.group.send(c.array(), 0, **c.options())),
-     _by_rank(lambda c: c.full(c.value(1)), lambda c: None), wrong=_MISFIT, peer_waits=False)
+     _by_rank(lambda c: c.full(c.value(1)), lambda c: None), wrong=_MISFIT, peer_waits=False,
+     sender=1)
 _add('send', MESSAGE, _by_rank(lambda c: c.group.send(c.array(_LARGE), 1, **c.options()),
                                lambda c: c.group.receive(c.zeros(_LARGE), 0, **c.options())),
-     _by_rank(lambda c: None, lambda c: c.full(c.value(0), _LARGE)), wrong=_MISFIT)
+     _by_rank(lambda c: None, lambda c: c.full(c.value(0), _LARGE)), wrong=_MISFIT, sender=0)
 
 
 def _exchange(c):
@@ -230,7 +232,7 @@ def _large_map(c):
 
 _add('send_map', MESSAGE, _by_rank(lambda c: c.group.send_map(_large_map(c), 1, **c.options()),
                                    lambda c: c.group.receive_map(0, **c.options())),
-     _by_rank(lambda c: None, _large_map))
+     _by_rank(lambda c: None, _large_map), wrong=('type',), sender=0, is_told=True)
 
 # Rank 0 is the first stage.
 
@@ -246,12 +248,12 @@ def _pipe(c):
 _add('recv_backward', MESSAGE, _by_rank(lambda c: _pipe(c).recv_backward(**c.options()),
                                         lambda c: _pipe(c).send_backward(c.array(), **c.options())),
      _by_rank(lambda c: [c.full(c.value(1))], lambda c: None), front='Pipeline',
-     before=_open_pipeline, peer_waits=False)
+     before=_open_pipeline, peer_waits=False, wrong=('type',), sender=1, is_told=True)
 _add('send_forward', MESSAGE,
      _by_rank(lambda c: _pipe(c).send_forward(c.array(_LARGE), **c.options()),
               lambda c: _pipe(c).recv_forward(**c.options())),
      _by_rank(lambda c: None, lambda c: [c.full(c.value(0), _LARGE)]), front='Pipeline',
-     before=_open_pipeline)
+     before=_open_pipeline, wrong=('type',), sender=0, is_told=True)
 _add('send_forward_recv_backward', MESSAGE,
      _by_rank(lambda c: _pipe(c).send_forward_recv_backward(c.array(), **c.options()),
               lambda c: _pipe(c).send_backward_recv_forward(c.array(), **c.options())),

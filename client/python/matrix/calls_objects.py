@@ -85,8 +85,8 @@ _add_group('gather', ROUND, lambda c: c.group.gather(c.object(), c.at(0), **_lim
 _add_group('scatter', ROUND,
            lambda c: c.group.scatter(c.objects() if c.rank == 1 else (), c.at(1), **_limit(c)),
            lambda c: c.object(), wrong=('rank',), peer_waits=False)
-_add_group('vote', ROUND, lambda c: c.group.vote(c.value(c.rank), cohort.VoteOp.MIN, **_limit(c))[0],
-           lambda c: c.value(0))
+_add_group('vote', ROUND, lambda c: c.group.vote(c.value(c.rank), cohort.VoteOp.MIN, **_limit(c)),
+           lambda c: (c.value(0), ()))
 _add_group('receive', MAILBOX, _by_rank(
     lambda c: c.group.receive(c.at(1), **_limit(c)),
     lambda c: c.group.send(c.object(1), 0, **_limit(c))),

@@ -250,9 +250,9 @@ def _message(c, is_sender, elements=0, **options):
 
 
 _add('recv', MESSAGE, lambda c, **o: _message(c, c.rank == 1), lambda c: _full(c, c.value(1)),
-     wrong=_MISFIT, peer_waits=False)
+     wrong=_MISFIT, peer_waits=False, sender=1)
 _add('send', MESSAGE, lambda c, **o: _message(c, c.rank == 0, _LARGE),
-     lambda c: _full(c, c.value(0), _LARGE), wrong=_MISFIT)
+     lambda c: _full(c, c.value(0), _LARGE), wrong=_MISFIT, sender=0)
 
 
 def _any_source(c, **_):

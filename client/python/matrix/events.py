@@ -204,38 +204,95 @@ def timeout(scene, row):
 # --- Wrong arguments.
 
 
-def wrong_here(scene, row, variant):
-    """The subject's argument is wrong; the peer is in the call before."""
-    subject, peer = scene.ranks
-    if scene.call.kind in (COLLECTIVE, MESSAGE):
-        _enter(peer, scene.call.peer_waits)
-        since = time.monotonic()
-        subject.call(variant=variant)
-        _judge_call(subject, row.subject, since)
-        _judge_call(peer, row.peer, since)
+def _judge_sizes(scene, wrong: int, since: float) -> None:
+    """Each array of a message is a legal one, so only the receiver sees that they do not fit."""
+    outcomes = [_outcome(rank) for rank in scene.ranks]
+    for rank, outcome in zip(scene.ranks, outcomes):
+        _judge(f'rank {rank.rank}', rules.Either(rules.COMPLETES, rules.refused(wrong),
+                                                 rules.refused(1 - wrong)), outcome, since, rank)
+    if all(outcome['kind'] == 'value' for outcome in outcomes):
+        raise Violation('both ranks return; one must raise InvalidArgument')
+
+
+def _judge_message(scene, wrong: int, since: float) -> None:
+    """The other rank hears of the mistake at once, or it still waits: then the rank that made the
+    mistake calls again, and both complete."""
+    mistaken, other = scene.ranks[wrong], scene.ranks[1 - wrong]
+    is_told = scene.call.is_told and scene.call.sender == wrong
+    _judge_call(mistaken, rules.MISTAKE, since)
+    outcome = other.poll('outcome', AT_ONCE + SLACK if is_told else 0)
+    if is_told and outcome is None:
+        raise Violation(f'rank {other.rank} does not hear of the mistake of rank {wrong}')
+    if outcome is not None and outcome['kind'] != 'value':
+        _judge(f'rank {other.rank}', rules.refused(wrong), outcome, since, other)
+        return
+    mistaken.call()
+    again = time.monotonic()
+    if outcome is None:
+        outcome = _outcome(other)
+    if outcome['kind'] == 'value':
+        _judge(f'rank {other.rank}', rules.COMPLETES, outcome, again, other)
+        _judge(f'the same call again, rank {wrong}', rules.COMPLETES, _outcome(mistaken), again,
+               mistaken)
     else:
-        subject.call(variant=variant)
-        _judge_call(subject, row.subject, time.monotonic())
+        _judge(f'rank {other.rank}', rules.refused(wrong), outcome, since, other)
+
+
+def _wrong(scene, row, wrong: int, variant: str) -> None:
+    """One rank's argument is wrong; the other is in the call before."""
+    ranks, first = scene.ranks, 1 - wrong
+    _enter(ranks[first], scene.call.waits if first == 0 else scene.call.peer_waits)
+    since = time.monotonic()
+    ranks[wrong].call(variant=variant)
+    if scene.call.kind == MESSAGE:
+        if variant == 'shape':
+            _judge_sizes(scene, wrong, since)
+        else:
+            _judge_message(scene, wrong, since)
+        _follow(scene, row)
+        return
+    outcomes = [_outcome(rank) for rank in ranks]
+    patterns = [row.subject, row.peer]
+    # A rank that waits for no other has returned before. It hears of the mistake in its next call.
+    heard_later = (not scene.call.peer_waits and outcomes[1]['kind'] == 'value'
+                   and (wrong == 0 or variant == 'shape'))
+    for rank in (wrong, first):
+        if not (heard_later and rank == 1):
+            _judge(f'rank {rank}', patterns[rank], outcomes[rank], since, ranks[rank])
+    if heard_later:
+        for rank in ranks:
+            rank.tell('follow', step=3, rejoin=False)
+        _judge('the next call, rank 0', rules.COMPLETES, _outcome(ranks[0]), 0, ranks[0])
+        _judge('the next call, rank 1', rules.Either(rules.COMPLETES, rules.refused(0), rules.refused(1)),
+               _outcome(ranks[1]), time.monotonic(), ranks[1])
+    _follow(scene, row)
+
+
+def wrong_here(scene, row, variant):
+    """The subject's argument is wrong; the peer is in the call before, if it is one of all ranks."""
+    if scene.call.kind in (COLLECTIVE, MESSAGE):
+        _wrong(scene, row, 0, variant)
+        return
+    scene.ranks[0].call(variant=variant)
+    _judge_call(scene.ranks[0], row.subject, time.monotonic())
     _follow(scene, row)
 
 
 def wrong_there(scene, row, variant):
     """The peer's argument is wrong; the subject is in the call before."""
+    if scene.call.kind in (COLLECTIVE, MESSAGE):
+        _wrong(scene, row, 1, variant)
+        return
     subject, peer = scene.ranks
     _enter(subject, scene.call.waits)
     since = time.monotonic()
     peer.call(variant=variant)
-    if scene.call.kind == ROUND:
-        # Its mistake is its own: it calls again.
-        _judge_call(peer, row.peer, since)
-        peer.call()
-        for rank in scene.ranks:
-            _judge_call(rank, rules.COMPLETES, since)
-        _follow(scene, row._replace(after='in step'))
-        return
-    _judge_call(subject, row.subject, since)
+    # Its mistake is its own: it calls again.
     _judge_call(peer, row.peer, since)
-    _follow(scene, row)
+    peer.call()
+    for rank in scene.ranks:
+        _judge_call(rank, rules.COMPLETES, since)
+    _follow(scene, row._replace(after='in step'))
 
 
 # --- Signals.
@@ -358,7 +415,7 @@ def _judge_child(row, rank: RankHandle, reply: dict) -> None:
 def fork_before(scene, row):
     """The subject forks; the child calls and exits; then all ranks call."""
     subject = scene.ranks[0]
-    reply = subject.ask('fork', seconds=10)
+    reply = subject.ask('fork', seconds=12)
     _judge_child(row, subject, reply)
     _enter(subject, scene.call.waits)
     _complete(scene, row)
@@ -371,7 +428,7 @@ def fork_during(scene, row):
     subject.ask('helper')
     _enter(subject, scene.call.waits)
     subject.tell_helper('fork')
-    reply = subject.wait_helper(_PATIENCE, 'come back from a fork')
+    reply = subject.wait_helper(12, 'come back from a fork')
     _judge_child(row, subject, reply)
     _complete(scene, row)
     _follow(scene, row)

@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 
+import cohort
 from matrix import calls
 
 
@@ -34,6 +35,15 @@ def waited_for_processor():
     """For how many seconds this thread could have run, and did not get a processor."""
     with open('/proc/thread-self/schedstat', encoding='ascii') as file:
         return int(file.read().split()[1]) * 1e-9
+
+
+def is_own(error):
+    """Whether an exception comes from the text of the matrix itself, and not from the package."""
+    if isinstance(error, (cohort.Error, Stop, KeyboardInterrupt)):
+        return False
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    folder = os.path.dirname(__file__)
+    return os.path.dirname(frame.filename) == folder and not frame.filename.endswith('planted.py')
 
 
 def describe(error):
@@ -119,6 +129,8 @@ class Rank:
             self._in_call = False
         except BaseException as error:  # pylint: disable=broad-exception-caught
             self._in_call = False
+            if is_own(error):
+                raise
             return describe(error), error
         try:
             wanted = expected()

@@ -80,8 +80,10 @@ class Runner:
             own = event == 'coordinator_gone'
             if own:
                 servers = Servers(0 if call.form == 'self' else 2)
-            spec = {'patience': rules.WITHOUT_COORDINATOR, 'gone': True} if own and \
-                call.kind not in (calls.COLLECTIVE, calls.MESSAGE, calls.QUEUE) else {}
+            spec = {}
+            if own and (call.kind not in (calls.COLLECTIVE, calls.MESSAGE, calls.QUEUE)
+                        or f'{call.front}.{call.name}' in rules.FORMING):
+                spec = {'patience': rules.WITHOUT_COORDINATOR, 'gone': True}
             scene = Scene(pair, call, servers, self._template(call.needs_torch),
                           events.ranks_of(event), **spec)
             scene.prepare()
