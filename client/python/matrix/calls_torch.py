@@ -216,8 +216,8 @@ def _monitored(c, **_):
     return _dist().monitored_barrier(timeout=limit), None
 
 
-# Rank 0 waits for all others, and tells them.
-_add('monitored_barrier', COLLECTIVE, _monitored, lambda c: None, modes=('sync',))
+# It goes through the coordinator.
+_add('monitored_barrier', ROUND, _monitored, lambda c: None, modes=('sync',))
 
 
 def _gather_objects(c, **_):
@@ -240,6 +240,15 @@ _add('broadcast_object_list', COLLECTIVE, _broadcast_objects, lambda c: [c.value
 # --- Messages.
 
 
+def _prepare_messages(c):
+    """A first message, so that the channel of the two ranks is open."""
+    _prepare(c)
+    if c.rank < 2:
+        work = _dist().isend(_torch().ones(1), 1 - c.rank)
+        _dist().recv(_torch().ones(1), 1 - c.rank)
+        work.wait()
+
+
 def _message(c, is_sender, elements=0, **options):
     dist = _dist()
     tensor = _tensor(c, elements)
@@ -250,9 +259,11 @@ def _message(c, is_sender, elements=0, **options):
 
 
 _add('recv', MESSAGE, lambda c, **o: _message(c, c.rank == 1), lambda c: _full(c, c.value(1)),
-     wrong=_MISFIT, peer_waits=False, sender=1)
+     wrong=_MISFIT, peer_waits=False, sender=1,
+     prepare=_prepare_messages)
 _add('send', MESSAGE, lambda c, **o: _message(c, c.rank == 0, _LARGE),
-     lambda c: _full(c, c.value(0), _LARGE), wrong=_MISFIT, sender=0)
+     lambda c: _full(c, c.value(0), _LARGE), wrong=_MISFIT, sender=0,
+     prepare=_prepare_messages)
 
 
 def _any_source(c, **_):
@@ -263,7 +274,7 @@ def _any_source(c, **_):
 
 
 _add('recv_any', MESSAGE, _any_source, lambda c: _full(c, c.value(1)), modes=('sync',),
-     peer_waits=False)
+     peer_waits=False, prepare=_prepare_messages)
 
 
 def _batch(c, **_):
@@ -282,7 +293,8 @@ def _batch(c, **_):
     return All(), received
 
 
-_add('batch_isend_irecv', MESSAGE, _batch, lambda c: _full(c, c.value(1 - c.rank)), modes=('async',))
+_add('batch_isend_irecv', MESSAGE, _batch, lambda c: _full(c, c.value(1 - c.rank)), modes=('async',),
+     prepare=_prepare_messages)
 
 # --- cohort.regions, on a cohort.Group.
 

@@ -15,7 +15,6 @@ import threading
 import time
 import traceback
 
-import cohort
 from matrix import calls
 
 
@@ -39,7 +38,8 @@ def waited_for_processor():
 
 def is_own(error):
     """Whether an exception comes from the text of the matrix itself, and not from the package."""
-    if isinstance(error, (cohort.Error, Stop, KeyboardInterrupt)):
+    # PyTorch's C++ raises a RuntimeError, whose last frame of Python is here.
+    if isinstance(error, (RuntimeError, Stop, KeyboardInterrupt)):
         return False
     frame = traceback.extract_tb(error.__traceback__)[-1]
     folder = os.path.dirname(__file__)
