@@ -265,6 +265,8 @@ _WITHOUT_TIMEOUT = ('regions.reduce_from', 'regions.all_to_all', 'vllm.all_reduc
                     'vllm.recv', 'Store.watch', 'aio.Store.watch')
 # Collectives that form groups, and so need the coordinator.
 FORMING = ('cohort.create_groups', 'cohort.create_layout')
+# They take a message of any rank, so their timeout names none.
+_ANY_SOURCE = ('torch.recv_any', 'ProcessGroup.receive_any', 'aio.ProcessGroup.receive_any')
 # They need nothing but this process.
 _LOCAL = ('group.facts', 'report_progress')
 
@@ -295,6 +297,8 @@ def rule(call: Any, event: str) -> Optional[Row]:
         return None
     for row in TABLE:
         if name in row.events and call.kind in row.kinds:
+            if full in _ANY_SOURCE and name in ('timeout', 'peer_stopped'):
+                return row._replace(subject=Raises('DeadlineExceeded', within=SHORT + AT_ONCE))
             if full in FORMING and name == 'coordinator_gone':
                 # A call that forms groups waits seven times, as its docstring says.
                 away = Raises('Unavailable', 'DeadlineExceeded', within=7 * WITHOUT_COORDINATOR)
