@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "base/tensor/data_type.h"
+#include "client/python/core/convert.h"
 
 namespace cohort::python {
 namespace {
@@ -44,6 +46,30 @@ constexpr DataType kTypes[] = {
     DataType::kC128, kNone,           kNone,         kNone,          kNone,
     kNone,           kNone,           kNone,         DataType::kF16};
 constexpr int kTypeCount = static_cast<int>(sizeof(kTypes) / sizeof(kTypes[0]));
+
+// The type of elements that another library has added to numpy, such as ml_dtypes.bfloat16. It has
+// a number of its own in each process.
+constexpr int kFirstAdded = 256;
+DataType TypeOfAdded(Descriptor& descriptor) {
+  static int known_number = -1;
+  static DataType known_type = kNone;
+  if (descriptor.number == known_number) return known_type;
+  const Object name(PyObject_GetAttrString(&descriptor.head, "name"));
+  std::string text;
+  if (!name || !Read(name.get(), "name", &text)) PyErr_Clear();
+  known_type = text == "bfloat16"        ? DataType::kBF16
+               : text == "float8_e4m3fn" ? DataType::kF8E4M3
+               : text == "float8_e5m2"   ? DataType::kF8E5M2
+                                         : kNone;
+  known_number = descriptor.number;
+  return known_type;
+}
+
+DataType TypeOf(Descriptor& descriptor) {
+  if (descriptor.number >= kFirstAdded) return TypeOfAdded(descriptor);
+  return descriptor.number < 0 || descriptor.number >= kTypeCount ? kNone
+                                                                  : kTypes[descriptor.number];
+}
 
 // Whether the array has the facts that its buffer has. If not, this numpy has another layout.
 bool IsAsItsBuffer(PyObject* object) {
@@ -90,11 +116,8 @@ bool ReadNumpyArray(PyObject* object, bool writable, Tensor* tensor) {
   if (!IsNumpyArray(object)) return false;
   const auto& array = *reinterpret_cast<const NumpyArray*>(object);
   if (writable && (array.flags & kWriteable) == 0) return false;
-  const Descriptor& descriptor = *array.descriptor;
-  if (descriptor.number < 0 || descriptor.number >= kTypeCount || descriptor.byte_order == '>') {
-    return false;
-  }
-  const DataType type = kTypes[descriptor.number];
+  if (array.descriptor->byte_order == '>') return false;
+  const DataType type = TypeOf(*array.descriptor);
   if (type == kNone) return false;
   const auto bytes = static_cast<Py_ssize_t>(SizeOf(type));
   Shape strides;
