@@ -47,6 +47,14 @@ def pack_or_refuse(obj: Any, pickle: bool = False) -> BytesLike:
         return _REFUSAL + str(error).encode(errors='replace')
 
 
+def pack_all(objects: Any, pickle: bool) -> Any:
+    """Returns the bytes, or the refusals, of a sequence of objects. The extension module refuses what
+    is no sequence, such as a str."""
+    if isinstance(objects, (str, bytes)) or not hasattr(objects, '__iter__'):
+        return objects
+    return [pack_or_refuse(obj, pickle) for obj in objects]
+
+
 def unpack(group: Any, operation: str, data: bytes, source: int, pickle: bool) -> Any:
     """Returns the object of the bytes that rank `source` sent. `group` and `operation` are for errors.
 

@@ -36,7 +36,7 @@ from cohort._aio_group import Group
 from cohort._aio_queue import MessageQueue
 from cohort._environment import coordinator_address
 from cohort._event_loop import CallsInFlight, Inbox, run
-from cohort._objects import pack, pack_or_refuse, raise_refusal, unpack, unpack_all
+from cohort._objects import pack, pack_all, pack_or_refuse, raise_refusal, unpack, unpack_all
 from cohort.errors import Error
 from cohort.facts import Facts
 from cohort.group_info import GroupInfo, OpenWait, View, read_group_info
@@ -251,7 +251,7 @@ class ProcessGroup(Facts):
                       participants: Sequence[int] = (), timeout: Timeout = None,
                       pickle: bool = False) -> Any:
         """As ProcessGroup.scatter."""
-        each = [pack_or_refuse(obj, pickle) for obj in objs] if self.rank == root else ()
+        each = pack_all(objs, pickle) if self.rank == root else ()
         data = await run(self._core.start_scatter, each, root, name, participants, timeout)
         return unpack(self, 'scatter', data, root, pickle)
 

@@ -177,7 +177,7 @@ class MessageQueue:
 
     def __repr__(self) -> str:
         end = 'writer' if self.is_writer else f'reader by {self.path}'
-        return f'<cohort.MessageQueue {self.name!r}, {end}, {"closed" if self._closed else "open"}>'
+        return f'<cohort.MessageQueue: {self.name}, {end}, {"closed" if self._closed else "open"}>'
 
     # --- Values.
 

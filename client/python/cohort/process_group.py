@@ -6,7 +6,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from cohort import _core
 from cohort import _lifetime
 from cohort._environment import coordinator_address, rank_and_size
-from cohort._objects import BytesLike, pack, pack_or_refuse, raise_refusal, unpack, unpack_all
+from cohort._objects import (BytesLike, pack, pack_all, pack_or_refuse, raise_refusal, unpack,
+                             unpack_all)
 from cohort.facts import Facts
 from cohort.group_info import GroupInfo, OpenWait, View, read_group_info
 from cohort.timeouts import Timeout, seconds
@@ -158,7 +159,7 @@ class ProcessGroup(Facts):
         """Returns this rank's object of the root's `objs`, which has one for each participant in
         order of rank. Other ranks pass an empty sequence. An object that cannot be sent is
         InvalidArgument on the rank that should get it."""
-        each = [pack_or_refuse(obj, pickle) for obj in objs] if self.rank == root else ()
+        each = pack_all(objs, pickle) if self.rank == root else ()
         data = self._core.scatter(each, root, name, participants, timeout)
         return unpack(self, 'scatter', data, root, pickle)
 
