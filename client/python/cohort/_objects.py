@@ -7,7 +7,6 @@ cannot take part sends a refusal in place of its object, for which other ranks w
 
 from typing import Any, Sequence, Union
 
-from cohort import values
 from cohort.errors import InvalidArgument
 
 BytesLike = Union[bytes, bytearray, memoryview]
@@ -29,6 +28,7 @@ def pack(obj: Any, pickle: bool = False) -> BytesLike:
         if not _is_marked(memoryview(obj)):
             return obj
         obj = bytes(obj)
+    from cohort import values  # pylint: disable=import-outside-toplevel  # loads json
     try:
         return _VALUE + values.encode(obj, allow_pickle=pickle)
     except TypeError as error:
@@ -63,6 +63,7 @@ def unpack(group: Any, operation: str, data: bytes, source: int, pickle: bool) -
     """
     if not data.startswith(_MARKS):
         return data
+    from cohort import values  # pylint: disable=import-outside-toplevel  # loads json
     try:
         if data.startswith(_REFUSAL):
             raise ValueError(data[len(_REFUSAL):].decode(errors='replace'))

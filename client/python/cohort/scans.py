@@ -69,13 +69,15 @@ class Scans:
         try:
             number, scale = _core.read_reduction(op)
             parts = _Parts(array, number, self.size, skipped, zero)
-            source, is_mean = parts.source, parts.is_mean
-            into = parts.sums() if is_mean else out
-            target = into[None]
-            op = ReduceOp.SUM if is_mean else (number, scale)
+            source, target, op = parts.source, out[None], (number, scale)
+            # A wrong `out` of a mean goes to the collective, too.
+            is_mean = parts.is_mean and parts.fits(out)
+            if is_mean:
+                into, op = parts.sums(), ReduceOp.SUM
+                target = into[None]
         except Exception:  # pylint: disable=broad-exception-caught
             # It fails the collective on all ranks; an exception here would leave them waiting.
-            source, target, is_mean = array, None, False
+            source, target, is_mean = array, out, False
 
         def finish(result: Array) -> Array:
             if is_mean:
@@ -120,6 +122,12 @@ class _Parts:
         if self._torch:
             return self._array.new_empty(shape, dtype=dtype)
         return self._numpy.empty(shape, dtype)
+
+    def fits(self, out: Array) -> bool:
+        """Whether the mean can be written to `out`."""
+        flags = getattr(out, 'flags', None)
+        return (out.shape == self._array.shape and out.dtype == self._array.dtype
+                and getattr(flags, 'writeable', True) and not getattr(out, 'requires_grad', False))
 
     def sums(self) -> Array:
         """Returns a new array for the sums of a mean."""

@@ -87,7 +87,7 @@ bool IsAsItsBuffer(PyObject* object) {
                          std::memcmp(array.strides, view.strides, bytes) == 0));
 }
 
-// numpy.ndarray, once an array of it was seen that is as its buffer.
+// numpy.ndarray, once one was seen, and arrays are as their buffers.
 PyTypeObject* array_type = nullptr;
 PyTypeObject* other_type = nullptr;  // the last type that was seen and is not numpy.ndarray
 
@@ -98,8 +98,12 @@ bool IsNumpyArray(PyObject* object) {
   PyObject* const numpy = PyImport_GetModule(Object(PyUnicode_FromString("numpy")).get());
   const Object module(numpy);
   const Object known(numpy == nullptr ? nullptr : PyObject_GetAttrString(numpy, "ndarray"));
+  // `object` itself may have elements that buffers cannot describe.
+  const Object probe(known.get() == reinterpret_cast<PyObject*>(type)
+                         ? PyObject_CallMethod(numpy, "zeros", "((ii))", 2, 3)
+                         : nullptr);
   PyErr_Clear();
-  if (known.get() == reinterpret_cast<PyObject*>(type) && IsAsItsBuffer(object)) {
+  if (probe && IsAsItsBuffer(probe.get())) {
     Py_INCREF(type);
     array_type = type;
     return true;

@@ -14,7 +14,7 @@ from testing.fixtures import address_fixture, joined_groups
 _address = address_fixture()
 
 
-def new_member(address, name='facts'):
+def new_member(address, name='member-facts'):
     return cohort.ProcessGroup(name, rank=0, world_size=1, member='the-member', address=address)
 
 
@@ -47,11 +47,11 @@ def test_facts_of_the_last_generation(address):
 
 def test_process_group(address):
     group = new_member(address)
-    assert repr(group) == "<cohort.ProcessGroup 'facts': rank 0 of 1, generation 1, open>"
+    assert repr(group) == "<cohort.ProcessGroup 'member-facts': rank 0 of 1, generation 1, open>"
     group.close()
-    assert repr(group) == "<cohort.ProcessGroup 'facts': rank 0 of 1, generation 1, closed>"
+    assert repr(group) == "<cohort.ProcessGroup 'member-facts': rank 0 of 1, generation 1, closed>"
     assert (group.name, group.member, group.rank, group.size, group.generation, group.closed) == (
-        'facts', 'the-member', 0, 1, 1, True)
+        'member-facts', 'the-member', 0, 1, 1, True)
 
 
 def test_group_that_was_not_joined(address):
