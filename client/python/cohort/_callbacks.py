@@ -1,12 +1,16 @@
-"""The thread that runs the callbacks of pending calls."""
+"""The thread that runs the callbacks of pending calls, and the logger of errors that no caller sees."""
 
+import logging
 import os
 import select
 import threading
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from cohort import _core
-from cohort._log import logger
+
+# What a thread of the library meets.
+logger = logging.getLogger('cohort')
+logger.addHandler(logging.NullHandler())
 
 
 class _Callbacks:

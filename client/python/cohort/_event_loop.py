@@ -6,7 +6,7 @@ import weakref
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from cohort import _core
-from cohort._log import logger
+from cohort._callbacks import logger
 
 _of_loops: 'weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopCalls]' = (
     weakref.WeakKeyDictionary())

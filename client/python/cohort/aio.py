@@ -43,7 +43,7 @@ from cohort.group_info import GroupInfo, OpenWait, View, read_group_info
 from cohort.process_group import BytesLike, VoteOp, VoteResult, membership_options
 from cohort.store import (KeyValue, PutResult, RangePage, Value, describe_store, read_put,
                           to_bytes)
-from cohort.timeouts import Timeout, seconds
+from cohort.timeouts import Duration, Timeout, seconds
 from cohort.watch import E, GroupEvent, KeyEvent, group_watch_options
 
 
@@ -391,20 +391,20 @@ class Store:
                                         list(values.values()), expiration,
                                         self._limit(timeout)))
 
-    async def get(self, key: str, *, wait: Timeout = 0, newer_than: int = 0,
+    async def get(self, key: str, *, wait: Duration = 0, newer_than: int = 0,
                   timeout: Timeout = None) -> Optional[bytes]:
         """As Store.get."""
         found = await self.get_many([key], wait=wait, newer_than=newer_than, timeout=timeout)
         return found[key].value if key in found else None
 
-    async def get_many(self, keys: Sequence[str], *, wait: Timeout = 0, newer_than: int = 0,
+    async def get_many(self, keys: Sequence[str], *, wait: Duration = 0, newer_than: int = 0,
                        timeout: Timeout = None) -> Dict[str, KeyValue]:
         """As Store.get_many."""
         values = (await self._run(self._core.start_get, keys, wait, newer_than, (), False,
                                   self._limit(timeout)))[0]
         return {value[0]: KeyValue(*value) for value in values}
 
-    async def missing(self, keys: Sequence[str], *, wait: Timeout = 0, or_queue: bool = False,
+    async def missing(self, keys: Sequence[str], *, wait: Duration = 0, or_queue: bool = False,
                       timeout: Timeout = None) -> List[str]:
         """As Store.missing."""
         return (await self._run(self._core.start_get, keys, wait, 0, (), or_queue,
@@ -434,7 +434,7 @@ class Store:
         return await self._run(self._core.start_queue_push, queue, to_bytes(value), expiration,
                                self._limit(timeout))
 
-    async def queue_pop(self, queue: str, *, wait: Timeout = 0,
+    async def queue_pop(self, queue: str, *, wait: Duration = 0,
                         timeout: Timeout = None) -> Optional[bytes]:
         """As Store.queue_pop."""
         inbox = self._queues.setdefault(queue, Inbox())
@@ -465,8 +465,8 @@ class Store:
         self._watches.add(watch)
         return watch
 
-    def _limit(self, timeout: Timeout) -> Timeout:
-        return self._timeout if timeout is None else timeout
+    def _limit(self, timeout: Timeout) -> float:
+        return seconds(timeout, self._timeout)
 
     @property
     def closed(self) -> bool:

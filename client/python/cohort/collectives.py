@@ -3,6 +3,7 @@
 from typing import Any, Literal, Optional, Sequence, TypeVar, overload
 
 from cohort.arrays import Array, new_like
+from cohort.facts import Facts
 from cohort.pending_call import PendingCall
 from cohort.reduce_op import Op
 from cohort.timeouts import Timeout
@@ -18,17 +19,14 @@ _NAMES = ('', 'all_reduce', 'reduce', 'broadcast', 'all_gather', 'reduce_scatter
 NO_OP = 1
 
 
-class Collectives:
+class Collectives(Facts):
     """The methods of `cohort.Group` that all ranks call, with arrays of the same type and shape.
 
     With wait=True they block until their arrays may be used again, and return the result. With
     wait=False they return a `PendingCall` of it at once.
     """
 
-    _core: Any
     _run: Any
-    rank: int
-    size: int
 
     def _call(self, wait: bool, number: int, source: Optional[Array], out: Optional[Array], op: Any,
               dim: int, root: int, timeout: Timeout) -> Any:

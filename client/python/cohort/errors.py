@@ -1,7 +1,7 @@
 """The exceptions of the library: one class for each gRPC status code."""
 
 import enum
-from typing import ClassVar, Optional, Tuple
+from typing import ClassVar, Dict, Optional, Tuple, Type
 
 from cohort import _core
 
@@ -138,7 +138,7 @@ class Unauthenticated(Error):
     code = StatusCode.UNAUTHENTICATED
 
 
-_CLASSES = {each.code: each for each in Error.__subclasses__()}
+_CLASSES: Dict[int, Type[Error]] = {each.code: each for each in Error.__subclasses__()}
 
 
 def _make(code: int, message: str, details: dict) -> Error:

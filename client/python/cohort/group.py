@@ -10,7 +10,6 @@ from cohort import arrays
 from cohort.arrays import Array
 from cohort.collectives import A, Collectives
 from cohort.errors import InvalidArgument
-from cohort.facts import Facts
 from cohort.group_objects import GroupObjects
 from cohort.pending_call import PendingCall
 from cohort.process_group import membership_options
@@ -47,7 +46,7 @@ def group_options(group: str, *, world_size: Optional[int] = None, rank: Optiona
     return options
 
 
-class Group(Facts, Collectives, RaggedCollectives, Scans, GroupObjects, TensorMaps):
+class Group(Collectives, RaggedCollectives, Scans, GroupObjects, TensorMaps):
     """A group in which this process is a rank: collectives on tensors, messages and objects.
 
         group = cohort.Group("trainer", rank=0, world_size=2, address="coordinator:7700")

@@ -3,10 +3,11 @@
 from typing import Any, List
 
 from cohort._objects import pack, pack_or_refuse, unpack, unpack_all
+from cohort.facts import Facts
 from cohort.timeouts import Timeout
 
 
-class GroupObjects:
+class GroupObjects(Facts):
     """The methods of `cohort.Group` that move objects. They are not ordered with collectives.
 
     An object is any value that `cohort.values` takes: None, bool, int, float, str, lists, tuples, sets,
@@ -17,9 +18,6 @@ class GroupObjects:
     An object that cannot be sent is InvalidArgument on all ranks of broadcast_object and
     all_gather_objects, with the rank that it names. So is a pickled object where pickle is false.
     """
-
-    _core: Any
-    rank: int
 
     def send_object(self, obj: Any, destination: int, *, pickle: bool = False,
                     timeout: Timeout = None) -> None:

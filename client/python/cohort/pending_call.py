@@ -151,8 +151,7 @@ def wait_any(calls: Sequence[PendingCall], timeout: Timeout = None) -> int:
         poll = select.poll()
         poll.register(completions.fileno(), select.POLLIN)
         # Any longer time is no limit for poll.
-        forever = limit is None or limit > 1e6
-        if not poll.poll(None if forever else limit * 1000):
+        if not poll.poll(None if limit is None or limit > 1e6 else limit * 1000):
             raise DeadlineExceeded(f'wait_any: none of {len(calls)} calls is over after {limit} s')
     finally:
         completions.close()

@@ -5,6 +5,7 @@ from typing import Any, List, Literal, Optional, Sequence, Tuple, TypeVar, overl
 
 from cohort.arrays import Array, new_like
 from cohort.collectives import NO_OP
+from cohort.facts import Facts
 from cohort.pending_call import PendingCall
 from cohort.reduce_op import Op
 from cohort.timeouts import Timeout
@@ -17,13 +18,9 @@ _NAMES = {_ALL_GATHER_V: 'all_gather_v', _REDUCE_SCATTER_V: 'reduce_scatter_v',
           _GATHER_V: 'gather_v', _ALL_TO_ALL_V: 'all_to_all_v'}
 
 
-class RaggedCollectives:
+class RaggedCollectives(Facts):
     """The methods of `cohort.Group` that all ranks call, with parts of different sizes along `dim`.
     All ranks pass the same `sizes`, by rank. `wait` as in `Collectives`."""
-
-    _core: Any
-    rank: int
-    size: int
 
     def _call_ragged(self, wait: bool, number: int, source: Array, out: Optional[Array], op: Any,
                      dim: int, root: int, sizes: Tuple[Sequence[int], ...],

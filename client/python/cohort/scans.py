@@ -7,6 +7,7 @@ from typing import Any, Literal, Optional, TypeVar, overload
 from cohort import _core
 from cohort.arrays import Array, new_like
 from cohort.collectives import REDUCE_SCATTER
+from cohort.facts import Facts
 from cohort.pending_call import PendingCall
 from cohort.reduce_op import Op, ReduceOp
 from cohort.timeouts import Timeout
@@ -14,7 +15,7 @@ from cohort.timeouts import Timeout
 A = TypeVar('A')
 
 
-class Scans:
+class Scans(Facts):
     """The methods of `cohort.Group` that reduce the arrays of the ranks before this one.
 
     All ranks call them with the same type, shape and reduction. Floating types of 8 and 16 bits are
@@ -22,10 +23,7 @@ class Scans:
     takes `size` times the memory and the traffic of its array: scans are for small arrays.
     """
 
-    _core: Any
     _run: Any
-    rank: int
-    size: int
 
     @overload
     def scan(self, array: A, out: Optional[A] = None, *, op: Op = 'sum', timeout: Timeout = None,

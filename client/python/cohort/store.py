@@ -6,7 +6,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Union
 from cohort import _core
 from cohort import _lifetime
 from cohort._environment import coordinator_address
-from cohort.timeouts import Timeout, seconds
+from cohort.timeouts import Duration, Timeout, seconds
 from cohort.watch import KeyEvent, Watch
 
 Value = Union[str, bytes, bytearray, memoryview]
@@ -119,7 +119,7 @@ class Store:
         return read_put(self._core.multi_put(list(values), list(values.values()), expiration,
                                              self._limit(timeout)))
 
-    def get(self, key: str, *, wait: Timeout = 0, newer_than: int = 0,
+    def get(self, key: str, *, wait: Duration = 0, newer_than: int = 0,
             timeout: Timeout = None) -> Optional[bytes]:
         """Returns the key's value, or None if it is absent after `wait` seconds.
 
@@ -128,13 +128,13 @@ class Store:
         values = self._core.get([key], wait, newer_than, (), False, self._limit(timeout))[0]
         return values[0][1] if values else None
 
-    def get_many(self, keys: Sequence[str], *, wait: Timeout = 0, newer_than: int = 0,
+    def get_many(self, keys: Sequence[str], *, wait: Duration = 0, newer_than: int = 0,
                  timeout: Timeout = None) -> Dict[str, KeyValue]:
         """Returns those of the keys that exist, after at most `wait` seconds for all of them."""
         values = self._core.get(keys, wait, newer_than, (), False, self._limit(timeout))[0]
         return {value[0]: KeyValue(*value) for value in values}
 
-    def missing(self, keys: Sequence[str], *, wait: Timeout = 0, or_queue: bool = False,
+    def missing(self, keys: Sequence[str], *, wait: Duration = 0, or_queue: bool = False,
                 timeout: Timeout = None) -> List[str]:
         """Waits until all keys exist, at most `wait` seconds. Returns those that do not.
 
@@ -166,7 +166,7 @@ class Store:
         """Appends a value to a queue. Returns the value's sequence number."""
         return self._core.queue_push(queue, to_bytes(value), expiration, self._limit(timeout))
 
-    def queue_pop(self, queue: str, *, wait: Timeout = 0,
+    def queue_pop(self, queue: str, *, wait: Duration = 0,
                   timeout: Timeout = None) -> Optional[bytes]:
         """Takes the oldest value; None if the queue stayed empty for `wait` seconds."""
         return self._core.queue_pop(queue, wait, self._limit(timeout))
@@ -198,8 +198,8 @@ class Store:
         self._watches.add(watch)
         return watch.open()
 
-    def _limit(self, timeout: Timeout) -> Timeout:
-        return self._timeout if timeout is None else timeout
+    def _limit(self, timeout: Timeout) -> float:
+        return seconds(timeout, self._timeout)
 
     @property
     def closed(self) -> bool:

@@ -1,10 +1,18 @@
 """Timeouts, as all methods take them."""
 
 import datetime
-from typing import Optional, Union
+from typing import Optional, Union, overload
 
-# Seconds or a timedelta; float("inf") is no limit. None stands for the timeout of the object.
-Timeout = Union[float, datetime.timedelta, None]
+# Seconds or a timedelta; float("inf") is no limit.
+Duration = Union[float, datetime.timedelta]
+# None stands for the timeout of the object.
+Timeout = Optional[Duration]
+
+
+@overload
+def seconds(timeout: Timeout) -> Optional[float]: ...
+@overload
+def seconds(timeout: Timeout, default: float) -> float: ...
 
 
 def seconds(timeout: Timeout, default: Optional[float] = None) -> Optional[float]:

@@ -87,7 +87,7 @@ def test_codes_of_errors():
 
 
 def test_the_logger_prints_nothing_by_itself():
-    from cohort._log import logger  # pylint: disable=import-outside-toplevel
+    from cohort._callbacks import logger  # pylint: disable=import-outside-toplevel
     assert logger is logging.getLogger('cohort')
     assert any(isinstance(each, logging.NullHandler) for each in logger.handlers)
     assert logger.propagate
