@@ -83,6 +83,11 @@ class Group:
         return self.blocking.size
 
     @property
+    def world_size(self) -> int:
+        """As `size`."""
+        return self.blocking.size
+
+    @property
     def generation(self) -> int:
         """The number of the generation."""
         return self.blocking.generation
@@ -257,7 +262,7 @@ class Group:
         return await run(method, *arguments, owner=self._calls)
 
     async def _end(self, call: PendingCall) -> Any:
-        """Awaits the call. If the task is cancelled, so is the call; the cancellation goes on when the
+        """Awaits the call. If the task is cancelled, so is the call; the cancellation continues when the
         arrays of the call are free."""
         try:
             return await call

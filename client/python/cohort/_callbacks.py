@@ -48,7 +48,7 @@ _callbacks: Optional[_Callbacks] = None
 
 
 def add(call: Any, start_wait: Callable, function: Callable) -> None:
-    """Calls function(call) on the thread of callbacks when the call is over."""
+    """Calls function(call) on the thread of callbacks when the call has ended."""
     global _callbacks  # pylint: disable=global-statement
     with _lock:
         if _callbacks is None or _callbacks.process != os.getpid():

@@ -50,6 +50,11 @@ class Facts:
         return self._facts()[-2]
 
     @property
+    def world_size(self) -> int:
+        """As `size`: the name of the constructor's argument and of torch.distributed."""
+        return self._facts()[-2]
+
+    @property
     def generation(self) -> int:
         """The number of the generation."""
         return self._facts()[-1]

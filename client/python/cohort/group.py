@@ -37,7 +37,6 @@ def group_options(group: str, *, world_size: Optional[int] = None, rank: Optiona
         address = ''
     options = membership_options(group, world_size=world_size, rank=rank, address=address,
                                  **membership)
-    del options['share_fate']
     number = arrays.device_number(device)
     options.update(
         advertised_host=advertised_host, host_identity=host_identity, device=number,

@@ -1,7 +1,9 @@
 """cohort.aio.Group and cohort.aio.MessageQueue: each call, cancellation, and Ctrl-C."""
 
 import asyncio
+import logging
 import os
+import select
 import signal
 import time
 
@@ -10,6 +12,7 @@ import pytest
 
 import cohort
 import cohort.aio
+from cohort import _event_loop
 from testing.coordinator import LONG, rank_process, run_ranks
 from testing.fixtures import address_fixture
 
@@ -187,6 +190,27 @@ def test_a_value_of_a_cancelled_dequeue_is_not_lost():
             await reader.dequeue()
         await reader.close()
     asyncio.run(asyncio.wait_for(main(), LONG))
+
+
+def test_an_error_about_a_late_value_is_logged(caplog):
+    """The value comes before its task is cancelled, and the event loop looks at it afterwards."""
+    def refuse(value):
+        raise ZeroDivisionError(f'refuses {value}')
+    async def main():
+        with cohort.MessageQueue.create_external('logged') as writer, \
+                cohort.MessageQueue.open(writer.handle, 'reader') as reader:
+            waiting = asyncio.create_task(
+                _event_loop.run(reader._core.start_dequeue, None, late=refuse))
+            await asyncio.sleep(0)
+            writer.enqueue(b'late')
+            completions = _event_loop._of_running_loop()._completions
+            assert select.select([completions.fileno()], [], [], LONG)[0]
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+    with caplog.at_level(logging.ERROR, 'cohort'):
+        asyncio.run(asyncio.wait_for(main(), LONG))
+    assert "refuses b'late'" in caplog.text
 
 
 def test_close_ends_calls_that_wait():

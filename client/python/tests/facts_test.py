@@ -27,7 +27,7 @@ def test_group(address):
             group.close()
             assert repr(group) == "<cohort.Group 'facts': rank 1 of 2, generation 1, closed>"
             assert (group.name, group.rank, group.size, group.generation) == ('facts', 1, 2, 1)
-            assert group.closed
+            assert group.closed and group.world_size == 2
         with pytest.raises(cohort.FailedPrecondition, match='close'):
             group.barrier()
 
@@ -140,7 +140,7 @@ def test_asyncio(address):
             async with queue:
                 assert repr(queue).startswith('<cohort.aio.MessageQueue: the queue ') and not queue.closed
             assert queue.closed
-        assert repr(group).endswith(', closed>') and group.closed and group.size == 1
+        assert repr(group).endswith(', closed>') and group.closed and group.size == group.world_size == 1
         async with cohort.aio.Store(address) as store:
             assert repr(store) == f'<cohort.aio.Store {address!r}, open>'
             async with store.watch('a') as watch:

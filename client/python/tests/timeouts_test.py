@@ -64,6 +64,7 @@ NONE = {
     'MessageQueue.enqueue': lambda t: t.writer.enqueue(b'', None),
     'Group': lambda t: cohort.Group('none', rank=0, world_size=1, address=t.address, timeout=None,
                                     join_timeout=None, lease=None, data_expiration=None).close(),
+    'Group.rejoin': lambda t: t.group.abort('a trial') or t.group.rejoin(None),
     'create_groups': lambda t: cohort.create_groups(t.group, [[0]], timeout=None)[0].close(),
     'split': lambda t: t.group.split(0, timeout=None).close(),
     'PendingCall.wait': lambda t: t.group.barrier(timeout=None, wait=False).wait(None),
