@@ -6,6 +6,7 @@ import weakref
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from cohort import _core
+from cohort._callbacks import logger
 
 _of_loops: 'weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopCalls]' = (
     weakref.WeakKeyDictionary())
@@ -113,7 +114,11 @@ class LoopCalls:
                     call.future.set_exception(result)
                 continue
             if succeeded and call.late is not None:
-                call.late(result)
+                try:
+                    call.late(result)
+                except Exception:  # pylint: disable=broad-exception-caught
+                    # The other calls of this turn get their results.
+                    logger.exception('a result that came after its task was cancelled is lost')
             if call.ended is not None and not call.ended.done():
                 call.ended.set_result(None)
 

@@ -1,4 +1,4 @@
-"""`ProcessGroup` and `Store` for asyncio: the methods are those of the classes in `cohort`, awaited.
+"""The classes of `cohort` for asyncio: the methods are those of the classes there, awaited.
 
     import asyncio
     import cohort.aio
@@ -10,8 +10,9 @@
 
     asyncio.run(main())
 
-Arguments, results and errors are those of `cohort.ProcessGroup` and `cohort.Store`. No call has a
-thread: any number of them may wait at once. A call starts when its method is awaited, or scheduled
+Arguments, results and errors are those of `cohort.Group`, `cohort.ProcessGroup`, `cohort.Store` and
+`cohort.MessageQueue`. Calls of a `ProcessGroup` or a `Store` have no thread: any number of them may wait
+at once. A call starts when its method is awaited, or scheduled
 as a task. Cancelling the task that waits ends the call: this member then no longer takes part in
 that round, and its next call of that name does. A value that is on its way to a `receive` or a
 `queue_pop` when that is cancelled is not lost: the next such call of the same object returns it, or
@@ -31,12 +32,18 @@ from typing import (Any, AsyncIterator, Callable, Deque, Dict, Generator, List, 
 
 from cohort import _core
 from cohort import _lifetime
+from cohort._aio_group import Group
+from cohort._aio_queue import MessageQueue
+from cohort._environment import coordinator_address
 from cohort._event_loop import CallsInFlight, Inbox, run
+from cohort._objects import pack, pack_all, pack_or_refuse, raise_refusal, unpack, unpack_all
 from cohort.errors import Error
 from cohort.facts import Facts
 from cohort.group_info import GroupInfo, OpenWait, View, read_group_info
 from cohort.process_group import BytesLike, VoteOp, VoteResult, membership_options
-from cohort.store import KeyValue, PutResult, RangePage, Value, read_put, to_bytes
+from cohort.store import (KeyValue, PutResult, RangePage, Value, describe_store, read_put,
+                          to_bytes)
+from cohort.timeouts import Duration, Timeout, seconds
 from cohort.watch import E, GroupEvent, KeyEvent, group_watch_options
 
 
@@ -48,9 +55,10 @@ class Watch(AsyncIterator[E]):
     is cancelled, the stream is closed, and no change is lost: the next step opens it again.
     """
 
-    def __init__(self, core: Any, event: Callable[..., E]):
+    def __init__(self, core: Any, event: Callable[..., E], subject: str):
         self._core = core
         self._event = event
+        self._subject = subject
         self._events: Deque[tuple] = collections.deque()
         self._revision = 0
         self._ended = False
@@ -63,6 +71,16 @@ class Watch(AsyncIterator[E]):
             first = self._events[0] if self._events else None
             self._revision = first[-1] - 1 if first else self._core.revision()
         return self._revision
+
+    @property
+    def closed(self) -> bool:
+        """Whether the watch was closed."""
+        return self._closed
+
+    def __repr__(self) -> str:
+        state = 'closed' if self._closed else 'ended' if self._ended else 'open'
+        return (f'<cohort.aio.{type(self).__name__} of {self._subject} at revision {self.revision}, '
+                f'{state}>')
 
     async def _open(self) -> 'Watch[E]':
         await run(self._core.start_open)
@@ -125,11 +143,11 @@ class GroupWatch(Watch[GroupEvent]):
         return read_group_info(facts)
 
 
-def watch_group(group: str, *, address: str = '127.0.0.1:7700', tenant: str = '',
-                timeout: Optional[float] = None, reconnect_timeout: float = 30) -> GroupWatch:
+def watch_group(group: str, *, address: Optional[str] = None, tenant: str = '',
+                timeout: Timeout = None, reconnect_timeout: Timeout = 30) -> GroupWatch:
     """As cohort.watch_group, for `async for`. It opens as Store.watch does."""
     watch = GroupWatch(_core.watch_group(group_watch_options(
-        group, address, tenant, timeout, reconnect_timeout)), GroupEvent)
+        group, address, tenant, timeout, reconnect_timeout)), GroupEvent, f'group {group!r}')
     _lifetime.close_at_exit(watch, GroupWatch.release)
     return watch
 
@@ -143,7 +161,9 @@ class ProcessGroup(Facts):
     Both forms join. `async with` leaves at its end; otherwise await `close`.
     """
 
-    def __init__(self, group: str, *, world_size: int, **options: Any):
+    _class_name = 'cohort.aio.ProcessGroup'
+
+    def __init__(self, group: str, *, world_size: Optional[int] = None, **options: Any):
         """Does not join yet. `options` are those of `cohort.ProcessGroup`."""
         self._options = membership_options(group, world_size=world_size, **options)
         self._joined: Optional[Any] = None
@@ -172,22 +192,23 @@ class ProcessGroup(Facts):
 
     # --- Objects.
 
-    async def send(self, obj: BytesLike, destination: int, tag: str = '',
-                   timeout: Optional[float] = None) -> None:
+    async def send(self, obj: Any, destination: int, tag: str = '', timeout: Timeout = None, *,
+                   pickle: bool = False) -> None:
         """As ProcessGroup.send."""
-        await run(self._core.start_send, obj, destination, tag, timeout)
+        await run(self._core.start_send, pack(obj, pickle), destination, tag, timeout)
 
-    async def receive(self, source: int, tag: str = '', timeout: Optional[float] = None) -> bytes:
+    async def receive(self, source: int, tag: str = '', timeout: Timeout = None, *,
+                      pickle: bool = False) -> Any:
         """As ProcessGroup.receive."""
-        return (await self._receive(source, tag, timeout))[0]
+        return (await self._receive(source, tag, timeout, pickle))[0]
 
-    async def receive_any(self, tag: str = '',
-                          timeout: Optional[float] = None) -> Tuple[bytes, int]:
+    async def receive_any(self, tag: str = '', timeout: Timeout = None, *,
+                          pickle: bool = False) -> Tuple[Any, int]:
         """As ProcessGroup.receive_any."""
-        return await self._receive(None, tag, timeout)
+        return await self._receive(None, tag, timeout, pickle)
 
-    async def _receive(self, source: Optional[int], tag: str,
-                       timeout: Optional[float]) -> Tuple[bytes, int]:
+    async def _receive(self, source: Optional[int], tag: str, timeout: Timeout,
+                       pickle: bool) -> Tuple[Any, int]:
         generation = self.generation
         key = generation, tag
         inbox = self._inboxes.get(key)
@@ -197,41 +218,56 @@ class ProcessGroup(Facts):
                              if old[0] == generation}
             inbox = self._inboxes[key] = Inbox()
         # A receive may take the object that a cancelled receive_any left, and the other way round.
-        return await inbox.take(self._core.start_receive, source, tag, timeout,
-                                takes=lambda value: source is None or value[1] == source)
+        data, sender = await inbox.take(
+            self._core.start_receive, source, tag, timeout,
+            takes=lambda value: source is None or value[1] == source)
+        return unpack(self, 'receive', data, sender, pickle), sender
 
-    async def broadcast(self, obj: Optional[BytesLike], root: int, *, name: str = '',
-                        participants: Sequence[int] = (),
-                        timeout: Optional[float] = None) -> bytes:
+    async def broadcast(self, obj: Any, root: int, *, name: str = '',
+                        participants: Sequence[int] = (), timeout: Timeout = None,
+                        pickle: bool = False) -> Any:
         """As ProcessGroup.broadcast."""
-        return await run(self._core.start_broadcast, obj or b'', root, name, participants,
-                           timeout)
+        data = pack_or_refuse(obj, pickle) if self.rank == root else b''
+        data = await run(self._core.start_broadcast, data, root, name, participants, timeout)
+        return unpack(self, 'broadcast', data, root, pickle)
 
-    async def all_gather(self, obj: BytesLike, *, name: str = '',
-                         participants: Sequence[int] = (),
-                         timeout: Optional[float] = None) -> List[bytes]:
+    async def all_gather(self, obj: Any, *, name: str = '', participants: Sequence[int] = (),
+                         timeout: Timeout = None, pickle: bool = False) -> List[Any]:
         """As ProcessGroup.all_gather."""
-        return await run(self._core.start_all_gather, obj, name, participants, timeout)
+        objects = await run(self._core.start_all_gather, pack_or_refuse(obj, pickle), name,
+                            participants, timeout)
+        return unpack_all(self, 'all_gather', objects, pickle, participants)
 
-    async def gather(self, obj: BytesLike, root: int, *, name: str = '',
-                     participants: Sequence[int] = (),
-                     timeout: Optional[float] = None) -> List[bytes]:
+    async def gather(self, obj: Any, root: int, *, name: str = '',
+                     participants: Sequence[int] = (), timeout: Timeout = None,
+                     pickle: bool = False) -> List[Any]:
         """As ProcessGroup.gather."""
-        return await run(self._core.start_gather, obj, root, name, participants, timeout)
+        data = pack_or_refuse(obj, pickle)
+        objects = await run(self._core.start_gather, data, root, name, participants, timeout)
+        raise_refusal(self, 'gather', data, self.rank)
+        return unpack_all(self, 'gather', objects, pickle, participants)
 
-    async def scatter(self, objs: Sequence[BytesLike], root: int, *, name: str = '',
-                      participants: Sequence[int] = (), timeout: Optional[float] = None) -> bytes:
+    async def scatter(self, objs: Sequence[Any], root: int, *, name: str = '',
+                      participants: Sequence[int] = (), timeout: Timeout = None,
+                      pickle: bool = False) -> Any:
         """As ProcessGroup.scatter."""
-        return await run(self._core.start_scatter, objs, root, name, participants, timeout)
+        each = pack_all(objs, pickle) if self.rank == root else ()
+        data = await run(self._core.start_scatter, each, root, name, participants, timeout)
+        return unpack(self, 'scatter', data, root, pickle)
 
-    async def expire_data(self, older_than: Optional[float] = None) -> int:
+    async def expire_data(self, older_than: Timeout = None) -> int:
         """As ProcessGroup.expire_data."""
         return await run(self._core.start_expire_data, older_than)
+
+    @property
+    def member(self) -> str:
+        """This member's name."""
+        return self._facts()[1]
 
     # --- Agreement.
 
     async def barrier(self, *, name: str = '', participants: Sequence[int] = (),
-                      timeout: Optional[float] = None) -> None:
+                      timeout: Timeout = None) -> None:
         """As ProcessGroup.barrier."""
         await run(self._core.start_barrier, name, participants, timeout)
 
@@ -241,14 +277,14 @@ class ProcessGroup(Facts):
 
     async def vote(self, value: int, op: VoteOp, *, name: str = '',
                    participants: Sequence[int] = (),
-                   timeout: Optional[float] = None) -> VoteResult:
+                   timeout: Timeout = None) -> VoteResult:
         """As ProcessGroup.vote."""
         return VoteResult(*await run(self._core.start_vote, value, VoteOp(op), name, participants,
                                        timeout))
 
-    async def agree_alive(self, timeout: float = 30) -> Tuple[int, ...]:
+    async def agree_alive(self, timeout: Timeout = 30) -> Tuple[int, ...]:
         """As ProcessGroup.agree_alive."""
-        return await run(self._core.start_agree_alive, timeout)
+        return await run(self._core.start_agree_alive, seconds(timeout, 30))
 
     # --- Unique ids.
 
@@ -256,7 +292,7 @@ class ProcessGroup(Facts):
         """As ProcessGroup.publish_unique_ids."""
         await run(self._core.start_publish_unique_ids, name, ids)
 
-    async def fetch_unique_ids(self, name: str, timeout: Optional[float] = None) -> List[bytes]:
+    async def fetch_unique_ids(self, name: str, timeout: Timeout = None) -> List[bytes]:
         """As ProcessGroup.fetch_unique_ids."""
         return await run(self._core.start_fetch_unique_ids, name, timeout)
 
@@ -271,14 +307,16 @@ class ProcessGroup(Facts):
         return [OpenWait(*wait) for wait in await run(self._core.start_who_is_missing)]
 
     async def propose_view(self, *, remove: Sequence[int] = (), add: Sequence[str] = (),
-                           timeout: float = 30, drop_silent: bool = False) -> View:
+                           timeout: Timeout = 30, drop_silent: bool = False) -> View:
         """As ProcessGroup.propose_view."""
-        return View(*await run(self._core.start_propose_view, remove, add, timeout, drop_silent))
+        return View(*await run(self._core.start_propose_view, remove, add, seconds(timeout, 30),
+                               drop_silent))
 
     async def ack_view(self, proposal: int, *, accept: bool = True, reason: str = '',
-                       timeout: float = 30) -> View:
+                       timeout: Timeout = 30) -> View:
         """As ProcessGroup.ack_view."""
-        return View(*await run(self._core.start_ack_view, proposal, accept, reason, timeout))
+        return View(*await run(self._core.start_ack_view, proposal, accept, reason,
+                               seconds(timeout, 30)))
 
     def report_progress(self, counter: int, operation: str = '') -> None:
         """As ProcessGroup.report_progress, which does not wait."""
@@ -289,7 +327,7 @@ class ProcessGroup(Facts):
         """As ProcessGroup.report_error."""
         await run(self._core.start_report_error, detail, fatal, suspected)
 
-    async def rejoin(self, timeout: Optional[float] = None) -> None:
+    async def rejoin(self, timeout: Timeout = None) -> None:
         """As ProcessGroup.rejoin."""
         await run(self._core.start_rejoin, timeout)
 
@@ -304,6 +342,7 @@ class ProcessGroup(Facts):
     def release(self) -> None:
         """Leaves without asyncio, and blocks for at most a second. For programs that end."""
         if self._joined is not None:
+            self._keep_facts()
             self._joined.release()
 
     async def close(self) -> None:
@@ -311,6 +350,7 @@ class ProcessGroup(Facts):
         that takes at most two seconds, and the lease ends the membership. It may be called twice."""
         if self._joined is None:
             return
+        self._keep_facts()
         try:
             await asyncio.wait_for(self.leave('closed'), 1)
         except (Error, asyncio.TimeoutError):
@@ -326,87 +366,94 @@ class Store:
         print(await store.get("checkpoint", wait=10))
     """
 
-    def __init__(self, address: str = '127.0.0.1:7700', *, tenant: str = '', group: str = ''):
+    def __init__(self, address: Optional[str] = None, *, tenant: str = '', group: str = '',
+                 timeout: Timeout = 30):
         """As Store: it connects on first use."""
-        self._core = _core.connect_store({'address': address, 'tenant': tenant, 'group': group})
+        self._place = coordinator_address(address), tenant, group
+        self._core = _core.connect_store(dict(zip(('address', 'tenant', 'group'), self._place)))
+        self._timeout = seconds(timeout, 30)
+        self._closed = False
         self._queues: Dict[str, Inbox] = {}
         self._calls = CallsInFlight()
         self._watches: 'weakref.WeakSet[Watch]' = weakref.WeakSet()
         _lifetime.close_at_exit(self, type(self).release)
 
-    async def put(self, key: str, value: Value, *, expiration: Optional[float] = None,
+    async def put(self, key: str, value: Value, *, expiration: Timeout = None,
                   expected_revision: Optional[int] = None,
-                  expected_value: Optional[Value] = None, timeout: float = 30) -> PutResult:
+                  expected_value: Optional[Value] = None, timeout: Timeout = None) -> PutResult:
         """As Store.put."""
         return read_put(await self._run(self._core.start_put, key, to_bytes(value), expiration,
-                                        expected_revision, expected_value, timeout))
+                                        expected_revision, expected_value, self._limit(timeout)))
 
-    async def multi_put(self, values: Dict[str, Value], *, expiration: Optional[float] = None,
-                        timeout: float = 30) -> PutResult:
+    async def multi_put(self, values: Dict[str, Value], *, expiration: Timeout = None,
+                        timeout: Timeout = None) -> PutResult:
         """As Store.multi_put."""
         return read_put(await self._run(self._core.start_multi_put, list(values),
-                                        list(values.values()), expiration, timeout))
+                                        list(values.values()), expiration,
+                                        self._limit(timeout)))
 
-    async def get(self, key: str, *, wait: float = 0, newer_than: int = 0,
-                  timeout: float = 30) -> Optional[bytes]:
+    async def get(self, key: str, *, wait: Duration = 0, newer_than: int = 0,
+                  timeout: Timeout = None) -> Optional[bytes]:
         """As Store.get."""
         found = await self.get_many([key], wait=wait, newer_than=newer_than, timeout=timeout)
         return found[key].value if key in found else None
 
-    async def get_many(self, keys: Sequence[str], *, wait: float = 0, newer_than: int = 0,
-                       timeout: float = 30) -> Dict[str, KeyValue]:
+    async def get_many(self, keys: Sequence[str], *, wait: Duration = 0, newer_than: int = 0,
+                       timeout: Timeout = None) -> Dict[str, KeyValue]:
         """As Store.get_many."""
         values = (await self._run(self._core.start_get, keys, wait, newer_than, (), False,
-                                  timeout))[0]
+                                  self._limit(timeout)))[0]
         return {value[0]: KeyValue(*value) for value in values}
 
-    async def missing(self, keys: Sequence[str], *, wait: float = 0, or_queue: bool = False,
-                      timeout: float = 30) -> List[str]:
+    async def missing(self, keys: Sequence[str], *, wait: Duration = 0, or_queue: bool = False,
+                      timeout: Timeout = None) -> List[str]:
         """As Store.missing."""
-        return (await self._run(self._core.start_get, keys, wait, 0, (), or_queue, timeout))[1]
+        return (await self._run(self._core.start_get, keys, wait, 0, (), or_queue,
+                                self._limit(timeout)))[1]
 
     async def range(self, prefix: str, *, after: str = '', page_size: int = 100,
-                    keys_only: bool = False, timeout: float = 30) -> RangePage:
+                    keys_only: bool = False, timeout: Timeout = None) -> RangePage:
         """As Store.range."""
         return RangePage.of(await self._run(self._core.start_range, prefix, after, page_size,
-                                            keys_only, timeout))
+                                            keys_only, self._limit(timeout)))
 
-    async def delete(self, key: str, *, prefix: bool = False, timeout: float = 30) -> int:
+    async def delete(self, key: str, *, prefix: bool = False, timeout: Timeout = None) -> int:
         """As Store.delete."""
-        return await self._run(self._core.start_delete, key, prefix, timeout)
+        return await self._run(self._core.start_delete, key, prefix, self._limit(timeout))
 
-    async def add(self, key: str, delta: int, *, timeout: float = 30) -> int:
+    async def add(self, key: str, delta: int, *, timeout: Timeout = None) -> int:
         """As Store.add."""
-        return await self._run(self._core.start_add, key, delta, timeout)
+        return await self._run(self._core.start_add, key, delta, self._limit(timeout))
 
-    async def append(self, key: str, value: Value, *, timeout: float = 30) -> int:
+    async def append(self, key: str, value: Value, *, timeout: Timeout = None) -> int:
         """As Store.append."""
-        return await self._run(self._core.start_append, key, to_bytes(value), timeout)
+        return await self._run(self._core.start_append, key, to_bytes(value), self._limit(timeout))
 
-    async def queue_push(self, queue: str, value: Value, *, expiration: Optional[float] = None,
-                         timeout: float = 30) -> int:
+    async def queue_push(self, queue: str, value: Value, *, expiration: Timeout = None,
+                         timeout: Timeout = None) -> int:
         """As Store.queue_push."""
         return await self._run(self._core.start_queue_push, queue, to_bytes(value), expiration,
-                               timeout)
+                               self._limit(timeout))
 
-    async def queue_pop(self, queue: str, *, wait: float = 0,
-                        timeout: float = 30) -> Optional[bytes]:
+    async def queue_pop(self, queue: str, *, wait: Duration = 0,
+                        timeout: Timeout = None) -> Optional[bytes]:
         """As Store.queue_pop."""
         inbox = self._queues.setdefault(queue, Inbox())
         try:
-            return await inbox.take(self._core.start_queue_pop, queue, wait, timeout,
+            return await inbox.take(self._core.start_queue_pop, queue, wait, self._limit(timeout),
                                     owner=self._calls)
         finally:
             if inbox.empty():
                 self._queues.pop(queue, None)
 
-    async def queue_len(self, queue: str, *, timeout: float = 30) -> int:
+    async def queue_len(self, queue: str, *, timeout: Timeout = None) -> int:
         """As Store.queue_len."""
-        lengths = (await self._run(self._core.start_get, (), 0, 0, [queue], False, timeout))[3]
+        lengths = (await self._run(self._core.start_get, (), 0, 0, [queue], False,
+                                   self._limit(timeout)))[3]
         return lengths[0] if lengths else 0
 
-    def watch(self, prefix: str = '', from_revision: int = 0, timeout: Optional[float] = None, *,
-              reconnect_timeout: float = 30) -> Watch[KeyEvent]:
+    def watch(self, prefix: str = '', from_revision: int = 0, timeout: Timeout = None, *,
+              reconnect_timeout: Timeout = 30) -> Watch[KeyEvent]:
         """As Store.watch, for `async for`. It opens when `async with` begins, when it is awaited, or
         with its first step.
 
@@ -414,12 +461,25 @@ class Store:
                 async for change in changes:
                     print(change.kind, change.key, change.value)
         """
-        watch = Watch(self._core.watch(prefix, from_revision, timeout, reconnect_timeout), KeyEvent)
+        core = self._core.watch(prefix, from_revision, timeout, seconds(reconnect_timeout, 30))
+        watch = Watch(core, KeyEvent, f'keys {prefix!r}')
         self._watches.add(watch)
         return watch
 
+    def _limit(self, timeout: Timeout) -> float:
+        return seconds(timeout, self._timeout)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the store was closed."""
+        return self._closed
+
+    def __repr__(self) -> str:
+        return describe_store('cohort.aio.Store', *self._place, self._closed)
+
     def release(self) -> None:
         """As close, without asyncio."""
+        self._closed = True
         for watch in list(self._watches):
             watch.release()
         self._calls.cancel('close() was called on the store')

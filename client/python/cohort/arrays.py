@@ -57,7 +57,12 @@ def empty(allocate: Callable, shape: Any, dtype: Any, device: Optional[int] = No
         import torch  # pylint: disable=import-outside-toplevel
         return torch.from_dlpack(allocate(_number(name[len('torch.'):]), shape, device))
     import numpy  # pylint: disable=import-outside-toplevel
-    return _in_numpy(allocate(_number(numpy.dtype(dtype).name), shape, device))
+    dtype = numpy.dtype(dtype)
+    number = _number(dtype.name)
+    if number in _TORCH_ALONE and device is None:  # of ml_dtypes, which buffers cannot describe
+        plain = _DTYPES[f'uint{8 * dtype.itemsize}']
+        return _in_numpy(allocate(plain, shape, device)).view(dtype)
+    return _in_numpy(allocate(number, shape, device))
 
 
 def _in_numpy(memory: Any) -> Array:

@@ -1,22 +1,22 @@
 """Collectives and messages between processes that are the ranks of a group."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+import operator
+from typing import (Any, Dict, List, Literal, NamedTuple, Optional, Sequence, SupportsIndex, Tuple,
+                    Union, overload)
 
 from cohort import _core
 from cohort import _lifetime
 from cohort import arrays
-from cohort.arrays import Array, new_like
+from cohort.arrays import Array
+from cohort.collectives import A, Collectives
+from cohort.errors import InvalidArgument
+from cohort.group_objects import GroupObjects
 from cohort.pending_call import PendingCall
-from cohort.process_group import BytesLike, membership_options
-from cohort.reduce_op import Op
+from cohort.process_group import membership_options
+from cohort.ragged_collectives import RaggedCollectives
+from cohort.scans import Scans
 from cohort.tensor_maps import TensorMaps
-
-# The numbers of the collectives in the C++ library.
-_ALL_REDUCE, _REDUCE, _BROADCAST, _ALL_GATHER, _REDUCE_SCATTER = 1, 2, 3, 4, 5
-_ALL_TO_ALL, _GATHER, _SCATTER = 6, 7, 8
-_ALL_GATHER_V, _REDUCE_SCATTER_V, _GATHER_V, _ALL_TO_ALL_V = 9, 10, 11, 12
-# For collectives that do not reduce.
-_NO_OP = 1
+from cohort.timeouts import Timeout, seconds
 
 
 class PeerStats(NamedTuple):
@@ -27,7 +27,25 @@ class PeerStats(NamedTuple):
     messages_received: int
 
 
-class Group(TensorMaps):
+def group_options(group: str, *, world_size: Optional[int] = None, rank: Optional[int] = None,
+                  address: Optional[str] = None, advertised_host: str = '',
+                  host_identity: str = '', device: Any = None, placement: Optional[str] = None,
+                  device_heap_bytes: int = 0, worker: Optional[str] = None,
+                  attached: bool = False, **membership: Any) -> dict:
+    """The options of `Group` as the extension module reads them."""
+    if address is None and worker:
+        address = ''
+    options = membership_options(group, world_size=world_size, rank=rank, address=address,
+                                 **membership)
+    number = arrays.device_number(device)
+    options.update(
+        advertised_host=advertised_host, host_identity=host_identity, device=number,
+        placement=placement, device_heap_bytes=device_heap_bytes, worker=worker,
+        attached=attached, nccl_library='' if number is None else arrays.nccl_library())
+    return options
+
+
+class Group(Collectives, RaggedCollectives, Scans, GroupObjects, TensorMaps):
     """A group in which this process is a rank: collectives on tensors, messages and objects.
 
         group = cohort.Group("trainer", rank=0, world_size=2, address="coordinator:7700")
@@ -59,17 +77,20 @@ class Group(TensorMaps):
     ranks that did not call), Aborted (a rank is lost; call `rejoin`), ResourceExhausted.
     """
 
-    def __init__(self, group: str, *, world_size: int, rank: Optional[int] = None,
+    _class_name = 'cohort.Group'
+
+    def __init__(self, group: str, *, world_size: Optional[int] = None, rank: Optional[int] = None,
                  address: Optional[str] = None, tenant: str = '', min_world_size: int = 0,
-                 member: str = '', timeout: float = 300, join_timeout: float = 300,
-                 lease: float = 30, data_expiration: float = 3600, parameters_digest: str = '',
+                 member: str = '', timeout: Timeout = 300, join_timeout: Timeout = 300,
+                 lease: Timeout = 30, data_expiration: Timeout = 3600, parameters_digest: str = '',
                  labels: Optional[Dict[str, str]] = None, advertised_host: str = '',
                  host_identity: str = '', device: Any = None, placement: Optional[str] = None,
                  device_heap_bytes: int = 0, worker: Optional[str] = None, attached: bool = False):
         """Joins, waits until the group is complete, and connects the ranks.
 
         Args:
-          address: the coordinator. None: 127.0.0.1:7700, or with `worker` the worker's.
+          world_size, rank: as ProcessGroup; without `world_size` both come from the launcher.
+          address: the coordinator. None: with `worker` the worker's, or else as ProcessGroup.
           advertised_host: the address to which ranks on other hosts connect, without a port. Empty:
             the local address towards the coordinator.
           host_identity: ranks with different names share no memory. Empty: this machine.
@@ -90,53 +111,31 @@ class Group(TensorMaps):
           not be connected. With `device`: FailedPrecondition (no GPU, no driver, or NCCL too old),
           NotFound (no NCCL; lists the paths that were tried), InvalidArgument (no such GPU).
         """
-        if address is None:
-            address = '' if worker else '127.0.0.1:7700'
-        options = membership_options(
+        self._join(group_options(
             group, world_size=world_size, rank=rank, address=address, tenant=tenant,
             min_world_size=min_world_size, member=member, timeout=timeout,
             join_timeout=join_timeout, lease=lease, data_expiration=data_expiration,
-            parameters_digest=parameters_digest, labels=labels)
-        number = arrays.device_number(device)
-        options.update(
-            advertised_host=advertised_host, host_identity=host_identity, device=number,
-            placement=placement, device_heap_bytes=device_heap_bytes, worker=worker,
-            attached=attached, nccl_library='' if number is None else arrays.nccl_library())
-        self._own(_core.join_group(options))
+            parameters_digest=parameters_digest, labels=labels, advertised_host=advertised_host,
+            host_identity=host_identity, device=device, placement=placement,
+            device_heap_bytes=device_heap_bytes, worker=worker, attached=attached))
 
-    def _own(self, core) -> None:
+    def _join(self, options: dict) -> None:
+        self._own(_core.join_group(options), seconds(options['join_timeout'], 300))
+
+    def _own(self, core, join_timeout: float) -> None:
         self._core = core
         self._run = core.run
+        self._join_timeout = join_timeout
         _lifetime.close_at_exit(self)
 
     @classmethod
-    def _of(cls, core) -> 'Group':
+    def _of(cls, core, join_timeout: float = 300) -> 'Group':
         """Returns the object of a group that the extension module has joined."""
         group = cls.__new__(cls)
-        group._own(core)
+        group._own(core, join_timeout)
         return group
 
     # --- Facts.
-
-    @property
-    def name(self) -> str:
-        """The group's name."""
-        return self._core.facts()[0]
-
-    @property
-    def rank(self) -> int:
-        """This process's rank, 0..size-1."""
-        return self._core.facts()[1]
-
-    @property
-    def size(self) -> int:
-        """How many ranks the generation has."""
-        return self._core.facts()[2]
-
-    @property
-    def generation(self) -> int:
-        """The number of the generation."""
-        return self._core.facts()[3]
 
     @property
     def placement(self) -> str:
@@ -164,203 +163,134 @@ class Group(TensorMaps):
 
     # --- Memory.
 
-    def empty(self, shape: Union[int, Sequence[int]], dtype: Any = 'float32',
+    def empty(self, shape: Union[SupportsIndex, Sequence[int]], dtype: Any = 'float32',
               device: Any = None) -> Array:
         """Returns a contiguous array of undefined values, in memory that the other ranks of this
         host can map: collectives do not copy it.
 
-        With a dtype of PyTorch the result is a tensor, else a numpy array; numpy has no bfloat16
-        and no float8. The memory lives as long as the array or a view of it.
+        With a dtype of PyTorch the result is a tensor, else a numpy array; numpy has bfloat16
+        and float8 with ml_dtypes alone. The memory lives as long as the array or a view of it.
 
         `device` is the group's: "cuda", its number, or None for the host. Without a dtype of
         PyTorch, the result is then an object with `__dlpack__`, for example for cupy.from_dlpack.
-        Keep the array until the work on streams that uses it is done.
+        Keep the array until the work on streams that uses it is done. Raises InvalidArgument if the
+        group has no GPU, or another one.
         """
-        shape = [shape] if isinstance(shape, int) else list(shape)
-        return arrays.empty(self._core.allocate, shape, dtype,
-                            arrays.device_number(self.device if device == 'cuda' else device))
+        try:
+            shape = [operator.index(shape)]  # type: ignore[arg-type]  # also of numpy
+        except TypeError:
+            shape = list(shape)  # type: ignore[arg-type]
+        return arrays.empty(self._core.allocate, shape, dtype, self._device_number(device))
 
-    # --- Collectives. Every rank has a part of the same size.
-
-    def _call(self, wait: bool, number: int, source: Optional[Array], out: Optional[Array], op: Any,
-              dim: int, root: int, timeout: Optional[float]) -> Any:
-        if wait:
-            self._run(number, source, out, op, dim, root, timeout)
-            return out
-        return PendingCall(self._core.start(number, source, out, op, dim, root, timeout), out)
-
-    def all_reduce(self, array: Array, out: Optional[Array] = None, *, op: Op = 'sum',
-                   timeout: Optional[float] = None, wait: bool = True) -> Any:
-        """out = the reduction of all ranks' arrays, of the same shape. In place: out is array.
-        Source: MPI_Allreduce, ncclAllReduce."""
-        if out is None:
-            out = new_like(array)
-        return self._call(wait, _ALL_REDUCE, array, out, op, -1, -1, timeout)
-
-    def all_reduce_coalesced(self, inputs: Sequence[Array], out: Optional[Sequence[Array]] = None,
-                             *, op: Op = 'sum', timeout: Optional[float] = None) -> Sequence[Array]:
-        """all_reduce of several arrays of one type, in one step. Source: all_reduce_coalesced of
-        torch.distributed."""
-        if out is None:
-            out = [new_like(array) for array in inputs]
-        self._core.all_reduce_coalesced(inputs, out, op, timeout)
-        return out
-
-    def reduce(self, array: Array, root: int, out: Optional[Array] = None, *, op: Op = 'sum',
-               timeout: Optional[float] = None, wait: bool = True) -> Any:
-        """Like all_reduce, at the root; the other ranks get None."""
-        is_root = self.rank == root
-        if is_root and out is None:
-            out = new_like(array)
-        return self._call(wait, _REDUCE, array, out if is_root else None, op, -1, root,
-                          timeout)
-
-    def broadcast(self, array: Array, root: int, *, timeout: Optional[float] = None,
-                  wait: bool = True) -> Any:
-        """Every rank's array gets the elements of the root's. Returns the array."""
-        return self._call(wait, _BROADCAST, None, array, _NO_OP, -1, root, timeout)
-
-    def all_gather(self, array: Array, out: Optional[Array] = None, *, dim: int = 0,
-                   timeout: Optional[float] = None, wait: bool = True) -> Any:
-        """out = all ranks' arrays concatenated along `dim`, by rank. Source: MPI_Allgather."""
-        if out is None:
-            out = new_like(array, dim, lambda extent: extent * self.size)
-        return self._call(wait, _ALL_GATHER, array, out, _NO_OP, dim, -1, timeout)
-
-    def reduce_scatter(self, array: Array, out: Optional[Array] = None, *, op: Op = 'sum',
-                       dim: int = 0, timeout: Optional[float] = None, wait: bool = True) -> Any:
-        """out = this rank's part along `dim` of the reduction of all arrays, whose extent there is
-        a multiple of size. Source: MPI_Reduce_scatter_block."""
-        if out is None:
-            out = new_like(array, dim, lambda extent: extent // self.size)
-        return self._call(wait, _REDUCE_SCATTER, array, out, op, dim, -1, timeout)
-
-    def all_to_all(self, array: Array, out: Optional[Array] = None, *,
-                   timeout: Optional[float] = None, wait: bool = True) -> Any:
-        """Part r of out along dimension 0 = part `rank` of rank r's array. Not in place. Source:
-        MPI_Alltoall."""
-        if out is None:
-            out = new_like(array)
-        return self._call(wait, _ALL_TO_ALL, array, out, _NO_OP, 0, -1, timeout)
-
-    def gather(self, array: Array, root: int, out: Optional[Array] = None, *, dim: int = 0,
-               timeout: Optional[float] = None, wait: bool = True) -> Any:
-        """Like all_gather, at the root; the other ranks get None."""
-        is_root = self.rank == root
-        if is_root and out is None:
-            out = new_like(array, dim, lambda extent: extent * self.size)
-        return self._call(wait, _GATHER, array, out if is_root else None, _NO_OP, dim, root, timeout)
-
-    def scatter(self, array: Optional[Array], root: int, out: Array, *, dim: int = 0,
-                timeout: Optional[float] = None, wait: bool = True) -> Any:
-        """out = part `rank` along `dim` of the root's array; other ranks pass None as `array`."""
-        source = array if self.rank == root else None
-        return self._call(wait, _SCATTER, source, out, _NO_OP, dim, root, timeout)
-
-    # --- Ragged: parts of different sizes along `dim`. All ranks pass the same `sizes`, by rank.
-
-    def all_gather_v(self, array: Array, sizes: Sequence[int], out: Optional[Array] = None, *,
-                     dim: int = 0, timeout: Optional[float] = None) -> Array:
-        """Like all_gather; array's extent along `dim` is sizes[rank]."""
-        if out is None:
-            out = new_like(array, dim, lambda _: sum(sizes))
-        self._core.run_ragged(_ALL_GATHER_V, array, out, _NO_OP, dim, -1, (sizes,), timeout)
-        return out
-
-    def reduce_scatter_v(self, array: Array, sizes: Sequence[int], out: Optional[Array] = None, *,
-                         op: Op = 'sum', dim: int = 0, timeout: Optional[float] = None) -> Array:
-        """Like reduce_scatter; out's extent along `dim` is sizes[rank]."""
-        if out is None:
-            out = new_like(array, dim, lambda _: sizes[self.rank])
-        self._core.run_ragged(_REDUCE_SCATTER_V, array, out, op, dim, -1, (sizes,), timeout)
-        return out
-
-    def gather_v(self, array: Array, sizes: Sequence[int], root: int,
-                 out: Optional[Array] = None, *, dim: int = 0,
-                 timeout: Optional[float] = None) -> Optional[Array]:
-        """Like all_gather_v, at the root; the other ranks get None."""
-        if self.rank != root:
-            out = None
-        elif out is None:
-            out = new_like(array, dim, lambda _: sum(sizes))
-        self._core.run_ragged(_GATHER_V, array, out, _NO_OP, dim, root, (sizes,), timeout)
-        return out
-
-    def all_to_all_v(self, array: Array, input_sizes: Sequence[int], output_sizes: Sequence[int],
-                     out: Optional[Array] = None, *, timeout: Optional[float] = None) -> Array:
-        """Sends input_sizes[r] elements along dimension 0 to rank r, and receives output_sizes[r]
-        from it. If rank r sends another number, all ranks raise InvalidArgument."""
-        if out is None:
-            out = new_like(array, 0, lambda _: sum(output_sizes))
-        self._core.run_ragged(_ALL_TO_ALL_V, array, out, _NO_OP, 0, -1,
-                              (input_sizes, output_sizes), timeout)
-        return out
-
-    def exchange_sizes(self, own: int, *, timeout: Optional[float] = None) -> List[int]:
-        """Returns every rank's `own`, by rank: the sizes for a ragged collective."""
-        return self._core.exchange_sizes(own, timeout)
-
-    def barrier(self, *, timeout: Optional[float] = None) -> None:
-        """Blocks until all ranks have called it, in order with the other collectives."""
-        self._core.barrier(timeout)
+    def _device_number(self, device: Any) -> Optional[int]:
+        if str(device) != 'cuda':
+            return arrays.device_number(device)
+        if self.device == 'cpu':
+            raise InvalidArgument(
+                f'empty: device: rank {self.rank} has no GPU in group {self.name}; pass device="cuda" '
+                'to cohort.Group, or None here for host memory')
+        return arrays.device_number(self.device)
 
     # --- Between two ranks.
 
-    def send(self, array: Array, destination: int, *, timeout: Optional[float] = None) -> None:
-        """Sends to one rank. Messages from one rank to another arrive in the order sent."""
-        self._core.exchange([(True, destination, array)], timeout)
+    @overload
+    def send(self, array: Array, destination: int, *, timeout: Timeout = None,
+             wait: Literal[True] = True) -> None: ...
 
-    def receive(self, out: Array, source: int, *, timeout: Optional[float] = None) -> Array:
-        """Receives from one rank into `out`, which has the type and the size of the sent array."""
-        self._core.exchange([(False, source, out)], timeout)
-        return out
+    @overload
+    def send(self, array: Array, destination: int, *, timeout: Timeout = None,
+             wait: Literal[False]) -> PendingCall[None]: ...
+
+    def send(self, array: Array, destination: int, *, timeout: Timeout = None,
+             wait: bool = True) -> Any:
+        """Sends to one rank. Messages from one rank to another arrive in the order sent. Blocks until
+        the array may be used again, which for a large one is when the receiver has it. Source:
+        MPI_Send, MPI_Isend."""
+        return self._exchange(wait, 'send', [(True, destination, array)], None, timeout)
+
+    @overload
+    def receive(self, out: A, source: int, *, timeout: Timeout = None,
+                wait: Literal[True] = True) -> A: ...
+
+    @overload
+    def receive(self, out: A, source: int, *, timeout: Timeout = None,
+                wait: Literal[False]) -> PendingCall[A]: ...
+
+    def receive(self, out: Array, source: int, *, timeout: Timeout = None,
+                wait: bool = True) -> Any:
+        """Receives from one rank into `out`, which has the type and the size of the sent array.
+        Source: MPI_Recv, MPI_Irecv."""
+        return self._exchange(wait, 'receive', [(False, source, out)], out, timeout)
+
+    @overload
+    def exchange(self, sends: Sequence[Tuple[Array, int]], receives: Sequence[Tuple[Array, int]], *,
+                 timeout: Timeout = None, wait: Literal[True] = True) -> None: ...
+
+    @overload
+    def exchange(self, sends: Sequence[Tuple[Array, int]], receives: Sequence[Tuple[Array, int]], *,
+                 timeout: Timeout = None, wait: Literal[False]) -> PendingCall[None]: ...
 
     def exchange(self, sends: Sequence[Tuple[Array, int]], receives: Sequence[Tuple[Array, int]],
-                 *, timeout: Optional[float] = None) -> None:
-        """Several sends and receives, each an array and a rank; no one waits for another."""
-        self._core.exchange([(True, peer, array) for array, peer in sends]
-                            + [(False, peer, array) for array, peer in receives], timeout)
+                 *, timeout: Timeout = None, wait: bool = True) -> Any:
+        """Several sends and receives, each an array and a rank; no one waits for another. Pending
+        calls run one after the other, so two ranks that send to each other use one exchange."""
+        return self._exchange(wait, 'exchange', [(True, peer, array) for array, peer in sends]
+                              + [(False, peer, array) for array, peer in receives], None, timeout)
+
+    def _exchange(self, wait: bool, name: str, transfers: List[Tuple[bool, int, Array]],
+                  result: Optional[Array], timeout: Timeout) -> Any:
+        if wait:
+            self._core.exchange(transfers, timeout)
+            return result
+        return PendingCall(self._core.start_exchange(transfers, timeout), result, name)
 
     def await_message(self, peers: Sequence[int], *,
-                      timeout: Optional[float] = None) -> Tuple[int, str, int]:
+                      timeout: Timeout = None) -> Tuple[int, str, int]:
         """Waits for a message from one of `peers`. Returns its rank, type and number of elements.
         `timeout=0` polls: DeadlineExceeded leaves the group usable. Source: MPI_Probe."""
         return self._core.await_message(peers, timeout)
 
     # --- GPUs.
 
-    def await_streams(self, *, timeout: Optional[float] = None) -> None:
+    def await_streams(self, *, timeout: Timeout = None) -> None:
         """Waits until this group's work on streams is done, and raises its error. After
         DeadlineExceeded the group stays usable."""
         self._core.await_streams(timeout)
 
-    # --- Objects, through the coordinator. They are not ordered with collectives.
-
-    def send_object(self, obj: BytesLike, destination: int, *,
-                    timeout: Optional[float] = None) -> None:
-        """Sends bytes to one rank; does not wait for it."""
-        self._core.send_object(obj, destination, timeout)
-
-    def receive_object(self, source: int, *, timeout: Optional[float] = None) -> bytes:
-        """Returns the next object of one rank."""
-        return self._core.receive_object(source, timeout)
-
-    def broadcast_object(self, obj: Optional[BytesLike], root: int, *,
-                         timeout: Optional[float] = None) -> bytes:
-        """Returns the root's object on every rank; other ranks' `obj` is ignored."""
-        return self._core.broadcast_object(obj or b'', root, timeout)
-
-    def all_gather_objects(self, obj: BytesLike, *,
-                           timeout: Optional[float] = None) -> List[bytes]:
-        """Returns the objects of all ranks, by rank."""
-        return self._core.all_gather_objects(obj, timeout)
-
     # --- The end, and the next beginning.
 
-    def rejoin(self, timeout: float = 60) -> None:
+    def split(self, color: Union[int, str, None], key: int = 0, *, name: str = '',
+              timeout: Timeout = 300) -> Optional['Group']:
+        """Creates one group of the ranks that pass the same color, and returns this rank's; None, after
+        the others have theirs, if its color is None.
+
+            rows = group.split(group.rank // 4)          # 0..3, 4..7, ...
+            first = group.split(0 if group.rank < 2 else None)
+
+        All ranks of the group call it. Ranks of a new group are in the order of `key`, and those with
+        the same key in the order of their ranks here. The ranks exchange color and key through the
+        coordinator, and then call create_groups, whose errors it has, and whose groups these are:
+        with generations and failures of their own. Blocks until all new groups are complete.
+
+        Args:
+          color: a number or a str; MPI_UNDEFINED is None.
+          name: the beginning of the names of the groups.
+          timeout: as in create_groups.
+
+        Raises:
+          InvalidArgument: the color or the key of a rank is of another type. All ranks get it, with
+            the rank that it names, and the group stays usable.
+
+        Source: MPI_Comm_split.
+        """
+        from cohort.layout import split_group  # pylint: disable=import-outside-toplevel  # a cycle
+        return split_group(self, color, key, name, timeout)
+
+    def rejoin(self, timeout: Timeout = 60) -> None:
         """Joins the next generation after Aborted or DeadlineExceeded, and waits until it is
-        complete. Arrays from `empty` stay valid."""
-        self._core.rejoin(timeout)
+        complete, at most `timeout` seconds (None: the join_timeout). Arrays from `empty` stay
+        valid."""
+        self._core.rejoin(seconds(timeout, self._join_timeout))
 
     def abort(self, reason: str) -> None:
         """Ends calls in flight on all ranks with Aborted. Any thread may call it."""
@@ -370,7 +300,8 @@ class Group(TensorMaps):
         """Leaves the group. It may be called twice, and while other threads call the group: their
         calls end with an error. Asynchronous calls have a second to end; after that, and if another
         thread's call was running, all ranks get Aborted with this rank's name. Blocks for at most
-        some seconds."""
+        some seconds. Name, rank, size and generation stay readable."""
+        self._keep_facts()
         self._core.release('')
 
     def _start_leaving(self, why: str) -> None:
@@ -381,4 +312,5 @@ class Group(TensorMaps):
 
     def __exit__(self, kind, error, trace) -> None:
         # The other ranks may wait for calls that this rank will not make.
+        self._keep_facts()
         self._core.release('' if error is None else f'{kind.__name__}: {error}')

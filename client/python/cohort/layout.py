@@ -2,11 +2,12 @@
 Groups of any other lists of ranks."""
 
 from collections.abc import Mapping
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from cohort import _core
 from cohort.errors import FailedPrecondition, InvalidArgument
 from cohort.group import Group
+from cohort.timeouts import Timeout, seconds
 
 
 class Layout(NamedTuple):
@@ -230,7 +231,7 @@ class ParallelGroups(Mapping[str, Group]):
 
 def create_layout(world: Group, layout: Layout, *, kinds: Sequence[str] = (),
                   separate: Sequence[str] = (), name: str = '',
-                  timeout: float = 300) -> ParallelGroups:
+                  timeout: Timeout = 300) -> ParallelGroups:
     """Creates the groups of `layout` that this rank is in.
 
         with cohort.create_layout(world, cohort.vllm_layout(world.size, tensor=2)) as groups:
@@ -255,17 +256,17 @@ def create_layout(world: Group, layout: Layout, *, kinds: Sequence[str] = (),
       Others: a rank could not create its groups. All ranks get its error, which names it, and no
         rank keeps a group. Or ranks did not come: DeadlineExceeded, Aborted.
     """
-    made = world._core.create_layout(layout, kinds, separate, name, timeout)
+    made = world._core.create_layout(layout, kinds, separate, name, seconds(timeout, 300))
     groups = {}
     for core, served in made:
-        group = world if core is None else Group._of(core)
+        group = world if core is None else Group._of(core, world._join_timeout)
         groups.update((kind, group) for kind in served)
     return ParallelGroups(layout, world, {kind: groups[kind] for kind in layout.families
                                           if kind in groups})
 
 
 def create_groups(world: Group, lists: Sequence[Sequence[int]], *, overlap: bool = False,
-                  name: str = '', timeout: float = 300) -> List[Group]:
+                  name: str = '', timeout: Timeout = 300) -> List[Group]:
     """Creates the groups of `lists`, ranks of `world`, that this rank is in.
 
         ring = [[rank, (rank + 1) % world.size] for rank in range(world.size)]
@@ -290,4 +291,23 @@ def create_groups(world: Group, lists: Sequence[Sequence[int]], *, overlap: bool
       Others: a rank could not create its groups. All ranks get its error, which names it, and no
         rank keeps a group. Or ranks did not come: DeadlineExceeded, Aborted.
     """
-    return [Group._of(core) for core in world._core.create_groups(lists, overlap, name, timeout)]
+    return [Group._of(core, world._join_timeout) for core in world._core.create_groups(
+        lists, overlap, name, seconds(timeout, 300))]
+
+
+def split_group(world: Group, color: Union[int, str, None], key: int, name: str,
+                timeout: Timeout) -> Optional[Group]:
+    """Group.split."""
+    places = world.all_gather_objects([color, key], timeout=seconds(timeout, 300))
+    lists: Dict[Union[int, str], List[int]] = {}
+    for rank, (its_color, its_key) in enumerate(places):
+        if not isinstance(its_color, (int, str, type(None))) or not isinstance(its_key, int):
+            raise InvalidArgument(
+                f'split: rank {rank} of group {world.name}: expected a number, a str or None as color '
+                f'and a number as key, got {its_color!r} and {its_key!r}', culprit=rank)
+        if its_color is not None:
+            lists.setdefault(its_color, []).append(rank)
+    for ranks in lists.values():
+        ranks.sort(key=lambda rank: (places[rank][1], rank))
+    groups = create_groups(world, list(lists.values()), name=name, timeout=timeout) if lists else []
+    return groups[0] if groups else None

@@ -6,6 +6,18 @@ from cohort import _core
 from cohort import _lifetime
 from cohort.group import Group
 from cohort.process_group import BytesLike
+from cohort.timeouts import Timeout
+
+
+def queue_options(writer_rank: int = 0, *, external_writer: bytes = b'', block_bytes: int = 4 << 20,
+                  blocks: int = 6, max_value_bytes: int = 1 << 30, join_timeout: Timeout = 60,
+                  timeout: Timeout = 60, listen: str = '', advertise: str = '',
+                  linger: Timeout = 5) -> dict:
+    """The options of `MessageQueue` as the extension module reads them."""
+    return {'writer_rank': writer_rank, 'external_writer': external_writer,
+            'block_bytes': block_bytes, 'blocks': blocks, 'max_value_bytes': max_value_bytes,
+            'join_timeout': join_timeout, 'timeout': timeout, 'listen': listen,
+            'advertise': advertise, 'linger': linger}
 
 
 class QueueReader(NamedTuple):
@@ -25,7 +37,7 @@ class QueueDeparture(NamedTuple):
 class QueueView:
     """The next value of a queue, in place: what MessageQueue.dequeue_view returns."""
 
-    def __init__(self, queue, timeout: Optional[float]):
+    def __init__(self, queue, timeout: Timeout):
         self._queue = queue
         self._timeout = timeout
         self._value = None
@@ -64,7 +76,7 @@ class MessageQueue:
     bytes: `cohort.values.encode` makes them of other objects.
 
     Each process has one end, which one thread at a time uses to enqueue or dequeue; any thread calls
-    the other methods. Timeouts are in seconds; None is the queue's, and float("inf") no limit. Calls
+    the other methods. Timeouts are in seconds, or datetime.timedelta; None is the queue's, and float("inf") no limit. Calls
     release the GIL while they wait. A failed call leaves the queue as it was.
 
     Errors of all calls: DeadlineExceeded (a writer's names the readers that lag, and by how much),
@@ -84,8 +96,8 @@ class MessageQueue:
 
     def __init__(self, group: Group, writer_rank: int = 0, *, external_writer: bytes = b'',
                  block_bytes: int = 4 << 20, blocks: int = 6, max_value_bytes: int = 1 << 30,
-                 join_timeout: float = 60, timeout: float = 60, listen: str = '',
-                 advertise: str = '', linger: float = 5):
+                 join_timeout: Timeout = 60, timeout: Timeout = 60, listen: str = '',
+                 advertise: str = '', linger: Timeout = 5):
         """All ranks of the group call it. It blocks until every reader is connected. Later the queue
         does not use the group.
 
@@ -110,16 +122,15 @@ class MessageQueue:
           Unavailable: a reader cannot reach the writer.
           DeadlineExceeded: ranks did not come.
         """
-        self._open(group._core.create_queue({  # pylint: disable=protected-access
-            'writer_rank': writer_rank, 'external_writer': external_writer,
-            'block_bytes': block_bytes, 'blocks': blocks, 'max_value_bytes': max_value_bytes,
-            'join_timeout': join_timeout, 'timeout': timeout, 'listen': listen,
-            'advertise': advertise, 'linger': linger}))
+        self._open(group._core.create_queue(queue_options(  # pylint: disable=protected-access
+            writer_rank=writer_rank, external_writer=external_writer, block_bytes=block_bytes,
+            blocks=blocks, max_value_bytes=max_value_bytes, join_timeout=join_timeout,
+            timeout=timeout, listen=listen, advertise=advertise, linger=linger)))
 
     @classmethod
     def create_external(cls, name: str, *, block_bytes: int = 4 << 20, blocks: int = 6,
-                        max_value_bytes: int = 1 << 30, timeout: float = 60, listen: str = '',
-                        advertise: str = '', linger: float = 5) -> 'MessageQueue':
+                        max_value_bytes: int = 1 << 30, timeout: Timeout = 60, listen: str = '',
+                        advertise: str = '', linger: Timeout = 5) -> 'MessageQueue':
         """Makes the writer of a queue outside of any group. Readers come by `open` with its handle,
         or as a group by `external_writer`. Before the first has come, `enqueue` raises
         FailedPrecondition: call `await_readers`.
@@ -133,8 +144,8 @@ class MessageQueue:
             'advertise': advertise, 'linger': linger}))
 
     @classmethod
-    def open(cls, handle: bytes, reader: str, *, join_timeout: float = 60,
-             timeout: float = 60) -> 'MessageQueue':
+    def open(cls, handle: bytes, reader: str, *, join_timeout: Timeout = 60,
+             timeout: Timeout = 60) -> 'MessageQueue':
         """Adds a reader named `reader`, in any process. It reads the values that are written after
         `open` returns. Blocks until the writer has let it in, after the value that it writes.
 
@@ -156,11 +167,21 @@ class MessageQueue:
     def _open(self, core) -> None:
         self._core = core
         self.name, self.is_writer, self.handle, self.path = core.facts()
+        self._closed = False
         _lifetime.close_at_exit(self)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called. The attributes stay readable."""
+        return self._closed
+
+    def __repr__(self) -> str:
+        end = 'writer' if self.is_writer else f'reader by {self.path}'
+        return f'<cohort.MessageQueue: {self.name}, {end}, {"closed" if self._closed else "open"}>'
 
     # --- Values.
 
-    def enqueue(self, value: BytesLike, timeout: Optional[float] = None) -> None:
+    def enqueue(self, value: BytesLike, timeout: Timeout = None) -> None:
         """Appends the value. Returns once it is in the ring, however far the readers are. After an
         error no reader gets it. Source: MessageQueue.enqueue of vLLM.
 
@@ -169,11 +190,11 @@ class MessageQueue:
         """
         self._core.enqueue(value, timeout)
 
-    def dequeue(self, timeout: Optional[float] = None) -> bytes:
+    def dequeue(self, timeout: Timeout = None) -> bytes:
         """Returns the next value. Source: MessageQueue.dequeue of vLLM."""
         return self._core.dequeue(timeout)
 
-    def dequeue_view(self, timeout: Optional[float] = None) -> QueueView:
+    def dequeue_view(self, timeout: Timeout = None) -> QueueView:
         """Shows the next value without a copy, as a read-only memoryview:
 
             with queue.dequeue_view() as view:
@@ -187,7 +208,7 @@ class MessageQueue:
         return QueueView(self._core, timeout)
 
     def broadcast(self, value: Optional[BytesLike] = None,
-                  timeout: Optional[float] = None) -> bytes:
+                  timeout: Timeout = None) -> bytes:
         """The writer enqueues `value` and returns it; a reader dequeues, and ignores its own. Source:
         MessageQueue.broadcast_object of vLLM."""
         if not self.is_writer:
@@ -205,7 +226,7 @@ class MessageQueue:
         """Returns the last thousand readers that left while the queue went on, and the reasons."""
         return [QueueDeparture(*departure) for departure in self._core.departures()]
 
-    def await_readers(self, count: int, timeout: Optional[float] = None) -> None:
+    def await_readers(self, count: int, timeout: Timeout = None) -> None:
         """Blocks on the writer until `count` readers read."""
         self._core.await_readers(count, timeout)
 
@@ -219,6 +240,7 @@ class MessageQueue:
 
     def close(self) -> None:
         """Shuts this end down and frees it. It may be called twice."""
+        self._closed = True
         self._core.release()
 
     def __enter__(self) -> 'MessageQueue':

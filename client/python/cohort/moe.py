@@ -22,6 +22,7 @@ from typing import List, NamedTuple, Optional, Sequence
 from cohort import _core
 from cohort.arrays import Array, of_library
 from cohort.group import Group
+from cohort.timeouts import Timeout
 
 
 class DispatchedBatch(NamedTuple):
@@ -34,7 +35,7 @@ class DispatchedBatch(NamedTuple):
 
 def dispatch(group: Group, hidden: Array, companions: Sequence[Array] = (),
              extras: Sequence[Array] = (), *, sizes: Optional[Sequence[int]] = None,
-             sequence_parallel: int = 1, timeout: Optional[float] = None) -> DispatchedBatch:
+             sequence_parallel: int = 1, timeout: Timeout = None) -> DispatchedBatch:
     """Gathers the tokens of all ranks on all ranks.
 
     Args:
@@ -56,7 +57,7 @@ def dispatch(group: Group, hidden: Array, companions: Sequence[Array] = (),
 
 
 def combine(group: Group, hidden: Array, sizes: Sequence[int], *, sequence_parallel: int = 1,
-            timeout: Optional[float] = None) -> Array:
+            timeout: Timeout = None) -> Array:
     """Returns this rank's tokens, [n, ...], each the sum of all ranks' parts of it.
 
     Args:
@@ -134,10 +135,15 @@ class ExpertBatch:
         self.expert_rows = expert_rows
         self.expert_slots = expert_slots
 
+    def __repr__(self) -> str:
+        rows = getattr(self.hidden, 'shape', '?')[0]  # memory of a GPU has no shape
+        return (f'<cohort.moe.ExpertBatch, {self.form}: {rows} rows for {len(self.expert_rows)} '
+                'experts>')
+
 
 def dispatch_to_experts(group: Group, hidden: Array, ids: Array, weights: Array,
                         placement: ExpertPlacement, extras: Sequence[Array] = (), *,
-                        form: str = 'auto', timeout: Optional[float] = None) -> ExpertBatch:
+                        form: str = 'auto', timeout: Timeout = None) -> ExpertBatch:
     """Sends each token once to each rank that has any of its experts.
 
     Args:
@@ -164,7 +170,7 @@ def dispatch_to_experts(group: Group, hidden: Array, ids: Array, weights: Array,
 
 
 def combine_from_experts(group: Group, batch: ExpertBatch, outputs: Array, *,
-                         weights_by: str = 'experts', timeout: Optional[float] = None) -> Array:
+                         weights_by: str = 'experts', timeout: Timeout = None) -> Array:
     """Returns this rank's tokens, [n, ...], in the order in which they were dispatched: each is the
     weighted sum of its experts' outputs, and zeros if it has no expert.
 

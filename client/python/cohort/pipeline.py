@@ -3,7 +3,9 @@
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
 from cohort.arrays import Array, of_library
+from cohort.errors import FailedPrecondition
 from cohort.group import Group
+from cohort.timeouts import Timeout
 
 # One array, or a list or tuple of arrays, which travel together.
 Arrays = Union[Array, Sequence[Array]]
@@ -69,54 +71,68 @@ class Pipeline:
         self._core = group._core.pipeline({
             'next_rank': next_rank, 'prev_rank': prev_rank, 'wrap': wrap, 'channel': channel,
             'tensor_group': getattr(tensor_group, '_core', tensor_group)})
+        self._name = group.name
+        self._last_place = self._core.place()
+
+    def _place(self) -> Tuple[int, int, bool, bool]:
+        """Stage, stages, is_first and is_last; when the group is closed, as they were before."""
+        try:
+            self._last_place = self._core.place()
+        except FailedPrecondition:
+            pass
+        return self._last_place
+
+    def __repr__(self) -> str:
+        stage, stages = self._place()[:2]
+        return f'<cohort.Pipeline of group {self._name!r}: stage {stage} of {stages}>'
 
     @property
     def stage(self) -> int:
         """This rank's stage: its rank in the group."""
-        return self._core.place()[0]
+        return self._place()[0]
 
     @property
     def stages(self) -> int:
         """The number of stages."""
-        return self._core.place()[1]
+        return self._place()[1]
 
     @property
     def is_first(self) -> bool:
         """Whether there is no previous stage."""
-        return self._core.place()[2]
+        return self._place()[2]
 
     @property
     def is_last(self) -> bool:
         """Whether there is no next stage."""
-        return self._core.place()[3]
+        return self._place()[3]
 
     # --- One transfer.
 
-    def recv_forward(self, *, timeout: Optional[float] = None) -> Optional[List[Array]]:
+    def recv_forward(self, *, timeout: Timeout = None) -> Optional[List[Array]]:
         """Returns the previous stage's output."""
         return self._run(_RECV_FORWARD, None, None, True, False, timeout)[0]
 
-    def recv_backward(self, *, timeout: Optional[float] = None) -> Optional[List[Array]]:
+    def recv_backward(self, *, timeout: Timeout = None) -> Optional[List[Array]]:
         """Returns the gradient that the next stage computed of this stage's output."""
         return self._run(_RECV_BACKWARD, None, None, False, True, timeout)[1]
 
-    def send_forward(self, output: Arrays, *, timeout: Optional[float] = None) -> None:
+    def send_forward(self, output: Arrays, *, timeout: Timeout = None) -> None:
         """Sends the output to the next stage."""
         self._run(_SEND_FORWARD, output, None, False, False, timeout)
 
-    def send_backward(self, gradient: Arrays, *, timeout: Optional[float] = None) -> None:
+    def send_backward(self, gradient: Arrays, *, timeout: Timeout = None) -> None:
         """Sends the gradient of this stage's input to the previous stage."""
         self._run(_SEND_BACKWARD, None, gradient, False, False, timeout)
 
     # --- Both ways with one neighbour.
 
     def send_forward_recv_backward(self, output: Optional[Arrays], *,
-                                   timeout: Optional[float] = None) -> Optional[List[Array]]:
+                                   timeout: Timeout = None) -> Optional[List[Array]]:
         """Sends `output`, unless it is None, to the next stage, and returns a gradient from it."""
         return self._run(_SEND_FORWARD_RECV_BACKWARD, output, None, False, True, timeout)[1]
 
     def send_backward_recv_forward(self, gradient: Optional[Arrays], *,
-                                   timeout: Optional[float] = None) -> Optional[List[Array]]:
+                                   timeout: Timeout = None) -> Optional[List[Array]]:
         """Sends `gradient`, unless it is None, to the previous stage, and returns an input from
         it."""
         return self._run(_SEND_BACKWARD_RECV_FORWARD, None, gradient, True, False, timeout)[0]
@@ -124,14 +140,14 @@ class Pipeline:
     # --- In one direction, for stages between two others and for rings: see `wrap`.
 
     def send_forward_recv_forward(self, output: Optional[Arrays], *, recv_prev: bool = True,
-                                  timeout: Optional[float] = None) -> Optional[List[Array]]:
+                                  timeout: Timeout = None) -> Optional[List[Array]]:
         """Sends `output`, unless it is None, to the next stage. Returns the previous stage's output
         if `recv_prev`."""
         return self._run(_SEND_FORWARD_BACKWARD_RECV_FORWARD_BACKWARD, output, None, recv_prev,
                          False, timeout)[0]
 
     def send_backward_recv_backward(self, gradient: Optional[Arrays], *, recv_next: bool = True,
-                                    timeout: Optional[float] = None) -> Optional[List[Array]]:
+                                    timeout: Timeout = None) -> Optional[List[Array]]:
         """Sends `gradient`, unless it is None, to the previous stage. Returns the next stage's
         gradient if `recv_next`."""
         return self._run(_SEND_FORWARD_BACKWARD_RECV_FORWARD_BACKWARD, None, gradient, False,
@@ -139,7 +155,7 @@ class Pipeline:
 
     def send_forward_backward_recv_forward_backward(
             self, output: Optional[Arrays], gradient: Optional[Arrays], *, recv_prev: bool = True,
-            recv_next: bool = True, timeout: Optional[float] = None
+            recv_next: bool = True, timeout: Timeout = None
     ) -> Tuple[Optional[List[Array]], Optional[List[Array]]]:
         """The two methods above in one call, whose four transfers do not wait for each other.
         Returns the input from the previous stage and the gradient from the next one."""
@@ -147,7 +163,7 @@ class Pipeline:
                          recv_next, timeout)
 
     def _run(self, transfer: int, output: Any, gradient: Any, recv_prev: bool, recv_next: bool,
-             timeout: Optional[float]) -> Tuple[Optional[List[Array]], Optional[List[Array]]]:
+             timeout: Timeout) -> Tuple[Optional[List[Array]], Optional[List[Array]]]:
         inputs, gradients = self._core.run(
             transfer, output, gradient, recv_prev, recv_next, timeout)
         return self._wrap(inputs), self._wrap(gradients)
@@ -159,7 +175,7 @@ class Pipeline:
 
 
 def ring_shift(group: Group, array: Array, distance: int = 1, *,
-               timeout: Optional[float] = None) -> Array:
+               timeout: Timeout = None) -> Array:
     """Sends `array` to the rank that is `distance` further around the group, and returns the array
     of the rank as far behind, with that array's type and shape, in memory of the group.
 

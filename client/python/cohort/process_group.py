@@ -1,14 +1,16 @@
 """Membership in a group, objects between its ranks, and barriers, through the coordinator."""
 
 import enum
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from cohort import _core
 from cohort import _lifetime
+from cohort._environment import coordinator_address, rank_and_size
+from cohort._objects import (BytesLike, pack, pack_all, pack_or_refuse, raise_refusal, unpack,
+                             unpack_all)
 from cohort.facts import Facts
 from cohort.group_info import GroupInfo, OpenWait, View, read_group_info
-
-BytesLike = Union[bytes, bytearray, memoryview]
+from cohort.timeouts import Timeout, seconds
 
 
 class VoteOp(enum.IntEnum):
@@ -27,14 +29,16 @@ class VoteResult(NamedTuple):
     dissenting: Tuple[int, ...]  # EQUAL: the ranks whose value differs from that of most
 
 
-def membership_options(group: str, *, world_size: int, rank: Optional[int] = None,
-                       address: str = '127.0.0.1:7700', tenant: str = '', min_world_size: int = 0,
-                       member: str = '', timeout: float = 300, join_timeout: float = 300,
-                       lease: float = 30, share_fate: bool = True, data_expiration: float = 3600,
-                       parameters_digest: str = '', labels: Optional[Dict[str, str]] = None) -> dict:
-    """The options as the extension module reads them."""
+def membership_options(group: str, *, world_size: Optional[int] = None, rank: Optional[int] = None,
+                       address: Optional[str] = None, tenant: str = '', min_world_size: int = 0,
+                       member: str = '', timeout: Timeout = 300, join_timeout: Timeout = 300,
+                       lease: Timeout = 30, share_fate: bool = True,
+                       data_expiration: Timeout = 3600, parameters_digest: str = '',
+                       labels: Optional[Dict[str, str]] = None) -> dict:
+    """The options as the extension module reads them. The environment has what is None."""
+    rank, world_size = rank_and_size(rank, world_size)
     return {
-        'group': group, 'address': address, 'tenant': tenant, 'rank': rank,
+        'group': group, 'address': coordinator_address(address), 'tenant': tenant, 'rank': rank,
         'world_size': world_size, 'min_world_size': min_world_size, 'member': member,
         'timeout': timeout, 'join_timeout': join_timeout, 'lease': lease, 'share_fate': share_fate,
         'data_expiration': data_expiration, 'parameters_digest': parameters_digest,
@@ -49,8 +53,8 @@ class ProcessGroup(Facts):
         addresses = group.all_gather(b"10.0.0.4:4123")
         group.barrier()
 
-    All methods may be called from any thread. They block for at most their timeout, in seconds, and
-    release the GIL meanwhile. `timeout=None` stands for the group's timeout. On the main
+    All methods may be called from any thread. They block for at most their timeout, in seconds or as
+    a datetime.timedelta, and release the GIL. `timeout=None` stands for the group's timeout. On the main
     thread the handlers of signals run during a call, and one that raises ends it.
 
     Errors of all methods: DeadlineExceeded (`missing` has the ranks that did not come), Aborted (the
@@ -58,18 +62,24 @@ class ProcessGroup(Facts):
     FailedPrecondition (the members disagree, or this member has left).
     """
 
-    def __init__(self, group: str, *, world_size: int, rank: Optional[int] = None,
-                 address: str = '127.0.0.1:7700', tenant: str = '', min_world_size: int = 0,
-                 member: str = '', timeout: float = 300, join_timeout: float = 300,
-                 lease: float = 30, share_fate: bool = True, data_expiration: float = 3600,
+    _class_name = 'cohort.ProcessGroup'
+
+    def __init__(self, group: str, *, world_size: Optional[int] = None, rank: Optional[int] = None,
+                 address: Optional[str] = None, tenant: str = '', min_world_size: int = 0,
+                 member: str = '', timeout: Timeout = 300, join_timeout: Timeout = 300,
+                 lease: Timeout = 30, share_fate: bool = True, data_expiration: Timeout = 3600,
                  parameters_digest: str = '', labels: Optional[Dict[str, str]] = None):
         """Joins and blocks until the group is complete, at most `join_timeout`.
 
         Args:
           group: the group's name.
           world_size: how many members the group has; with min_world_size, the most that it may have.
-          rank: this member's rank. None: the coordinator assigns one.
-          address: the coordinator: "host:port", "[::1]:port" or "unix:/path".
+            None: that of the launcher: the first that is set of WORLD_SIZE (torchrun),
+            OMPI_COMM_WORLD_SIZE (mpirun) and SLURM_NTASKS (srun).
+          rank: this member's rank. None: with `world_size` the coordinator assigns one; without it,
+            the launcher's: RANK, OMPI_COMM_WORLD_RANK or SLURM_PROCID.
+          address: the coordinator: "host:port", "[::1]:port" or "unix:/path". None: the environment
+            variable COHORT_ADDRESS, or else 127.0.0.1:7700.
           tenant: the namespace of the group's name; empty: "default".
           min_world_size: not 0: the group is elastic, with at least so many members.
           member: a name that is unique in the group and stays the same after a restart. Empty:
@@ -83,6 +93,7 @@ class ProcessGroup(Facts):
           labels: shown by the coordinator beside the member.
 
         Raises:
+          InvalidArgument: no `world_size`, and no launcher has set one.
           AlreadyExists: another live member holds the rank.
           FailedPrecondition: another specification than that of the other members.
           DeadlineExceeded: lists the ranks without a member.
@@ -94,57 +105,78 @@ class ProcessGroup(Facts):
             data_expiration=data_expiration, parameters_digest=parameters_digest, labels=labels))
         _lifetime.close_at_exit(self)
 
-    # --- Objects. The bytes are never interpreted.
+    # --- Objects: bytes, which travel as they are, and all other values that cohort.values takes. With
+    # pickle=True on both sides also others; a receiver that takes a pickle runs code of its sender.
 
-    def send(self, obj: BytesLike, destination: int, tag: str = '',
-             timeout: Optional[float] = None) -> None:
+    def send(self, obj: Any, destination: int, tag: str = '', timeout: Timeout = None, *,
+             pickle: bool = False) -> None:
         """Puts an object into the mailbox of rank `destination`; does not wait for it.
 
         Objects from one rank to another arrive under one tag in the order of the calls. Source:
         StatelessProcessGroup.send_obj.
         """
-        self._core.send(obj, destination, tag, timeout)
+        self._core.send(pack(obj, pickle), destination, tag, timeout)
 
-    def receive(self, source: int, tag: str = '', timeout: Optional[float] = None) -> bytes:
+    def receive(self, source: int, tag: str = '', timeout: Timeout = None, *,
+                pickle: bool = False) -> Any:
         """Returns the next object of rank `source`. Raises DataLoss if objects expired unread."""
-        return self._core.receive(source, tag, timeout)
+        data = self._core.receive(source, tag, timeout)
+        return unpack(self, 'receive', data, source, pickle)
 
-    def receive_any(self, tag: str = '',
-                    timeout: Optional[float] = None) -> Tuple[bytes, int]:
+    def receive_any(self, tag: str = '', timeout: Timeout = None, *,
+                    pickle: bool = False) -> Tuple[Any, int]:
         """Returns the oldest object from any rank, and that rank."""
-        return self._core.receive_any(tag, timeout)
+        data, source = self._core.receive_any(tag, timeout)
+        return unpack(self, 'receive_any', data, source, pickle), source
 
-    def broadcast(self, obj: Optional[BytesLike], root: int, *, name: str = '',
-                  participants: Sequence[int] = (), timeout: Optional[float] = None) -> bytes:
+    def broadcast(self, obj: Any, root: int, *, name: str = '', participants: Sequence[int] = (),
+                  timeout: Timeout = None, pickle: bool = False) -> Any:
         """Returns the root's object on every participant. All participants call it; the root does
-        not block. Other ranks' `obj` is ignored."""
-        return self._core.broadcast(obj or b'', root, name, participants, timeout)
+        not block. Other ranks' `obj` is ignored. An object that cannot be sent is InvalidArgument on
+        all of them, as in all_gather, gather and scatter."""
+        data = pack_or_refuse(obj, pickle) if self.rank == root else b''
+        data = self._core.broadcast(data, root, name, participants, timeout)
+        return unpack(self, 'broadcast', data, root, pickle)
 
-    def all_gather(self, obj: BytesLike, *, name: str = '', participants: Sequence[int] = (),
-                   timeout: Optional[float] = None) -> List[bytes]:
+    def all_gather(self, obj: Any, *, name: str = '', participants: Sequence[int] = (),
+                   timeout: Timeout = None, pickle: bool = False) -> List[Any]:
         """Returns the objects of all participants, by rank. All participants call it."""
-        return self._core.all_gather(obj, name, participants, timeout)
+        objects = self._core.all_gather(pack_or_refuse(obj, pickle), name, participants, timeout)
+        return unpack_all(self, 'all_gather', objects, pickle, participants)
 
-    def gather(self, obj: BytesLike, root: int, *, name: str = '',
-               participants: Sequence[int] = (), timeout: Optional[float] = None) -> List[bytes]:
-        """Like all_gather, at the root; the others get an empty list."""
-        return self._core.gather(obj, root, name, participants, timeout)
+    def gather(self, obj: Any, root: int, *, name: str = '', participants: Sequence[int] = (),
+               timeout: Timeout = None, pickle: bool = False) -> List[Any]:
+        """Like all_gather, at the root; the others get an empty list. An object that cannot be sent
+        is InvalidArgument on its rank and on the root."""
+        data = pack_or_refuse(obj, pickle)
+        objects = self._core.gather(data, root, name, participants, timeout)
+        raise_refusal(self, 'gather', data, self.rank)
+        return unpack_all(self, 'gather', objects, pickle, participants)
 
-    def scatter(self, objs: Sequence[BytesLike], root: int, *, name: str = '',
-                participants: Sequence[int] = (), timeout: Optional[float] = None) -> bytes:
+    def scatter(self, objs: Sequence[Any], root: int, *, name: str = '',
+                participants: Sequence[int] = (), timeout: Timeout = None,
+                pickle: bool = False) -> Any:
         """Returns this rank's object of the root's `objs`, which has one for each participant in
-        order of rank. Other ranks pass an empty sequence."""
-        return self._core.scatter(objs, root, name, participants, timeout)
+        order of rank. Other ranks pass an empty sequence. An object that cannot be sent is
+        InvalidArgument on the rank that should get it."""
+        each = pack_all(objs, pickle) if self.rank == root else ()
+        data = self._core.scatter(each, root, name, participants, timeout)
+        return unpack(self, 'scatter', data, root, pickle)
 
-    def expire_data(self, older_than: Optional[float] = None) -> int:
+    def expire_data(self, older_than: Timeout = None) -> int:
         """Frees undelivered objects older than so many seconds (None: the group's
         data_expiration). Returns their number."""
         return self._core.expire_data(older_than)
 
+    @property
+    def member(self) -> str:
+        """This member's name."""
+        return self._facts()[1]
+
     # --- Agreement.
 
     def barrier(self, *, name: str = '', participants: Sequence[int] = (),
-                timeout: Optional[float] = None) -> None:
+                timeout: Timeout = None) -> None:
         """Blocks until all participants have called it; by default at most 30 seconds.
 
         It takes one round trip and leaves nothing behind. DeadlineExceeded ends the barrier for all
@@ -157,14 +189,14 @@ class ProcessGroup(Facts):
         self._core.cancel_barrier(name, reason)
 
     def vote(self, value: int, op: VoteOp, *, name: str = '', participants: Sequence[int] = (),
-             timeout: Optional[float] = None) -> VoteResult:
+             timeout: Timeout = None) -> VoteResult:
         """Returns the combined value of all participants. All call it with the same `op`."""
         return VoteResult(*self._core.vote(value, VoteOp(op), name, participants, timeout))
 
-    def agree_alive(self, timeout: float = 30) -> Tuple[int, ...]:
+    def agree_alive(self, timeout: Timeout = 30) -> Tuple[int, ...]:
         """Returns the ranks that are alive; each of them gets the same answer. Works after a
         loss."""
-        return self._core.agree_alive(timeout)
+        return self._core.agree_alive(seconds(timeout, 30))
 
     # --- Unique ids of communicators, one set for each name and generation.
 
@@ -172,7 +204,7 @@ class ProcessGroup(Facts):
         """Publishes ids, such as NCCL's. They are freed when all other members have fetched them."""
         self._core.publish_unique_ids(name, ids)
 
-    def fetch_unique_ids(self, name: str, timeout: Optional[float] = None) -> List[bytes]:
+    def fetch_unique_ids(self, name: str, timeout: Timeout = None) -> List[bytes]:
         """Returns the ids that another member has published, or publishes within `timeout`."""
         return self._core.fetch_unique_ids(name, timeout)
 
@@ -187,7 +219,7 @@ class ProcessGroup(Facts):
         return [OpenWait(*wait) for wait in self._core.who_is_missing()]
 
     def propose_view(self, *, remove: Sequence[int] = (), add: Sequence[str] = (),
-                     timeout: float = 30, drop_silent: bool = False) -> View:
+                     timeout: Timeout = 30, drop_silent: bool = False) -> View:
         """Proposes the next view: without the ranks `remove`, and with the candidates `add`. Blocks
         until all members that stay have called `ack_view`. Raises Aborted at once if another proposal
         is in flight; the text names its proposer.
@@ -195,13 +227,13 @@ class ProcessGroup(Facts):
         Args:
           drop_silent: members that do not answer within `timeout` are removed as well.
         """
-        return View(*self._core.propose_view(remove, add, timeout, drop_silent))
+        return View(*self._core.propose_view(remove, add, seconds(timeout, 30), drop_silent))
 
     def ack_view(self, proposal: int, *, accept: bool = True, reason: str = '',
-                 timeout: float = 30) -> View:
+                 timeout: Timeout = 30) -> View:
         """Accepts or refuses a proposal, whose id is in `describe().proposal`, and blocks until all
         members have done so."""
-        return View(*self._core.ack_view(proposal, accept, reason, timeout))
+        return View(*self._core.ack_view(proposal, accept, reason, seconds(timeout, 30)))
 
     def report_progress(self, counter: int, operation: str = '') -> None:
         """Shows the working thread's progress; does not block."""
@@ -212,7 +244,7 @@ class ProcessGroup(Facts):
         """Tells all members. A fatal error ends the generation for all."""
         self._core.report_error(detail, fatal, suspected)
 
-    def rejoin(self, timeout: Optional[float] = None) -> None:
+    def rejoin(self, timeout: Timeout = None) -> None:
         """Joins the next generation, after Aborted, and blocks until that is complete. The rank and
         the world size may change."""
         self._core.rejoin(timeout)
@@ -226,7 +258,9 @@ class ProcessGroup(Facts):
         self._core.close_for_all(reason)
 
     def close(self) -> None:
-        """Leaves, if `leave` was not called, and frees the connection. It may be called twice."""
+        """Leaves, if `leave` was not called, and frees the connection. It may be called twice. Name,
+        rank, size and generation stay readable."""
+        self._keep_facts()
         self._core.release()
 
     def _start_leaving(self, why: str) -> None:

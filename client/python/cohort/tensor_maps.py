@@ -3,6 +3,7 @@
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 from cohort import arrays
+from cohort.timeouts import Timeout
 
 TensorDict = Dict[str, Any]
 # The path to a tensor: a key, or the keys and the indices of lists on the way to it.
@@ -37,7 +38,7 @@ class TensorMaps:
     def send_map(self, tensor_dict: TensorDict, destination: Optional[int] = None, *,
                  all_gather_group: Optional['TensorMaps'] = None,
                  all_gather_tensors: Optional[Mapping[Path, bool]] = None,
-                 timeout: Optional[float] = None) -> None:
+                 timeout: Timeout = None) -> None:
         """Sends a dict to one rank, which calls receive_map; None is the next rank, after the last one
         the first. Returns once a small dict is on its way, or the receiver has a large one. Until it
         is received, the two ranks call nothing else with each other. Maps arrive in the order sent.
@@ -57,7 +58,7 @@ class TensorMaps:
 
     def receive_map(self, source: Optional[int] = None, *, tensors: str = 'numpy',
                     all_gather_group: Optional['TensorMaps'] = None,
-                    timeout: Optional[float] = None) -> TensorDict:
+                    timeout: Timeout = None) -> TensorDict:
         """Returns the next dict of one rank; None is the previous rank, before the first the last.
 
         Args:
@@ -71,7 +72,7 @@ class TensorMaps:
                                       _MAKERS.get(tensors, tensors), timeout)
 
     def broadcast_map(self, tensor_dict: Optional[TensorDict], root: int, *,
-                      tensors: str = 'numpy', timeout: Optional[float] = None) -> TensorDict:
+                      tensors: str = 'numpy', timeout: Timeout = None) -> TensorDict:
         """Returns the root's dict on every rank; other ranks' `tensor_dict` is ignored. All ranks call
         it. The root gets its own dict back, not a copy. Source: GroupCoordinator.broadcast_tensor_dict
         of vLLM."""

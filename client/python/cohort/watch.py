@@ -5,8 +5,10 @@ from typing import Any, Callable, Deque, Iterator, NamedTuple, Optional, TypeVar
 
 from cohort import _core
 from cohort import _lifetime
+from cohort._environment import coordinator_address
 from cohort.errors import Error
 from cohort.group_info import GroupInfo, read_group_info
+from cohort.timeouts import Timeout, seconds
 
 
 class KeyEvent(NamedTuple):
@@ -50,9 +52,10 @@ class Watch(Iterator[E]):
       NotFound: the group does not exist any more; the text says how it was closed.
     """
 
-    def __init__(self, core: Any, event: Callable[..., E]):
+    def __init__(self, core: Any, event: Callable[..., E], subject: str):
         self._core = core
         self._event = event
+        self._subject = subject
         self._events: Deque[tuple] = collections.deque()
         self._revision = 0
         self._ended = False
@@ -71,6 +74,15 @@ class Watch(Iterator[E]):
             first = self._events[0] if self._events else None
             self._revision = first[-1] - 1 if first else self._core.revision()
         return self._revision
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def __repr__(self) -> str:
+        state = 'closed' if self._closed else 'ended' if self._ended else 'open'
+        return f'<cohort.{type(self).__name__} of {self._subject} at revision {self.revision}, {state}>'
 
     def __iter__(self) -> 'Watch[E]':
         return self
@@ -113,15 +125,15 @@ class GroupWatch(Watch[GroupEvent]):
         return read_group_info(self._core.info())
 
 
-def group_watch_options(group: str, address: str, tenant: str, timeout: Optional[float],
-                        reconnect_timeout: float) -> dict:
+def group_watch_options(group: str, address: Optional[str], tenant: str, timeout: Timeout,
+                        reconnect_timeout: Timeout) -> dict:
     """The options as the extension module reads them."""
-    return {'group': group, 'address': address, 'tenant': tenant, 'timeout': timeout,
-            'reconnect_timeout': reconnect_timeout}
+    return {'group': group, 'address': coordinator_address(address), 'tenant': tenant,
+            'timeout': timeout, 'reconnect_timeout': seconds(reconnect_timeout, 30)}
 
 
-def watch_group(group: str, *, address: str = '127.0.0.1:7700', tenant: str = '',
-                timeout: Optional[float] = None, reconnect_timeout: float = 30) -> GroupWatch:
+def watch_group(group: str, *, address: Optional[str] = None, tenant: str = '',
+                timeout: Timeout = None, reconnect_timeout: Timeout = 30) -> GroupWatch:
     """Returns an iterator of the events of a group, for its members and for other programs.
 
         with cohort.watch_group("workers", address="coordinator:7700") as events:
@@ -140,7 +152,8 @@ def watch_group(group: str, *, address: str = '127.0.0.1:7700', tenant: str = ''
 
     Args:
       group: the group's name.
-      address: the coordinator: "host:port", "[::1]:port" or "unix:/path".
+      address: the coordinator: "host:port", "[::1]:port" or "unix:/path". None: the environment
+        variable COHORT_ADDRESS, or else 127.0.0.1:7700.
       tenant: the namespace of the group's name; empty: "default".
       timeout: the iteration ends after so many seconds; None: it does not end.
       reconnect_timeout: how many seconds the coordinator may be away, each time.
@@ -149,7 +162,7 @@ def watch_group(group: str, *, address: str = '127.0.0.1:7700', tenant: str = ''
       NotFound: there is no such group yet.
     """
     watch = GroupWatch(_core.watch_group(group_watch_options(
-        group, address, tenant, timeout, reconnect_timeout)), GroupEvent)
+        group, address, tenant, timeout, reconnect_timeout)), GroupEvent, f'group {group!r}')
     _lifetime.close_at_exit(watch)
     watch.open()
     return watch

@@ -129,6 +129,28 @@ bool RefuseGrad(const char* name) {
   return false;
 }
 
+// numpy.ma.MaskedArray. Its buffer has no mask.
+bool IsMasked(PyObject* array) {
+  return PyObject_HasAttrString(array, "mask") != 0 && PyObject_HasAttrString(array, "filled") != 0;
+}
+
+bool RefuseMask(const char* name) {
+  PyErr_Format(PyExc_ValueError,
+               "%s: a masked array would lose its mask; pass array.filled(value), or array.data to "
+               "ignore the mask",
+               name);
+  return false;
+}
+
+bool RefuseFormat(const char* name, const char* format) {
+  const bool is_big_endian = *format == '>' || *format == '!';
+  PyErr_Format(PyExc_ValueError, "%s: elements of format %s are not supported%s", name, format,
+               is_big_endian ? ": they are big-endian; pass "
+                               "array.astype(array.dtype.newbyteorder('='))"
+                             : "");
+  return false;
+}
+
 bool RefuseLazyElements(const char* name) {
   PyErr_Format(PyExc_ValueError,
                "%s: the tensor is the conjugate or the negative of its memory; pass "
@@ -177,12 +199,11 @@ bool Array::ReadBuffer(PyObject* array, const char* name, Access access) {
     PyErr_Clear();
     return false;  // for example, elements that buffers cannot describe
   }
+  if (IsMasked(array)) return RefuseMask(name);
   const PyBufferView& view = buffer_.view();
   const DataType type = TypeOfFormat(view.format, view.itemsize);
   if (!IsDataType(static_cast<int>(type)) || SizeOf(type) != view.itemsize) {
-    PyErr_Format(PyExc_ValueError, "%s: elements of format %s are not supported", name,
-                 view.format);
-    return false;
+    return RefuseFormat(name, view.format);
   }
   Shape strides;
   for (int i = 0; i < view.ndim; ++i) {

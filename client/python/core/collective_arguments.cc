@@ -78,4 +78,10 @@ absl::Status Arrays::Read(PyObject* sequence, const char* name, Access access) {
   return absl::OkStatus();
 }
 
+std::vector<Tensor> Arrays::Keep() {
+  std::vector<Tensor> kept;
+  for (const std::unique_ptr<Array>& array : arrays_) kept.push_back(array->Keep());
+  return kept;
+}
+
 }  // namespace cohort::python

@@ -61,6 +61,8 @@ class Arrays {
   const std::vector<Tensor>& tensors() const { return tensors_; }
   // As Array::stream, of the first array that is on a GPU.
   const std::optional<void*>& stream() const { return stream_; }
+  // As Array::Keep, of each.
+  std::vector<Tensor> Keep();
 
  private:
   std::vector<std::unique_ptr<Array>> arrays_;

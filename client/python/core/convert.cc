@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 
 namespace cohort::python {
 namespace {
@@ -94,6 +97,13 @@ bool Read(PyObject* from, const char* name, Blob* to) {
 
 bool Read(PyObject* from, const char* name, absl::Duration* to) {
   double seconds = 0;
+  // A datetime.timedelta.
+  Object number;
+  if (!PyFloat_Check(from) && !PyLong_Check(from)) {
+    number = Object(PyObject_CallMethod(from, "total_seconds", nullptr));
+    if (number) from = number.get();
+    PyErr_Clear();
+  }
   if (!Read(from, name, &seconds)) return false;
   if (std::isnan(seconds) || seconds < 0) {
     PyErr_Format(PyExc_ValueError, "%s: expected seconds, 0 or more, got %S", name, from);
@@ -133,25 +143,57 @@ bool Read(PyObject* from, const char* name, std::vector<PyObject*>* to) {
   return true;
 }
 
-// One of torch.distributed.ReduceOp: an enumerator, or an object with one. It has a number as well,
-// which means another operation there.
-std::optional<ReduceOp> FindTorchReduceOp(PyObject* from) {
-  Object enumerator(PyObject_GetAttrString(from, "op"));
-  if (!enumerator) {
-    PyErr_Clear();
-    enumerator = Object::Borrowed(from);
+// A reduction by its name here, or in numpy, in torch.distributed or in MPI.
+std::optional<ReduceOp> FindReduceOpByAnyName(absl::string_view name) {
+  std::string text = absl::AsciiStrToLower(name);
+  if (absl::StartsWith(text, "mpi_")) text.erase(0, 4);
+  static constexpr std::pair<absl::string_view, ReduceOp> kOtherNames[] = {
+      {"add", ReduceOp::kSum},           {"product", ReduceOp::kProd},
+      {"multiply", ReduceOp::kProd},     {"minimum", ReduceOp::kMin},
+      {"amin", ReduceOp::kMin},          {"maximum", ReduceOp::kMax},
+      {"amax", ReduceOp::kMax},          {"average", ReduceOp::kAvg},
+      {"mean", ReduceOp::kAvg},          {"band", ReduceOp::kBitAnd},
+      {"bitwise_and", ReduceOp::kBitAnd}, {"bor", ReduceOp::kBitOr},
+      {"bitwise_or", ReduceOp::kBitOr},  {"bxor", ReduceOp::kBitXor},
+      {"bitwise_xor", ReduceOp::kBitXor}};
+  for (const auto& [other, op] : kOtherNames) {
+    if (text == other) return op;
   }
-  const Object member(PyObject_GetAttrString(enumerator.get(), "name"));
+  return FindReduceOp(text);
+}
+
+std::optional<std::string> TextAttribute(PyObject* from, const char* attribute) {
+  const Object value(PyObject_GetAttrString(from, attribute));
   std::string text;
-  if (!member || !PyUnicode_Check(member.get()) || !Read(member.get(), "name", &text)) {
+  const bool has_text = value && PyUnicode_Check(value.get()) && Read(value.get(), "name", &text);
+  PyErr_Clear();
+  return has_text ? std::make_optional(std::move(text)) : std::nullopt;
+}
+
+// One of the operations of mpi4py, which have no name in all of its versions.
+std::optional<ReduceOp> FindMpiOp(PyObject* from) {
+  const Object module(PyImport_GetModule(Object(PyUnicode_FromString("mpi4py.MPI")).get()));
+  PyErr_Clear();
+  if (!module) return std::nullopt;
+  for (const char* const name : {"SUM", "PROD", "MIN", "MAX", "BAND", "BOR", "BXOR"}) {
+    const Object op(PyObject_GetAttrString(module.get(), name));
+    const bool is_same = op && PyObject_RichCompareBool(op.get(), from, Py_EQ) == 1;
     PyErr_Clear();
-    return std::nullopt;
+    if (is_same) return FindReduceOpByAnyName(name);
   }
-  if (text == "PRODUCT") return ReduceOp::kProd;
-  if (text == "BAND") return ReduceOp::kBitAnd;
-  if (text == "BOR") return ReduceOp::kBitOr;
-  if (text == "BXOR") return ReduceOp::kBitXor;
-  return FindReduceOp(absl::AsciiStrToLower(text));
+  return std::nullopt;
+}
+
+// An operation of another library: an enumerator of torch.distributed.ReduceOp or an object with
+// one, a function of numpy, or an operation of mpi4py. An enumerator of torch has a number as well,
+// which means another operation there.
+std::optional<ReduceOp> FindOtherReduceOp(PyObject* from) {
+  Object enumerator(PyObject_GetAttrString(from, "op"));
+  PyErr_Clear();
+  if (!enumerator) enumerator = Object::Borrowed(from);
+  std::optional<std::string> name = TextAttribute(enumerator.get(), "name");
+  if (!name.has_value()) name = TextAttribute(from, "__name__");
+  return name.has_value() ? FindReduceOpByAnyName(*name) : FindMpiOp(from);
 }
 
 bool Read(PyObject* from, const char* name, Reduction* to) {
@@ -166,8 +208,9 @@ bool Read(PyObject* from, const char* name, Reduction* to) {
     std::string text;
     if (!Read(from, name, &text)) return false;
     op = FindReduceOp(text);
+    if (!op.has_value()) op = FindReduceOpByAnyName(text);
   } else if (!PyLong_Check(from)) {
-    op = FindTorchReduceOp(from);
+    op = FindOtherReduceOp(from);
   } else {
     int number = 0;
     if (!Read(from, name, &number)) return false;

@@ -40,12 +40,13 @@ bool Read(PyObject* from, const char* name, int* to);
 bool Read(PyObject* from, const char* name, int64_t* to);
 bool Read(PyObject* from, const char* name, double* to);
 bool Read(PyObject* from, const char* name, std::string* to);     // str, or bytes-like UTF-8
-bool Read(PyObject* from, const char* name, absl::Duration* to);  // seconds; infinity is allowed
+bool Read(PyObject* from, const char* name, absl::Duration* to);  // seconds or a timedelta; infinity is allowed
 bool Read(PyObject* from, const char* name, CallTimeout* to);
 bool Read(PyObject* from, const char* name, Bytes* to);
 bool Read(PyObject* from, const char* name, Blob* to);
 bool Read(PyObject* from, const char* name, RankRange* to);  // a number
-// The name or the number of an operation, or a tuple of it and a scale.
+// The name or the number of an operation, or that of numpy, torch.distributed or mpi4py; or a tuple
+// of it and a scale.
 bool Read(PyObject* from, const char* name, Reduction* to);
 inline bool Read(PyObject* from, const char* /*name*/, PyObject** to) {
   *to = from;

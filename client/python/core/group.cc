@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/collective/message_info.h"
+#include "base/collective/reduction.h"
 #include "base/tensor/data_type.h"
 #include "base/tensor/device.h"
 #include "client/collective/async_calls.h"
@@ -31,6 +32,7 @@
 #include "client/python/core/pipeline.h"
 #include "client/python/core/rendezvous.h"
 #include "client/python/core/running_group.h"
+#include "client/python/core/started_calls.h"
 #include "client/python/core/tensor_maps.h"
 #include "client/rendezvous/call/cancellation.h"
 
@@ -253,6 +255,13 @@ PyObject* Join(PyObject* /*module*/, PyObject* dict) {
   return WriteInstance(std::make_unique<GroupHandle>(running.get()));
 }
 
+// The number of a reduction by any of its names, and its scale.
+PyObject* ReadReduction(PyObject* /*module*/, PyObject* op) {
+  Reduction reduction;
+  if (!Read(op, "op", &reduction)) return nullptr;
+  return Py_BuildValue("(id)", static_cast<int>(reduction.op), reduction.scale);
+}
+
 PyMethodDef methods[] = {Method<&RunCollective>("run"),
                          Method<&RunRaggedCollective>("run_ragged"),
                          Method<&StartCollective>("start"),
@@ -267,10 +276,26 @@ PyMethodDef methods[] = {Method<&RunCollective>("run"),
                          Method<&ReceiveObject>("receive_object", {"source", "timeout"}),
                          Method<&BroadcastObject>("broadcast_object", {"obj", "root", "timeout"}),
                          Method<&AllGatherObjects>("all_gather_objects", {"obj", "timeout"}),
+                         Method<&StartRaggedCollective>("start_ragged"),
+                         Method<&StartAllReduceCoalesced>("start_all_reduce_coalesced"),
+                         Method<&StartBarrier>("start_barrier"),
+                         Method<&StartExchange>("start_exchange", {"transfers", "timeout"}),
+                         Method<&StartExchangeSizes>("start_exchange_sizes"),
+                         Method<&StartSendObject>("start_send_object",
+                                                  {"completions", "obj", "destination", "timeout"}),
+                         Method<&StartReceiveObject>("start_receive_object",
+                                                     {"completions", "source", "timeout"}),
+                         Method<&StartBroadcastObject>("start_broadcast_object",
+                                                       {"completions", "obj", "root", "timeout"}),
+                         Method<&StartAllGatherObjects>("start_all_gather_objects",
+                                                        {"completions", "obj", "timeout"}),
+                         Method<&StartRejoin>("start_rejoin", {"completions", "timeout"}),
                          Method<&SendMap>("send_map"),
                          Method<&ReceiveMap>("receive_map"),
                          Method<&BroadcastMap>("broadcast_map"),
                          Method<&CreateQueue>("create_queue"),
+                         Method<&StartCreateQueue>("start_create_queue",
+                                                   {"completions", "options"}),
                          Method<&CreateLayout>("create_layout"),
                          Method<&CreateGroups>("create_groups"),
                          Method<&Dispatch>("dispatch"),
@@ -289,7 +314,10 @@ PyMethodDef methods[] = {Method<&RunCollective>("run"),
                          Method<&Hosts>("hosts"),
                          Method<&Stats>("stats"),
                          {}};
-PyMethodDef functions[] = {Function<&Join>("join_group"), {}};
+PyMethodDef functions[] = {Function<&Join>("join_group"),
+                           Function<&StartJoinGroup>("start_join_group", METH_VARARGS),
+                           Function<&ReadReduction>("read_reduction"),
+                           {}};
 
 }  // namespace
 

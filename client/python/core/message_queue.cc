@@ -25,7 +25,7 @@ namespace {
 using parallel::MessageQueue;
 using parallel::QueueCall;
 using parallel::QueueOptions;
-using Queue = Handle<MessageQueue>;
+using Queue = QueueHandle;
 using Timeout = std::optional<absl::Duration>;
 
 // A larger value is copied without the interpreter's lock.
@@ -133,6 +133,8 @@ PyObject* EndView(View& view) {
 
 // --- Making queues.
 
+}  // namespace
+
 bool ReadQueueOptions(Options& options, QueueOptions* to) {
   Blob external_writer;
   if (!options.Get("external_writer", &external_writer)) return false;
@@ -145,6 +147,8 @@ bool ReadQueueOptions(Options& options, QueueOptions* to) {
          options.Get("advertise", &to->advertise) && options.Get("linger", &to->linger) &&
          options.Finish();
 }
+
+namespace {
 
 // Returns the queue of `make(options)`, which may block.
 template <typename Make>
@@ -255,6 +259,10 @@ PyObject* Release(Queue& handle) {
 PyMethodDef methods[] = {Method<&Enqueue>("enqueue", {"value", "timeout"}),
                          Method<&Dequeue>("dequeue", {"timeout"}),
                          Method<&AcquireView>("acquire_view", {"timeout"}),
+                         Method<&StartEnqueue>("start_enqueue", {"completions", "value", "timeout"}),
+                         Method<&StartDequeue>("start_dequeue", {"completions", "timeout"}),
+                         Method<&StartAwaitReaders>("start_await_readers",
+                                                    {"completions", "count", "timeout"}),
                          Method<&Facts>("facts"),
                          Method<&Readers>("readers"),
                          Method<&Departures>("departures"),
@@ -265,6 +273,7 @@ PyMethodDef methods[] = {Method<&Enqueue>("enqueue", {"value", "timeout"}),
 PyMethodDef view_methods[] = {MethodAlsoInChild<&EndView>("release"), {}};
 PyMethodDef functions[] = {Function<&CreateExternal>("create_external_queue"),
                            Function<&Open>("open_queue"),
+                           Function<&StartOpenQueue>("start_open_queue", METH_VARARGS),
                            {}};
 
 }  // namespace

@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "base/tensor/data_type.h"
+#include "client/python/core/convert.h"
 
 namespace cohort::python {
 namespace {
@@ -45,6 +47,30 @@ constexpr DataType kTypes[] = {
     kNone,           kNone,           kNone,         DataType::kF16};
 constexpr int kTypeCount = static_cast<int>(sizeof(kTypes) / sizeof(kTypes[0]));
 
+// The type of elements that another library has added to numpy, such as ml_dtypes.bfloat16. It has
+// a number of its own in each process.
+constexpr int kFirstAdded = 256;
+DataType TypeOfAdded(Descriptor& descriptor) {
+  static int known_number = -1;
+  static DataType known_type = kNone;
+  if (descriptor.number == known_number) return known_type;
+  const Object name(PyObject_GetAttrString(&descriptor.head, "name"));
+  std::string text;
+  if (!name || !Read(name.get(), "name", &text)) PyErr_Clear();
+  known_type = text == "bfloat16"        ? DataType::kBF16
+               : text == "float8_e4m3fn" ? DataType::kF8E4M3
+               : text == "float8_e5m2"   ? DataType::kF8E5M2
+                                         : kNone;
+  known_number = descriptor.number;
+  return known_type;
+}
+
+DataType TypeOf(Descriptor& descriptor) {
+  if (descriptor.number >= kFirstAdded) return TypeOfAdded(descriptor);
+  return descriptor.number < 0 || descriptor.number >= kTypeCount ? kNone
+                                                                  : kTypes[descriptor.number];
+}
+
 // Whether the array has the facts that its buffer has. If not, this numpy has another layout.
 bool IsAsItsBuffer(PyObject* object) {
   Buffer buffer;
@@ -61,7 +87,7 @@ bool IsAsItsBuffer(PyObject* object) {
                          std::memcmp(array.strides, view.strides, bytes) == 0));
 }
 
-// numpy.ndarray, once an array of it was seen that is as its buffer.
+// numpy.ndarray, once one was seen, and arrays are as their buffers.
 PyTypeObject* array_type = nullptr;
 PyTypeObject* other_type = nullptr;  // the last type that was seen and is not numpy.ndarray
 
@@ -72,8 +98,12 @@ bool IsNumpyArray(PyObject* object) {
   PyObject* const numpy = PyImport_GetModule(Object(PyUnicode_FromString("numpy")).get());
   const Object module(numpy);
   const Object known(numpy == nullptr ? nullptr : PyObject_GetAttrString(numpy, "ndarray"));
+  // `object` itself may have elements that buffers cannot describe.
+  const Object probe(known.get() == reinterpret_cast<PyObject*>(type)
+                         ? PyObject_CallMethod(numpy, "zeros", "((ii))", 2, 3)
+                         : nullptr);
   PyErr_Clear();
-  if (known.get() == reinterpret_cast<PyObject*>(type) && IsAsItsBuffer(object)) {
+  if (probe && IsAsItsBuffer(probe.get())) {
     Py_INCREF(type);
     array_type = type;
     return true;
@@ -90,11 +120,8 @@ bool ReadNumpyArray(PyObject* object, bool writable, Tensor* tensor) {
   if (!IsNumpyArray(object)) return false;
   const auto& array = *reinterpret_cast<const NumpyArray*>(object);
   if (writable && (array.flags & kWriteable) == 0) return false;
-  const Descriptor& descriptor = *array.descriptor;
-  if (descriptor.number < 0 || descriptor.number >= kTypeCount || descriptor.byte_order == '>') {
-    return false;
-  }
-  const DataType type = kTypes[descriptor.number];
+  if (array.descriptor->byte_order == '>') return false;
+  const DataType type = TypeOf(*array.descriptor);
   if (type == kNone) return false;
   const auto bytes = static_cast<Py_ssize_t>(SizeOf(type));
   Shape strides;

@@ -1,10 +1,13 @@
 """Three ranks train, and go on after one of them was killed and started again.
 
-    python recovery.py 0 ADDRESS & python recovery.py 1 ADDRESS & python recovery.py 2 ADDRESS
-    kill -9 %2; python recovery.py 1 ADDRESS    # as Kubernetes does with a pod
+    python recovery.py 0 ADDRESS & python recovery.py 2 ADDRESS &
+    python recovery.py 1 ADDRESS & sleep 5; kill -9 $!; python recovery.py 1 ADDRESS    # as Kubernetes
+
+A run takes about 20 seconds. The third argument, if there is one, is the seconds of a step.
 """
 
 import sys
+import time
 
 import cohort
 import numpy as np
@@ -20,7 +23,7 @@ def agree(group: cohort.Group, step: int, weights: np.ndarray) -> int:
     return steps[farthest]
 
 
-def main(rank: int, address: str) -> None:
+def main(rank: int, address: str, step_seconds: float) -> None:
     with cohort.Group('training', rank=rank, world_size=3, address=address) as group:
         weights, update = np.zeros(1000), np.empty(1000)
         step, lost = 0, False
@@ -31,7 +34,8 @@ def main(rank: int, address: str) -> None:
                     lost = False
                 step = agree(group, step, weights)
                 while step < STEPS:
-                    group.all_reduce(np.full(1000, 1.0), out=update, op='avg')  # here: gradients
+                    time.sleep(step_seconds)  # here it would compute gradients
+                    group.all_reduce(np.full(1000, 1.0), out=update, op='avg')
                     weights += update
                     step += 1
                     if step % 100 == 0:
@@ -45,4 +49,4 @@ def main(rank: int, address: str) -> None:
 
 
 if __name__ == '__main__':
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), sys.argv[2], float((sys.argv[3:] or ['0.01'])[0]))

@@ -1,10 +1,15 @@
 """Data-parallel training with PyTorch that goes on after a process was killed and started again.
 
-    for RANK in 0 1 2; do python torch_recovery.py $RANK cohort://coordinator:7700/job & done
-    kill -9 %2; python torch_recovery.py 1 cohort://coordinator:7700/job    # as Kubernetes does
+    JOB=cohort://coordinator:7700/job
+    python torch_recovery.py 0 $JOB & python torch_recovery.py 2 $JOB &
+    python torch_recovery.py 1 $JOB & sleep 20; kill -9 $!; python torch_recovery.py 1 $JOB
+
+The last command stands for Kubernetes. A run takes about 40 seconds. The third argument, if there is one,
+is the seconds of a step.
 """
 
 import sys
+import time
 
 import cohort.torch  # pylint: disable=unused-import
 import torch
@@ -24,7 +29,7 @@ def share_state(state: dict, rank: int) -> dict:
     return shared[0]
 
 
-def train(rank: int, state: dict) -> None:
+def train(rank: int, state: dict, step_seconds: float) -> None:
     """Trains to the last step. `state` has the last completed step, also after an error."""
     model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
     optimizer = torch.optim.Adam(model.parameters())
@@ -35,6 +40,7 @@ def train(rank: int, state: dict) -> None:
     optimizer.load_state_dict(state['optimizer'])
     parallel = torch.nn.parallel.DistributedDataParallel(model)
     while state['step'] < STEPS:
+        time.sleep(step_seconds)  # here it would take longer to train
         batch = torch.Generator().manual_seed(state['step'] * WORLD_SIZE + rank)
         inputs = torch.randn(16, 8, generator=batch)
         loss = (parallel(inputs) - inputs.sum(1, keepdim=True).sin()).square().mean()
@@ -48,13 +54,13 @@ def train(rank: int, state: dict) -> None:
     dist.barrier()
 
 
-def main(rank: int, url: str) -> None:
+def main(rank: int, url: str, step_seconds: float) -> None:
     torch.manual_seed(0)
     state = {'step': 0}
     while True:
         dist.init_process_group('cohort', init_method=url, rank=rank, world_size=WORLD_SIZE)
         try:
-            return train(rank, state)
+            return train(rank, state, step_seconds)
         except RuntimeError:
             lost = dist.group.WORLD.failure()
             if lost is None:  # an error of the program
@@ -65,4 +71,4 @@ def main(rank: int, url: str) -> None:
 
 
 if __name__ == '__main__':
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), sys.argv[2], float((sys.argv[3:] or ['0.1'])[0]))

@@ -19,7 +19,7 @@ NUMBER = 1 << 70
 
 # Calls of the only member of a group, and a part of the error.
 MEMBER = {
-    'object': (lambda g: g.send('text', 0), 'obj: expected a bytes-like object'),
+    'object': (lambda g: g.send(object(), 0), 'cannot send a builtins.object'),
     'destination': (lambda g: g.send(b'', 7), 'destination 7 is not in 0..0'),
     'destination below 0': (lambda g: g.send(b'', -1), 'destination -1 is not in 0..0'),
     'destination of 71 bits': (lambda g: g.send(b'', NUMBER), f'destination: {NUMBER}'),
@@ -31,10 +31,10 @@ MEMBER = {
     'no source': (lambda g: g.receive('x'), 'source: expected an int'),
     'tag of any source': (lambda g: g.receive_any(5), 'tag: expected a str or bytes'),
     'root': (lambda g: g.broadcast(b'', 9), 'root 9 is not in 0..0'),
-    'contribution': (lambda g: g.all_gather(5), 'obj: expected a bytes-like object'),
+    'contribution': (lambda g: g.all_gather(object()), 'cannot send a builtins.object'),
     'root of a gather': (lambda g: g.gather(b'', -1), 'root -1 is not in 0..0'),
     'objects': (lambda g: g.scatter('ab', 0), 'objs: expected a sequence'),
-    'an object': (lambda g: g.scatter([5], 0), 'objs: expected a str or bytes'),
+    'an object': (lambda g: g.scatter([object()], 0), 'cannot send a builtins.object'),
     'number of objects': (lambda g: g.scatter([b''] * 3, 0), '3 objects for 1 participants'),
     'age': (lambda g: g.expire_data(-1), 'older_than: expected seconds'),
     'participants': (lambda g: g.barrier(participants='text'), 'participants: expected a sequence'),

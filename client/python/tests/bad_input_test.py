@@ -107,7 +107,7 @@ LOCAL = {
     'huge memory': (lambda g: g.empty((1 << 40, 1 << 20)), 'bytes of shared memory'),
     'extent of 71 bits': (lambda g: g.empty(1 << 70), 'shape: 1180591620717411303424'),
     'dimensions of memory': (lambda g: g.empty([1] * 100), 'shape: '),
-    'object': (lambda g: g.send_object('text', 1), 'obj: expected a bytes-like object'),
+    'object': (lambda g: g.send_object(object(), 1), 'cannot send a builtins.object'),
     'destination of an object': (lambda g: g.send_object(b'', 9), 'destination 9 is not in 0..1'),
     'no destination': (lambda g: g.send_object(b'', 'one'), 'destination: expected an int'),
     'source of an object': (lambda g: g.receive_object(-1), 'source -1 is not in 0..1'),

@@ -11,16 +11,16 @@ from testing.coordinator import LONG, coordinator
 EXAMPLES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'examples')
 
 
-def start(name, rank, address):
+def start(name, rank, *arguments):
     """Starts a rank of an example."""
-    return subprocess.Popen([sys.executable, os.path.join(EXAMPLES, name), str(rank), address],
+    return subprocess.Popen([sys.executable, os.path.join(EXAMPLES, name), str(rank), *arguments],
                             env={**os.environ, 'OMP_NUM_THREADS': '1'}, stdout=subprocess.PIPE,
                             text=True)
 
 
-def run_example(name, ranks, address):
+def run_example(name, ranks, *arguments):
     """Runs an example with so many ranks. Returns their outputs, by rank."""
-    return end_example([start(name, rank, address) for rank in range(ranks)])
+    return end_example([start(name, rank, *arguments) for rank in range(ranks)])
 
 
 def end_example(processes):
@@ -42,11 +42,12 @@ def test_weight_sync():
 def run_with_a_kill(name, address):
     """Runs an example with three ranks, and kills and restarts rank 1. Returns the lines of their
     outputs, by rank; those of the killed process are not among them."""
-    processes = [start(name, rank, address) for rank in range(3)]
+    arguments = address, '0.001'  # a kill needs no time to be typed
+    processes = [start(name, rank, *arguments) for rank in range(3)]
     assert processes[1].stdout.readline().startswith('step 100')
     processes[1].kill()
     processes[1].communicate()
-    processes[1] = start(name, 1, address)
+    processes[1] = start(name, 1, *arguments)
     outputs = [output.splitlines() for output in end_example(processes)]
     for rank, lines in enumerate(outputs):
         lost = [line for line in lines if line.startswith('rank 1 is lost: ')]
@@ -64,7 +65,7 @@ def test_torch_recovery():
     pytest.importorskip('torch', reason='PyTorch is not installed for this Python')
     with coordinator() as address:
         url = f'cohort://{address[len("unix:"):]}:'
-        undisturbed = run_example('torch_recovery.py', 3, f'{url}undisturbed')
+        undisturbed = run_example('torch_recovery.py', 3, f'{url}undisturbed', '0')
         recovered = run_with_a_kill('torch_recovery.py', f'{url}recovered')
     for expected, lines in zip(undisturbed, recovered):
         assert lines[-1].startswith('step 300: loss ')

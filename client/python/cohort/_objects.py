@@ -1,0 +1,87 @@
+"""Objects of Python as the bytes that travel between the ranks of a group.
+
+Bytes travel as they are, so that ranks of C++ read and send them. Other values travel as a mark and
+the bytes of `cohort.values`. Bytes that begin with the mark travel as such a value, too. A rank that
+cannot take part sends a refusal in place of its object, for which other ranks wait.
+"""
+
+from typing import Any, Sequence, Union
+
+from cohort.errors import InvalidArgument
+
+BytesLike = Union[bytes, bytearray, memoryview]
+
+_VALUE = b'\xc0\x8f\xffcohort value\0'
+_REFUSAL = b'\xc0\x8f\xffcohort error\0'
+_MARKS = (_VALUE, _REFUSAL)
+
+
+def _is_marked(view: memoryview) -> bool:
+    # The extension module refuses memory that is not contiguous.
+    return (view.nbytes >= len(_VALUE) and view.c_contiguous
+            and bytes(view.cast('B')[:len(_VALUE)]).startswith(_MARKS))
+
+
+def pack(obj: Any, pickle: bool = False) -> BytesLike:
+    """Returns the bytes of an object. Raises TypeError if `cohort.values` does not take it."""
+    if isinstance(obj, (bytes, bytearray, memoryview)):
+        if not _is_marked(memoryview(obj)):
+            return obj
+        obj = bytes(obj)
+    from cohort import values  # pylint: disable=import-outside-toplevel  # loads json
+    try:
+        return _VALUE + values.encode(obj, allow_pickle=pickle)
+    except TypeError as error:
+        try:
+            return memoryview(obj)  # such as array.array
+        except TypeError:
+            raise TypeError(str(error).replace('allow_pickle', 'pickle=True')) from None
+
+
+def pack_or_refuse(obj: Any, pickle: bool = False) -> BytesLike:
+    """As `pack`, for a call for which other ranks wait: a refusal, which all ranks that get it raise,
+    this one included."""
+    try:
+        return pack(obj, pickle)
+    except (TypeError, ValueError) as error:
+        return _REFUSAL + str(error).encode(errors='replace')
+
+
+def pack_all(objects: Any, pickle: bool) -> Any:
+    """Returns the bytes, or the refusals, of a sequence of objects. The extension module refuses what
+    is no sequence, such as a str."""
+    if isinstance(objects, (str, bytes)) or not hasattr(objects, '__iter__'):
+        return objects
+    return [pack_or_refuse(obj, pickle) for obj in objects]
+
+
+def unpack(group: Any, operation: str, data: bytes, source: int, pickle: bool) -> Any:
+    """Returns the object of the bytes that rank `source` sent. `group` and `operation` are for errors.
+
+    Raises:
+      InvalidArgument: the rank refused, or its object is pickled and `pickle` is false.
+    """
+    if not data.startswith(_MARKS):
+        return data
+    from cohort import values  # pylint: disable=import-outside-toplevel  # loads json
+    try:
+        if data.startswith(_REFUSAL):
+            raise ValueError(data[len(_REFUSAL):].decode(errors='replace'))
+        return values.decode(memoryview(data)[len(_VALUE):], allow_pickle=pickle)
+    except ValueError as error:
+        text = str(error).replace('allow_pickle is off', 'pass pickle=True if you trust its rank')
+        raise InvalidArgument(f'{operation} in group {group.name}: the object of rank {source}: {text}',
+                              culprit=source, operation=operation) from None
+
+
+def raise_refusal(group: Any, operation: str, data: BytesLike, rank: int) -> None:
+    """Raises the refusal of this rank, `rank`, if `data` is one."""
+    if isinstance(data, bytes) and data.startswith(_REFUSAL):
+        unpack(group, operation, data, rank, False)
+
+
+def unpack_all(group: Any, operation: str, objects: Sequence[bytes], pickle: bool,
+               participants: Sequence[int] = ()) -> list:
+    """Returns the objects of all participants, by rank; without `participants`, of all ranks."""
+    ranks = sorted(participants) or range(len(objects))
+    return [unpack(group, operation, data, rank, pickle) for rank, data in zip(ranks, objects)]
