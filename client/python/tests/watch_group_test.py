@@ -88,3 +88,18 @@ def test_group_on_an_event_loop(coordinator):
             assert kinds[-1] == 'left'
     run(main())
     eventually(lambda: coordinator.streams() == 0)
+
+
+def test_groups_of_two_tenants_with_one_name_are_watched_apart(coordinator):
+    address = coordinator.address
+    with cohort.ProcessGroup('same', rank=0, world_size=1, address=address, tenant='red',
+                             member='in-red'), \
+            cohort.ProcessGroup('same', rank=0, world_size=1, address=address, tenant='blue',
+                                member='in-blue') as blue, \
+            cohort.watch_group('same', address=address, tenant='red', timeout=1) as red_events, \
+            cohort.watch_group('same', address=address, tenant='blue', timeout=LONG) as events:
+        assert [member.name for member in red_events.info.members] == ['in-red']
+        assert [member.name for member in events.info.members] == ['in-blue']
+        blue.leave()
+        assert until(events, 'left')[-1].member == 'in-blue'
+        assert [event for event in red_events if event.kind == 'left'] == []
