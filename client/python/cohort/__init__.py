@@ -13,8 +13,8 @@ tensors between the processes.
 and queues; `watch_group` has the events of a group; `MessageQueue` sends values of one process to
 many. `create_layout` and `create_groups` create groups of some ranks of a group, `moe` dispatches
 tokens to experts, and `Pipeline` joins the stages of a pipeline. `cohort.aio` has the classes for
-asyncio, and `cohort.values` the codec of objects. All errors are subclasses of `Error`. Errors that a
-thread of the library meets go to logging.getLogger("cohort").
+asyncio, and `cohort.values` the codec of objects. All errors are subclasses of `Error`. Errors that
+a thread of the library meets go to logging.getLogger("cohort").
 """
 
 from typing import Any

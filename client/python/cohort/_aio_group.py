@@ -22,12 +22,13 @@ class Group:
 
     Both forms join. `async with` leaves at its end; otherwise await `close`. Arguments, results and
     errors are those of `cohort.Group`, without `wait`. A call starts when its method is awaited, or
-    scheduled as a task. All ranks start the same calls in the same order, so start them from one task.
+    scheduled as a task. All ranks start the same calls in the same order, so start them from one
+    task.
 
-    Cancelling the task that waits, as Ctrl-C does under asyncio.run, ends the call. A collective or a
-    message then aborts the group on all ranks, with the name of this one, because other ranks wait
-    for it. An object that is on its way when its call is cancelled is not lost: the next receive_object
-    of that rank returns it.
+    Cancelling the task that waits, as Ctrl-C does under asyncio.run, ends the call. A collective or
+    a message then aborts the group on all ranks, with the name of this one, because other ranks
+    wait for it. An object that is on its way when its call is cancelled is not lost: the next
+    receive_object of that rank returns it.
 
     Attributes:
       blocking: the same membership as a `cohort.Group`, for tensor maps, pipelines, layouts and all
@@ -50,7 +51,8 @@ class Group:
 
     async def _join(self) -> 'Group':
         if self._joined is None:
-            core = await run(_core.start_join_group, self._options, late=lambda late: late.release())
+            core = await run(_core.start_join_group, self._options,
+                             late=lambda joined: joined.release())
             self._joined = BlockingGroup._of(core, seconds(self._options['join_timeout'], 300))
         return self
 
@@ -121,7 +123,8 @@ class Group:
                                    out: Optional[Sequence[Array]] = None,
                                    **options: Any) -> Sequence[Array]:
         """As Group.all_reduce_coalesced."""
-        return await self._end(self.blocking.all_reduce_coalesced(inputs, out, **options, wait=False))
+        return await self._end(
+            self.blocking.all_reduce_coalesced(inputs, out, **options, wait=False))
 
     async def reduce(self, array: Array, root: int, out: Optional[Array] = None,
                      **options: Any) -> Optional[Array]:
@@ -251,7 +254,8 @@ class Group:
         self.blocking.abort(reason)
 
     async def close(self) -> None:
-        """Leaves the group; calls of objects that wait end with Cancelled. It may be called twice."""
+        """Leaves the group; calls of objects that wait end with Cancelled. It may be called
+        twice."""
         await self.__aexit__(None, None, None)
 
     @property
@@ -262,8 +266,8 @@ class Group:
         return await run(method, *arguments, owner=self._calls)
 
     async def _end(self, call: PendingCall) -> Any:
-        """Awaits the call. If the task is cancelled, so is the call; the cancellation continues when the
-        arrays of the call are free."""
+        """Awaits the call. If the task is cancelled, so is the call; the cancellation continues
+        when the arrays of the call are free."""
         try:
             return await call
         except asyncio.CancelledError:

@@ -23,18 +23,18 @@ class MessageQueue:
             else:
                 value = await queue.dequeue()
 
-    `await` makes the queue, too. Arguments and errors are those of `cohort.MessageQueue`. One task at a
-    time enqueues or dequeues. A call that has to wait uses a thread of the library; cancelling its task
-    ends it. A value that comes while a dequeue is cancelled is not lost: the next one returns it. If an
-    enqueue is cancelled, readers may get its value.
+    `await` makes the queue, too. Arguments and errors are those of `cohort.MessageQueue`. One task
+    at a time enqueues or dequeues. A call that has to wait uses a thread of the library; cancelling
+    its task ends it. A value that comes while a dequeue is cancelled is not lost: the next one
+    returns it. If an enqueue is cancelled, readers may get its value.
 
     Attributes: name, is_writer, handle and path, as those of cohort.MessageQueue.
     """
 
     def __init__(self, group: Union[Group, BlockingGroup], writer_rank: int = 0, **options: Any):
         """All ranks of the group make one, and await it. `options` are those of
-        `cohort.MessageQueue`. Cancelling the task that awaits it aborts the group, because the other
-        ranks wait for this one."""
+        `cohort.MessageQueue`. Cancelling the task that awaits it aborts the group, because the
+        other ranks wait for this one."""
         self._made: Optional[BlockingQueue] = None
         self._calls = CallsInFlight()
         self._values = Inbox()

@@ -1,4 +1,5 @@
-"""The thread that runs the callbacks of pending calls, and the logger of errors that no caller sees."""
+"""The thread that runs the callbacks of pending calls, and the logger of errors that no caller
+sees."""
 
 import logging
 import os

@@ -2,8 +2,8 @@
 defaults and the documentation.
 
 A dict of options has the keywords of the class or the function that passes it. A timeout is in
-seconds; None stands for the timeout of the object. The methods start_* return the number that the end
-of the call has in Completions.take.
+seconds, or a timedelta; None stands for the timeout of the object. The methods start_* that take
+Completions return the number that the end of the call has in Completions.take.
 """
 
 import datetime
@@ -175,7 +175,8 @@ class Store:
 
     def start_put(self, completions: Completions, key: str, value: _BytesLike,
                   expiration: _Timeout, expected_revision: Optional[int],
-                  expected_value: Optional[Union[str, _BytesLike]], timeout: _Duration, /) -> int: ...
+                  expected_value: Optional[Union[str, _BytesLike]], timeout: _Duration,
+                  /) -> int: ...
     def start_multi_put(self, completions: Completions, keys: Sequence[str],
                         values: Sequence[Union[str, _BytesLike]], expiration: _Timeout,
                         timeout: _Duration, /) -> int: ...
@@ -188,12 +189,12 @@ class Store:
                      /) -> int: ...
     def start_add(self, completions: Completions, key: str, delta: int, timeout: _Duration,
                   /) -> int: ...
-    def start_append(self, completions: Completions, key: str, value: _BytesLike, timeout: _Duration,
-                     /) -> int: ...
+    def start_append(self, completions: Completions, key: str, value: _BytesLike,
+                     timeout: _Duration, /) -> int: ...
     def start_queue_push(self, completions: Completions, queue: str, value: _BytesLike,
                          expiration: _Timeout, timeout: _Duration, /) -> int: ...
-    def start_queue_pop(self, completions: Completions, queue: str, wait: _Duration, timeout: _Duration,
-                        /) -> int: ...
+    def start_queue_pop(self, completions: Completions, queue: str, wait: _Duration,
+                        timeout: _Duration, /) -> int: ...
 
 # Methods of both kinds of watches. `next` appends the next events to a deque; False: the watch has
 # ended.

@@ -22,15 +22,15 @@ _LAUNCHERS = (('RANK', 'WORLD_SIZE'), ('OMPI_COMM_WORLD_RANK', 'OMPI_COMM_WORLD_
 
 
 def coordinator_address(address: Optional[str]) -> str:
-    """Returns `address`, or the environment's if it is None, or else the port of this host at which a
-    coordinator serves by default."""
+    """Returns `address`, or the environment's if it is None, or else the port of this host at which
+    a coordinator serves by default."""
     return address if address is not None else os.environ.get(_ADDRESS) or DEFAULT_ADDRESS
 
 
 def rank_and_size(rank: Optional[int], world_size: Optional[int]) -> Tuple[Optional[int], int]:
     """Returns the rank and the size of a group. If `world_size` is None, it comes from the
-    environment, and so does the rank if it is None, too. With a world size, a rank of None stays: the
-    coordinator assigns one.
+    environment, and so does the rank if it is None, too. With a world size, a rank of None stays:
+    the coordinator assigns one.
 
     Raises:
       InvalidArgument: `world_size` is None, and no launcher has set the variables; names them.
@@ -44,8 +44,8 @@ def rank_and_size(rank: Optional[int], world_size: Optional[int]) -> Tuple[Optio
                           for rank_name, size_name in _LAUNCHERS)
     missing = 'rank and world_size' if rank is None else 'world_size'
     raise InvalidArgument(
-        f'{missing}: neither an argument nor in the environment, where {looked_at} are looked at; pass '
-        f'{"them" if rank is None else "it"}, or start the ranks by torchrun, mpirun or srun')
+        f'{missing}: neither an argument nor in the environment, where {looked_at} are looked at; '
+        f'pass {"them" if rank is None else "it"}, or start the ranks by torchrun, mpirun or srun')
 
 
 def _number(name: str) -> int:

@@ -1,8 +1,8 @@
 """Objects of Python as the bytes that travel between the ranks of a group.
 
 Bytes travel as they are, so that ranks of C++ read and send them. Other values travel as a mark and
-the bytes of `cohort.values`. Bytes that begin with the mark travel as such a value, too. A rank that
-cannot take part sends a refusal in place of its object, for which other ranks wait.
+the bytes of `cohort.values`. Bytes that begin with the mark travel as such a value, too. A rank
+that cannot take part sends a refusal in place of its object, for which other ranks wait.
 """
 
 from typing import Any, Sequence, Union
@@ -39,8 +39,8 @@ def pack(obj: Any, pickle: bool = False) -> BytesLike:
 
 
 def pack_or_refuse(obj: Any, pickle: bool = False) -> BytesLike:
-    """As `pack`, for a call for which other ranks wait: a refusal, which all ranks that get it raise,
-    this one included."""
+    """As `pack`, for a call for which other ranks wait: a refusal, which all ranks that get it
+    raise, this one included."""
     try:
         return pack(obj, pickle)
     except (TypeError, ValueError) as error:
@@ -48,15 +48,16 @@ def pack_or_refuse(obj: Any, pickle: bool = False) -> BytesLike:
 
 
 def pack_all(objects: Any, pickle: bool) -> Any:
-    """Returns the bytes, or the refusals, of a sequence of objects. The extension module refuses what
-    is no sequence, such as a str."""
+    """Returns the bytes, or the refusals, of a sequence of objects. The extension module refuses
+    what is no sequence, such as a str."""
     if isinstance(objects, (str, bytes)) or not hasattr(objects, '__iter__'):
         return objects
     return [pack_or_refuse(obj, pickle) for obj in objects]
 
 
 def unpack(group: Any, operation: str, data: bytes, source: int, pickle: bool) -> Any:
-    """Returns the object of the bytes that rank `source` sent. `group` and `operation` are for errors.
+    """Returns the object of the bytes that rank `source` sent. `group` and `operation` are for
+    errors.
 
     Raises:
       InvalidArgument: the rank refused, or its object is pickled and `pickle` is false.
@@ -70,8 +71,9 @@ def unpack(group: Any, operation: str, data: bytes, source: int, pickle: bool) -
         return values.decode(memoryview(data)[len(_VALUE):], allow_pickle=pickle)
     except ValueError as error:
         text = str(error).replace('allow_pickle is off', 'pass pickle=True if you trust its rank')
-        raise InvalidArgument(f'{operation} in group {group.name}: the object of rank {source}: {text}',
-                              culprit=source, operation=operation) from None
+        raise InvalidArgument(
+            f'{operation} in group {group.name}: the object of rank {source}: {text}',
+            culprit=source, operation=operation) from None
 
 
 def raise_refusal(group: Any, operation: str, data: BytesLike, rank: int) -> None:

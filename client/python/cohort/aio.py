@@ -11,12 +11,12 @@
     asyncio.run(main())
 
 Arguments, results and errors are those of `cohort.Group`, `cohort.ProcessGroup`, `cohort.Store` and
-`cohort.MessageQueue`. Calls of a `ProcessGroup` or a `Store` have no thread: any number of them may wait
-at once. A call starts when its method is awaited, or scheduled
-as a task. Cancelling the task that waits ends the call: this member then no longer takes part in
-that round, and its next call of that name does. A value that is on its way to a `receive` or a
-`queue_pop` when that is cancelled is not lost: the next such call of the same object returns it, or
-the coordinator puts it back at its old place.
+`cohort.MessageQueue`. Calls of a `ProcessGroup` or a `Store` have no thread: any number of them may
+wait at once. A call starts when its method is awaited, or scheduled as a task. Cancelling the task
+that waits ends the call: this member then no longer takes part in that round, and its next call of
+that name does. A value that is on its way to a `receive` or a `queue_pop` when that is cancelled is
+not lost: the next such call of the same object returns it, or the coordinator puts it back at its
+old place.
 
 An object may be used by several event loops; each call belongs to the loop that runs it.
 

@@ -187,8 +187,8 @@ class Group(Collectives, RaggedCollectives, Scans, GroupObjects, TensorMaps):
             return arrays.device_number(device)
         if self.device == 'cpu':
             raise InvalidArgument(
-                f'empty: device: rank {self.rank} has no GPU in group {self.name}; pass device="cuda" '
-                'to cohort.Group, or None here for host memory')
+                f'empty: device: rank {self.rank} has no GPU in group {self.name}; pass '
+                'device="cuda" to cohort.Group, or None here for host memory')
         return arrays.device_number(self.device)
 
     # --- Between two ranks.
@@ -203,9 +203,9 @@ class Group(Collectives, RaggedCollectives, Scans, GroupObjects, TensorMaps):
 
     def send(self, array: Array, destination: int, *, timeout: Timeout = None,
              wait: bool = True) -> Any:
-        """Sends to one rank. Messages from one rank to another arrive in the order sent. Blocks until
-        the array may be used again, which for a large one is when the receiver has it. Source:
-        MPI_Send, MPI_Isend."""
+        """Sends to one rank. Messages from one rank to another arrive in the order sent. Blocks
+        until the array may be used again, which for a large one is when the receiver has it.
+        Source: MPI_Send, MPI_Isend."""
         return self._exchange(wait, 'send', [(True, destination, array)], None, timeout)
 
     @overload
@@ -261,16 +261,16 @@ class Group(Collectives, RaggedCollectives, Scans, GroupObjects, TensorMaps):
 
     def split(self, color: Union[int, str, None], key: int = 0, *, name: str = '',
               timeout: Timeout = 300) -> Optional['Group']:
-        """Creates one group of the ranks that pass the same color, and returns this rank's; None, after
-        the others have theirs, if its color is None.
+        """Creates one group of the ranks that pass the same color, and returns this rank's; None,
+        after the others have theirs, if its color is None.
 
             rows = group.split(group.rank // 4)          # 0..3, 4..7, ...
             first = group.split(0 if group.rank < 2 else None)
 
-        All ranks of the group call it. Ranks of a new group are in the order of `key`, and those with
-        the same key in the order of their ranks here. The ranks exchange color and key through the
-        coordinator, and then call create_groups, whose errors it has, and whose groups these are:
-        with generations and failures of their own. Blocks until all new groups are complete.
+        All ranks of the group call it. Ranks of a new group are in the order of `key`, and those
+        with the same key in the order of their ranks here. The ranks exchange color and key through
+        the coordinator, and then call create_groups, whose errors it has. Each new group has
+        generations and failures of its own. Blocks until all new groups are complete.
 
         Args:
           color: a number or a str; MPI_UNDEFINED is None.

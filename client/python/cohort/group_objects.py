@@ -10,10 +10,10 @@ from cohort.timeouts import Timeout
 class GroupObjects(Facts):
     """The methods of `cohort.Group` that move objects. They are not ordered with collectives.
 
-    An object is any value that `cohort.values` takes: None, bool, int, float, str, lists, tuples, sets,
-    dicts, arrays of numpy, tensors of PyTorch, and bytes, which travel as they are. bytearray,
-    memoryview and other buffers arrive as bytes. With pickle=True on both sides any object travels; a
-    receiver that takes a pickle runs code that its sender chooses.
+    An object is any value that `cohort.values` takes: None, bool, int, float, str, lists, tuples,
+    sets, dicts, arrays of numpy, tensors of PyTorch, and bytes, which travel as they are.
+    bytearray, memoryview and other buffers arrive as bytes. With pickle=True on both sides any
+    object travels; a receiver that takes a pickle runs code that its sender chooses.
 
     An object that cannot be sent is InvalidArgument on all ranks of broadcast_object and
     all_gather_objects, with the rank that it names. So is a pickled object where pickle is false.
@@ -39,7 +39,7 @@ class GroupObjects(Facts):
 
     def all_gather_objects(self, obj: Any, *, pickle: bool = False,
                            timeout: Timeout = None) -> List[Any]:
-        """Returns the objects of all ranks, by rank. All ranks call it. Source: all_gather_object of
-        torch.distributed."""
+        """Returns the objects of all ranks, by rank. All ranks call it. Source: all_gather_object
+        of torch.distributed."""
         objects = self._core.all_gather_objects(pack_or_refuse(obj, pickle), timeout)
         return unpack_all(self, 'all_gather_objects', objects, pickle)

@@ -303,8 +303,8 @@ def split_group(world: Group, color: Union[int, str, None], key: int, name: str,
     for rank, (its_color, its_key) in enumerate(places):
         if not isinstance(its_color, (int, str, type(None))) or not isinstance(its_key, int):
             raise InvalidArgument(
-                f'split: rank {rank} of group {world.name}: expected a number, a str or None as color '
-                f'and a number as key, got {its_color!r} and {its_key!r}', culprit=rank)
+                f'split: rank {rank} of group {world.name}: expected a number, a str or None as '
+                f'color and a number as key, got {its_color!r} and {its_key!r}', culprit=rank)
         if its_color is not None:
             lists.setdefault(its_color, []).append(rank)
     for ranks in lists.values():

@@ -76,8 +76,9 @@ class MessageQueue:
     bytes: `cohort.values.encode` makes them of other objects.
 
     Each process has one end, which one thread at a time uses to enqueue or dequeue; any thread calls
-    the other methods. Timeouts are in seconds, or datetime.timedelta; None is the queue's, and float("inf") no limit. Calls
-    release the GIL while they wait. A failed call leaves the queue as it was.
+    the other methods. Timeouts are in seconds, or datetime.timedelta; None is the queue's, and
+    float("inf") no limit. Calls release the GIL while they wait. A failed call leaves the queue as
+    it was.
 
     Errors of all calls: DeadlineExceeded (a writer's names the readers that lag, and by how much),
     Cancelled (one end shut the queue down; the text has its reason), Aborted (on a reader: the writer

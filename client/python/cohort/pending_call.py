@@ -19,8 +19,8 @@ class PendingCall(Generic[T]):
         total = await call       # in a coroutine: the event loop continues
 
     Any number of threads and of tasks, on any event loops, may wait for one call, and any number of
-    times. `done`, `exception` and `add_done_callback` are those of concurrent.futures.Future; `wait`
-    stands for its `result`.
+    times. `done`, `exception` and `add_done_callback` are those of concurrent.futures.Future;
+    `wait` stands for its `result`.
     """
 
     def __init__(self, call, result: Any, operation: str = 'call',
@@ -32,8 +32,9 @@ class PendingCall(Generic[T]):
 
     @property
     def result(self) -> T:
-        """The call's result: the array, or None if the call has no result. Does not block. Raises the
-        call's error, or FailedPrecondition if the call has not ended: `wait` blocks until it has."""
+        """The call's result: the array, or None if the call has no result. Does not block. Raises
+        the call's error, or FailedPrecondition if the call has not ended: `wait` blocks until it
+        has."""
         if not self._call.test():
             raise FailedPrecondition(
                 f'{self._operation}: the call has not ended, so it has no result yet; use wait()')
@@ -75,7 +76,8 @@ class PendingCall(Generic[T]):
         """Calls function(this call) once the call has ended, or at once if it has. Does not block.
 
         One thread of the library runs all callbacks in turn, so a callback does not block; a call
-        that it starts has wait=False. An exception of a callback goes to logging.getLogger("cohort").
+        that it starts has wait=False. An exception of a callback goes to
+        logging.getLogger("cohort").
         """
         from cohort import _callbacks  # pylint: disable=import-outside-toplevel  # loads threading
         _callbacks.add(self, self._call.start_wait, function)
@@ -83,8 +85,8 @@ class PendingCall(Generic[T]):
     def __await__(self) -> Generator[Any, None, T]:
         """Returns the call's result, or raises its error, as `wait`. No thread waits.
 
-        If the task is cancelled, it stops waiting and the call continues, as with asyncio.shield. It
-        may be awaited again; `cancel` ends it.
+        If the task is cancelled, it stops waiting and the call continues, as with asyncio.shield.
+        It may be awaited again; `cancel` ends it.
         """
         return self._wait_on_event_loop().__await__()
 
@@ -109,8 +111,8 @@ def wait_all(calls: Sequence[PendingCall], timeout: Timeout = None) -> List[Any]
     """Blocks until all calls have ended, and returns their results in order.
 
     Raises:
-      DeadlineExceeded: a call has not ended after `timeout` seconds (None: no limit) for all of them;
-        says how many. The calls continue.
+      DeadlineExceeded: a call has not ended after `timeout` seconds (None: no limit) for all of
+        them; says how many. The calls continue.
       Others: the error of the first call in `calls` that failed, once all have ended.
 
     Source: MPI_Waitall.
@@ -132,12 +134,13 @@ def wait_all(calls: Sequence[PendingCall], timeout: Timeout = None) -> List[Any]
 
 
 def wait_any(calls: Sequence[PendingCall], timeout: Timeout = None) -> int:
-    """Blocks until one of the calls has ended, with a result or an error, and returns its index; the
-    lowest if several are. calls[index].wait() then returns at once.
+    """Blocks until one of the calls has ended, with a result or an error, and returns its index;
+    the lowest if several are. calls[index].wait() then returns at once.
 
     Raises:
       ValueError: `calls` is empty.
-      DeadlineExceeded: no call has ended after `timeout` seconds (None: no limit). The calls continue.
+      DeadlineExceeded: no call has ended after `timeout` seconds (None: no limit). The calls
+        continue.
 
     Source: MPI_Waitany.
     """

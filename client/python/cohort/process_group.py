@@ -53,9 +53,9 @@ class ProcessGroup(Facts):
         addresses = group.all_gather(b"10.0.0.4:4123")
         group.barrier()
 
-    All methods may be called from any thread. They block for at most their timeout, in seconds or as
-    a datetime.timedelta, and release the GIL. `timeout=None` stands for the group's timeout. On the main
-    thread the handlers of signals run during a call, and one that raises ends it.
+    All methods may be called from any thread. They block for at most their timeout, in seconds or
+    as a datetime.timedelta, and release the GIL. `timeout=None` stands for the group's timeout. On
+    the main thread the handlers of signals run during a call, and one that raises ends it.
 
     Errors of all methods: DeadlineExceeded (`missing` has the ranks that did not come), Aborted (the
     generation ended: call `rejoin`), Unavailable, InvalidArgument, ResourceExhausted,
@@ -105,8 +105,8 @@ class ProcessGroup(Facts):
             data_expiration=data_expiration, parameters_digest=parameters_digest, labels=labels))
         _lifetime.close_at_exit(self)
 
-    # --- Objects: bytes, which travel as they are, and all other values that cohort.values takes. With
-    # pickle=True on both sides also others; a receiver that takes a pickle runs code of its sender.
+    # --- Objects: bytes, which travel as they are, and all other values that cohort.values takes.
+    # With pickle=True on both sides also others; a receiver of a pickle runs code of its sender.
 
     def send(self, obj: Any, destination: int, tag: str = '', timeout: Timeout = None, *,
              pickle: bool = False) -> None:
@@ -132,8 +132,8 @@ class ProcessGroup(Facts):
     def broadcast(self, obj: Any, root: int, *, name: str = '', participants: Sequence[int] = (),
                   timeout: Timeout = None, pickle: bool = False) -> Any:
         """Returns the root's object on every participant. All participants call it; the root does
-        not block. Other ranks' `obj` is ignored. An object that cannot be sent is InvalidArgument on
-        all of them, as in all_gather, gather and scatter."""
+        not block. Other ranks' `obj` is ignored. An object that cannot be sent is InvalidArgument
+        on all of them, as in all_gather, gather and scatter."""
         data = pack_or_refuse(obj, pickle) if self.rank == root else b''
         data = self._core.broadcast(data, root, name, participants, timeout)
         return unpack(self, 'broadcast', data, root, pickle)
@@ -258,8 +258,8 @@ class ProcessGroup(Facts):
         self._core.close_for_all(reason)
 
     def close(self) -> None:
-        """Leaves, if `leave` was not called, and frees the connection. It may be called twice. Name,
-        rank, size and generation stay readable."""
+        """Leaves, if `leave` was not called, and frees the connection. It may be called twice.
+        Name, rank, size and generation stay readable."""
         self._keep_facts()
         self._core.release()
 

@@ -21,7 +21,7 @@ class ReduceOp(enum.IntEnum):
         return (6, scale)
 
 
-# The name of a reduction, here or in numpy, torch.distributed or MPI: "sum", "add", "band", "MPI_SUM".
-# Or an enumerator, such as ReduceOp.SUM or torch.distributed.ReduceOp.SUM, a function of numpy such as
-# numpy.add, an operation of mpi4py such as MPI.SUM, or ReduceOp.pre_mul_sum(scale).
+# The name of a reduction, here or in numpy, torch.distributed or MPI: "sum", "add", "band" or
+# "MPI_SUM". Or an enumerator, such as ReduceOp.SUM or torch.distributed.ReduceOp.SUM, a function of
+# numpy such as numpy.add, an operation of mpi4py such as MPI.SUM, or ReduceOp.pre_mul_sum(scale).
 Op = Union[str, ReduceOp, Tuple[int, float], Any]

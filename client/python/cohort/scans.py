@@ -50,8 +50,8 @@ class Scans(Facts):
 
     def exscan(self, array: Array, out: Optional[Array] = None, *, op: Op = 'sum',
                timeout: Timeout = None, wait: bool = True) -> Any:
-        """out = the reduction of the arrays of ranks 0 to `rank` - 1, without this one's; otherwise as
-        scan. On rank 0 it is the value that changes no other: 0 for a sum, 1 for a product, the
+        """out = the reduction of the arrays of ranks 0 to `rank` - 1, without this one's; otherwise
+        as scan. On rank 0 it is the value that changes no other: 0 for a sum, 1 for a product, the
         largest number for a minimum. The mean of no arrays is 0. Source: MPI_Exscan, which leaves
         rank 0 undefined."""
         return self._scan('exscan', array, out, op, self.rank, timeout, wait)
@@ -90,8 +90,8 @@ class Scans(Facts):
 
 
 class _Parts:
-    """An array for reduce_scatter: its parts for the ranks before `skipped` change nothing there, and
-    the others are this rank's array.
+    """An array for reduce_scatter: its parts for the ranks before `skipped` change nothing there,
+    and the others are this rank's array.
 
     Attributes:
       source: [size, ...].

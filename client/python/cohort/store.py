@@ -78,8 +78,8 @@ class Store:
         print(store.get("checkpoint", wait=10))
 
     All methods may be called from any thread; each acts once, also if the connection breaks.
-    Times are in seconds, or datetime.timedelta. A timeout limits the call beside its `wait`; None is
-    the store's. Errors: as ProcessGroup.
+    Times are in seconds, or datetime.timedelta. A timeout limits the call beside its `wait`; None
+    is the store's. Errors: as ProcessGroup.
     """
 
     def __init__(self, address: Optional[str] = None, *, tenant: str = '', group: str = '',

@@ -16,8 +16,8 @@ def seconds(timeout: Timeout, default: float) -> float: ...
 
 
 def seconds(timeout: Timeout, default: Optional[float] = None) -> Optional[float]:
-    """Returns the timeout in seconds, or `default` if it is None. The extension module refuses what is
-    no timeout."""
+    """Returns the timeout in seconds, or `default` if it is None. The extension module refuses what
+    is no timeout."""
     if timeout is None:
         return default
     return timeout.total_seconds() if isinstance(timeout, datetime.timedelta) else timeout

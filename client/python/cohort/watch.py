@@ -82,7 +82,8 @@ class Watch(Iterator[E]):
 
     def __repr__(self) -> str:
         state = 'closed' if self._closed else 'ended' if self._ended else 'open'
-        return f'<cohort.{type(self).__name__} of {self._subject} at revision {self.revision}, {state}>'
+        return (f'<cohort.{type(self).__name__} of {self._subject} at revision {self.revision}, '
+                f'{state}>')
 
     def __iter__(self) -> 'Watch[E]':
         return self

@@ -38,8 +38,8 @@ PyObject* StartCall(const Handle<T>& handle, const std::shared_ptr<Completions>&
                    [&](const Completions::Call& call) { start(object->async(), call); });
 }
 
-// For a call of the library that blocks: runs `call(cancellation)`, which returns a StatusOr<T>, on a
-// thread of its own. `write(value)` makes the result of Python.
+// For a call of the library that blocks: runs `call(cancellation)`, which returns a StatusOr<T>, on
+// a thread of its own. `write(value)` makes the result of Python.
 template <typename T, typename Write>
 PyObject* StartThreadCall(
     const std::shared_ptr<Completions>& completions,
@@ -48,7 +48,8 @@ PyObject* StartThreadCall(
   return StartCall(completions, [&](const Completions::Call& started) {
     const auto end = started.Slot<T>(write);
     absl::Status status = StartDetachedThread(
-        "cohort-await", [call = std::move(call), end, cancellation = started.cancellation]() mutable {
+        "cohort-await",
+        [call = std::move(call), end, cancellation = started.cancellation]() mutable {
           auto result = call(cancellation);
           call = nullptr;  // drops what the call used before the program hears of its end
           end(std::move(result));

@@ -39,8 +39,9 @@ bool Read(PyObject* from, const char* name, bool* to);
 bool Read(PyObject* from, const char* name, int* to);
 bool Read(PyObject* from, const char* name, int64_t* to);
 bool Read(PyObject* from, const char* name, double* to);
-bool Read(PyObject* from, const char* name, std::string* to);     // str, or bytes-like UTF-8
-bool Read(PyObject* from, const char* name, absl::Duration* to);  // seconds or a timedelta; infinity is allowed
+bool Read(PyObject* from, const char* name, std::string* to);  // str, or bytes-like UTF-8
+// Seconds, of which infinity is allowed, or a datetime.timedelta.
+bool Read(PyObject* from, const char* name, absl::Duration* to);
 bool Read(PyObject* from, const char* name, CallTimeout* to);
 bool Read(PyObject* from, const char* name, Bytes* to);
 bool Read(PyObject* from, const char* name, Blob* to);

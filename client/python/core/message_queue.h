@@ -23,9 +23,9 @@ bool ReadQueueOptions(Options& options, parallel::QueueOptions* to);
 // A method of the module's Group: makes a queue of its ranks. `options` is a dict.
 PyObject* CreateQueue(GroupHandle& handle, PyObject* options);
 
-// --- For an event loop: each runs the call of its name on a thread, and returns the call's number in
-// `completions`, whose cancellation ends it. A value of a call that was cancelled too late is in the
-// result.
+// --- For an event loop: each runs the call of its name on a thread, and returns the call's number
+// in `completions`, whose cancellation ends it. A value that came before the call was cancelled is
+// in its result.
 
 PyObject* StartCreateQueue(GroupHandle& handle, std::shared_ptr<Completions> completions,
                            PyObject* options);

@@ -31,8 +31,8 @@ PyObject* StartExchange(GroupHandle& handle, std::vector<PyObject*> transfers,
 PyObject* StartExchangeSizes(GroupHandle& handle, PyObject* own, PyObject* sizes,
                              PyObject* timeout);
 
-// --- For an event loop: each returns the number of the call in `completions`, whose cancellation
-// ends it for this rank alone. The thread keeps the group open until the call ends.
+// --- For an event loop: each runs on a thread, and returns the number of the call in
+// `completions`, whose cancellation ends it for this rank alone. The thread keeps the group open until the call ends.
 
 PyObject* StartSendObject(GroupHandle& handle, std::shared_ptr<Completions> completions,
                           Bytes object, int destination, std::optional<absl::Duration> timeout);

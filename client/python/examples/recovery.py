@@ -1,7 +1,8 @@
 """Three ranks train, and go on after one of them was killed and started again.
 
     python recovery.py 0 ADDRESS & python recovery.py 2 ADDRESS &
-    python recovery.py 1 ADDRESS & sleep 5; kill -9 $!; python recovery.py 1 ADDRESS    # as Kubernetes
+    python recovery.py 1 ADDRESS & sleep 5; kill -9 $!
+    python recovery.py 1 ADDRESS    # as Kubernetes does with a pod
 
 A run takes about 20 seconds. The third argument, if there is one, is the seconds of a step.
 """

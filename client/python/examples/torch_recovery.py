@@ -4,8 +4,8 @@
     python torch_recovery.py 0 $JOB & python torch_recovery.py 2 $JOB &
     python torch_recovery.py 1 $JOB & sleep 20; kill -9 $!; python torch_recovery.py 1 $JOB
 
-The last command stands for Kubernetes. A run takes about 40 seconds. The third argument, if there is one,
-is the seconds of a step.
+The last command stands for Kubernetes. A run takes about 40 seconds. The third argument, if there
+is one, is the seconds of a step.
 """
 
 import sys

@@ -1,4 +1,5 @@
-"""Arrays that numpy has and tensors have not: what is taken, what is refused, and what the error says."""
+"""Arrays that numpy has and tensors have not: what is taken, what is refused, and what the error
+says."""
 
 import operator
 import sys
@@ -86,7 +87,8 @@ def test_other_reductions_are_refused(groups, op):
 
 
 def test_operations_of_mpi4py(groups, monkeypatch):
-    """They have no name. mpi4py needs a library of MPI, so its module is imitated if it is absent."""
+    """They have no name. mpi4py needs a library of MPI, so its module is imitated if it is
+    absent."""
     try:
         from mpi4py import MPI  # pylint: disable=import-outside-toplevel
     except (ImportError, RuntimeError):

@@ -30,7 +30,8 @@ HOW = re.compile(r'ranks: (?P<ranks>\d+)(?:, (?P<form>each a program|by torchrun
 
 
 class Block(NamedTuple):
-    """A block of the page, the comment before it, and its name: its section and its number there."""
+    """A block of the page, the comment before it, and its name: its section and its number
+    there."""
     name: str
     language: str
     how: str

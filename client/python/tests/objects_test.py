@@ -1,4 +1,5 @@
-"""Objects between ranks: bytes as they are, other values by cohort.values, pickle where asked for."""
+"""Objects between ranks: bytes as they are, other values by cohort.values, pickle where asked
+for."""
 
 import array
 import asyncio
