@@ -37,8 +37,8 @@ def _outcome(rank: RankHandle, kind: str = 'outcome', seconds: float = _PATIENCE
 def _ended(rank: RankHandle) -> dict:
     """The end of the process. What counts is when the handlers of atexit have run."""
     status, at = rank.end(_PATIENCE)
-    closed = rank.poll('closed')
-    if closed['kind_of_message'] == 'ended':
+    closed = rank.poll('closed', 2)
+    if closed is None or closed['kind_of_message'] == 'ended':
         closed = {'at': at, 'waited': 0}
     return {'kind': 'ended', 'status': status, 'at': closed['at'], 'waited': closed['waited']}
 
@@ -80,7 +80,13 @@ def _complete(scene: Scene, row) -> None:
     """The others call, and the outcomes are judged."""
     since = time.monotonic()
     others = _others_call(scene)
-    _judge_call(scene.ranks[0], row.subject, since)
+    try:
+        _judge_call(scene.ranks[0], row.subject, since)
+    except Violation as violation:
+        seen = [rank.poll('outcome') for rank in others]
+        raise Violation(f'{violation}; the others: ' + ', '.join(
+            'still in the call' if outcome is None else
+            outcome.get('text') or outcome.get('kind', 'ended') for outcome in seen)) from None
     for rank in others:
         _judge_call(rank, row.peer, since)
 

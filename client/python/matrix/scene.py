@@ -57,6 +57,8 @@ class Template:
             event = json.loads(message)
             with self._changed:
                 if 'forked' in event:
+                    # A pid may have been that of an earlier rank.
+                    self._ended.pop(event['forked'], None)
                     self._forked.append(event['forked'])
                 else:
                     self._ended[event['pid']] = event['status'], event['at']
