@@ -22,6 +22,7 @@ import time
 from typing import Dict, List, NamedTuple, Optional
 
 from matrix import calls, events, rules
+from matrix.outcomes import Violation
 from matrix.scene import Fault, Hung, Scene, Servers, Template
 
 
@@ -90,7 +91,7 @@ class Runner:
             scene.prepare()
             events.play(scene, row, event)
             verdict, text = 'kept', ''
-        except events.Violation as violation:
+        except Violation as violation:
             verdict, text = 'broken', str(violation)
         except Hung as hung:
             stacks = scene.ranks[hung.rank].stacks() if scene and scene.ranks else ''
