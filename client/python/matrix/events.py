@@ -343,13 +343,14 @@ def fork_during(scene, row):
 def killed_with_child(scene, row):
     """SIGKILL for the subject, whose forked child lives on; the peer is in the call."""
     subject, peer = scene.ranks
-    child = subject.ask('fork', stays=True)['child']
+    child = os.pidfd_open(subject.ask('fork', stays=True)['child'])
     try:
         enter(peer, True)
         since = _kill(subject)
         judge_call(peer, row.peer, since)
     finally:
-        os.kill(child, signal.SIGKILL)
+        signal.pidfd_send_signal(child, signal.SIGKILL)
+        os.close(child)
 
 
 # --- The coordinator.
