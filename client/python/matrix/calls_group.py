@@ -140,7 +140,9 @@ def _experts(c):
         hidden = np.array([None])
     batch = moe.dispatch_to_experts(c.group, hidden, ids, np.ones((c.size, 1), np.float32), placement,
                                     **c.options())
-    return moe.combine_from_experts(c.group, batch, 2 * batch.hidden, **c.options())
+    # A rank may have rows without an expert of its own.
+    outputs = 2 * batch.hidden * batch.weights.sum(axis=1, keepdims=True)
+    return moe.combine_from_experts(c.group, batch, outputs, **c.options())
 
 
 _add('experts', COLLECTIVE, _experts,
@@ -172,9 +174,8 @@ _add('create_layout', COLLECTIVE,
 
 
 def _make_queue(c):
-    limits = {} if c.timeout is None else {'join_timeout': c.timeout}
     c.made['queue'] = cohort.MessageQueue(c.group, c.at(1), block_bytes=1 << 16, blocks=2,
-                                          timeout=c.patience, **limits)
+                                          timeout=c.patience, join_timeout=c.timeout or c.patience)
     return c.made['queue'].is_writer
 
 

@@ -12,104 +12,10 @@ from typing import Callable, Dict
 
 from matrix import rules
 from matrix.calls import COLLECTIVE, MESSAGE, QUEUE, REQUEST, ROUND
+from matrix.outcomes import (PATIENCE, Violation, complete, end_all, end_of, enter, follow, judge,
+                             judge_call, let_others_call, outcome_of)
 from matrix.rules import AT_ONCE, END, SHORT, SLACK, WITHOUT_COORDINATOR
 from matrix.scene import Fault, RankHandle, Scene
-
-# Seconds to wait for an outcome: more than the timeout of the groups, so that a late error is seen.
-_PATIENCE = 8
-
-
-class Violation(Exception):
-    """An outcome that the rule does not allow."""
-
-
-# --- What events have in common.
-
-
-def _outcome(rank: RankHandle, kind: str = 'outcome', seconds: float = _PATIENCE) -> dict:
-    """The outcome of a call; the end of the process if that came first."""
-    message = rank.wait(kind, seconds, 'end its call')
-    if message['kind_of_message'] == 'ended':
-        return _ended(rank)
-    return message
-
-
-def _ended(rank: RankHandle) -> dict:
-    """The end of the process. What counts is when the handlers of atexit have run."""
-    status, at = rank.end(_PATIENCE)
-    closed = rank.poll('closed')
-    if closed['kind_of_message'] == 'ended':
-        closed = {'at': at, 'waited': 0}
-    return {'kind': 'ended', 'status': status, 'at': closed['at'], 'waited': closed['waited']}
-
-
-def _judge(who: str, pattern, outcome: dict, since: float, rank=None) -> None:
-    if pattern is None:
-        return
-    found = pattern.check(outcome, since)
-    if found is not None:
-        log = f'\n{rank.log()}' if rank is not None and outcome['kind'] == 'ended' else ''
-        raise Violation(f'{who} {found}{log}')
-
-
-def _judge_call(rank: RankHandle, pattern, since: float) -> None:
-    if pattern is not None:
-        _judge(f'rank {rank.rank}', pattern, _outcome(rank), since, rank)
-
-
-def _enter(rank: RankHandle, waits: bool, **arguments) -> None:
-    """Lets a rank make its call; returns when it is in it, if the call waits for others."""
-    rank.call(**arguments)
-    if waits:
-        rank.await_in_call()
-    else:
-        rank.wait('calling', 10, 'begin its call')
-
-
-def _others_call(scene: Scene, **arguments) -> list:
-    """Lets the ranks call that the subject needs, and returns them."""
-    ranks = [rank for rank in scene.ranks[1:] if not rank.has_ended()]
-    if scene.call.kind not in (COLLECTIVE, ROUND):
-        ranks = ranks[:1]
-    for rank in ranks:
-        rank.call(**arguments)
-    return ranks
-
-
-def _complete(scene: Scene, row) -> None:
-    """The others call, and the outcomes are judged."""
-    since = time.monotonic()
-    others = _others_call(scene)
-    _judge_call(scene.ranks[0], row.subject, since)
-    for rank in others:
-        _judge_call(rank, row.peer, since)
-
-
-def _follow(scene: Scene, row) -> None:
-    """A later call on all ranks."""
-    if row.after is None:
-        return
-    if row.after == 'again':
-        for rank in scene.ranks:
-            rank.call(step=1)
-        for rank in scene.ranks:
-            _judge(f'the same call again, rank {rank.rank}', rules.COMPLETES, _outcome(rank), 0, rank)
-    for rank in scene.ranks:
-        rank.tell('follow', step=2, rejoin=row.after == 'rejoin')
-    for rank in scene.ranks:
-        _judge(f'a later call{" after a rejoin" * (row.after == "rejoin")}, rank {rank.rank}',
-               rules.COMPLETES, _outcome(rank), 0, rank)
-
-
-def _end(scene: Scene, row) -> None:
-    """All ranks that are still there return from their programs."""
-    ranks = [rank for rank in scene.ranks if not rank.has_ended()]
-    since = time.monotonic()
-    for rank in ranks:
-        rank.tell('exit', status=0)
-    for rank in ranks:
-        _judge(f'at its end, rank {rank.rank}', row.end, _ended(rank), since, rank)
-
 
 # --- A rank is gone, or silent.
 
@@ -119,21 +25,21 @@ def _lose(scene: Scene, row, lost: int, lose: Callable[[RankHandle], float]) -> 
     if not scene.call.waits:
         since = lose(gone)
         subject.call()
-        _judge_call(subject, row.subject, max(since, time.monotonic()))
+        judge_call(subject, row.subject, max(since, time.monotonic()))
         return
-    _enter(subject, True)
+    enter(subject, True)
     since = lose(gone)
     if row.other is not None:
         gone.tell('exit', status=0)
-        _judge(f'rank {lost}', row.other, _ended(gone), time.monotonic(), gone)
+        judge(f'rank {lost}', row.other, end_of(gone), time.monotonic(), gone)
     if lost == 2 and scene.call.kind not in (COLLECTIVE, ROUND):
-        _complete(scene, row)
+        complete(scene, row)
         return
-    _judge_call(subject, row.subject, since)
+    judge_call(subject, row.subject, since)
     if lost == 2 and row.peer is not None:
         since = time.monotonic()
         scene.ranks[1].call()
-        _judge_call(scene.ranks[1], row.peer, since)
+        judge_call(scene.ranks[1], row.peer, since)
 
 
 def _kill(rank: RankHandle) -> float:
@@ -175,10 +81,10 @@ def peer_raised(scene, row):
         rank.ask('raise')
         return since
     subject, peer = scene.ranks
-    _enter(subject, scene.call.waits)
+    enter(subject, scene.call.waits)
     since = fail(peer)
-    _judge_call(subject, row.subject, since)
-    _judge('rank 1', row.peer, _ended(peer), since, peer)
+    judge_call(subject, row.subject, since)
+    judge('rank 1', row.peer, end_of(peer), since, peer)
 
 
 def peer_stopped(scene, row):
@@ -187,9 +93,9 @@ def peer_stopped(scene, row):
     peer.signal(signal.SIGSTOP)
     subject.call(timeout=SHORT)
     began = subject.wait('calling', 10, 'begin its call')
-    _judge_call(subject, row.subject, began['at'])
+    judge_call(subject, row.subject, began['at'])
     peer.signal(signal.SIGCONT)
-    _follow(scene, row)
+    follow(scene, row)
 
 
 def timeout(scene, row):
@@ -197,8 +103,8 @@ def timeout(scene, row):
     subject = scene.ranks[0]
     subject.call(timeout=SHORT)
     began = subject.wait('calling', 10, 'begin its call')
-    _judge_call(subject, row.subject, began['at'])
-    _follow(scene, row)
+    judge_call(subject, row.subject, began['at'])
+    follow(scene, row)
 
 
 # --- Wrong arguments.
@@ -206,9 +112,9 @@ def timeout(scene, row):
 
 def _judge_sizes(scene, wrong: int, since: float) -> None:
     """Each array of a message is a legal one, so only the receiver sees that they do not fit."""
-    outcomes = [_outcome(rank) for rank in scene.ranks]
+    outcomes = [outcome_of(rank) for rank in scene.ranks]
     for rank, outcome in zip(scene.ranks, outcomes):
-        _judge(f'rank {rank.rank}', rules.Either(rules.COMPLETES, rules.refused(wrong),
+        judge(f'rank {rank.rank}', rules.Either(rules.COMPLETES, rules.refused(wrong),
                                                  rules.refused(1 - wrong)), outcome, since, rank)
     if all(outcome['kind'] == 'value' for outcome in outcomes):
         raise Violation('both ranks return; one must raise InvalidArgument')
@@ -219,29 +125,29 @@ def _judge_message(scene, wrong: int, since: float) -> None:
     mistake calls again, and both complete."""
     mistaken, other = scene.ranks[wrong], scene.ranks[1 - wrong]
     is_told = scene.call.is_told and scene.call.sender == wrong
-    _judge_call(mistaken, rules.MISTAKE, since)
+    judge_call(mistaken, rules.MISTAKE, since)
     outcome = other.poll('outcome', AT_ONCE + SLACK if is_told else 0)
     if is_told and outcome is None:
         raise Violation(f'rank {other.rank} does not hear of the mistake of rank {wrong}')
     if outcome is not None and outcome['kind'] != 'value':
-        _judge(f'rank {other.rank}', rules.refused(wrong), outcome, since, other)
+        judge(f'rank {other.rank}', rules.refused(wrong), outcome, since, other)
         return
     mistaken.call()
     again = time.monotonic()
     if outcome is None:
-        outcome = _outcome(other)
+        outcome = outcome_of(other)
     if outcome['kind'] == 'value':
-        _judge(f'rank {other.rank}', rules.COMPLETES, outcome, again, other)
-        _judge(f'the same call again, rank {wrong}', rules.COMPLETES, _outcome(mistaken), again,
+        judge(f'rank {other.rank}', rules.COMPLETES, outcome, again, other)
+        judge(f'the same call again, rank {wrong}', rules.COMPLETES, outcome_of(mistaken), again,
                mistaken)
     else:
-        _judge(f'rank {other.rank}', rules.refused(wrong), outcome, since, other)
+        judge(f'rank {other.rank}', rules.refused(wrong), outcome, since, other)
 
 
 def _wrong(scene, row, wrong: int, variant: str) -> None:
     """One rank's argument is wrong; the other is in the call before."""
     ranks, first = scene.ranks, 1 - wrong
-    _enter(ranks[first], scene.call.waits if first == 0 else scene.call.peer_waits)
+    enter(ranks[first], scene.call.waits if first == 0 else scene.call.peer_waits)
     since = time.monotonic()
     ranks[wrong].call(variant=variant)
     if scene.call.kind == MESSAGE:
@@ -249,23 +155,23 @@ def _wrong(scene, row, wrong: int, variant: str) -> None:
             _judge_sizes(scene, wrong, since)
         else:
             _judge_message(scene, wrong, since)
-        _follow(scene, row)
+        follow(scene, row)
         return
-    outcomes = [_outcome(rank) for rank in ranks]
+    outcomes = [outcome_of(rank) for rank in ranks]
     patterns = [row.subject, row.peer]
     # A rank that waits for no other has returned before. It hears of the mistake in its next call.
     heard_later = (not scene.call.peer_waits and outcomes[1]['kind'] == 'value'
                    and (wrong == 0 or variant == 'shape'))
     for rank in (wrong, first):
         if not (heard_later and rank == 1):
-            _judge(f'rank {rank}', patterns[rank], outcomes[rank], since, ranks[rank])
+            judge(f'rank {rank}', patterns[rank], outcomes[rank], since, ranks[rank])
     if heard_later:
         for rank in ranks:
             rank.tell('follow', step=3, rejoin=False)
-        _judge('the next call, rank 0', rules.COMPLETES, _outcome(ranks[0]), 0, ranks[0])
-        _judge('the next call, rank 1', rules.Either(rules.COMPLETES, rules.refused(0), rules.refused(1)),
-               _outcome(ranks[1]), time.monotonic(), ranks[1])
-    _follow(scene, row)
+        judge('the next call, rank 0', rules.COMPLETES, outcome_of(ranks[0]), 0, ranks[0])
+        judge('the next call, rank 1', rules.Either(rules.COMPLETES, rules.refused(0), rules.refused(1)),
+               outcome_of(ranks[1]), time.monotonic(), ranks[1])
+    follow(scene, row)
 
 
 def wrong_here(scene, row, variant):
@@ -274,8 +180,8 @@ def wrong_here(scene, row, variant):
         _wrong(scene, row, 0, variant)
         return
     scene.ranks[0].call(variant=variant)
-    _judge_call(scene.ranks[0], row.subject, time.monotonic())
-    _follow(scene, row)
+    judge_call(scene.ranks[0], row.subject, time.monotonic())
+    follow(scene, row)
 
 
 def wrong_there(scene, row, variant):
@@ -284,15 +190,15 @@ def wrong_there(scene, row, variant):
         _wrong(scene, row, 1, variant)
         return
     subject, peer = scene.ranks
-    _enter(subject, scene.call.waits)
+    enter(subject, scene.call.waits)
     since = time.monotonic()
     peer.call(variant=variant)
     # Its mistake is its own: it calls again.
-    _judge_call(peer, row.peer, since)
+    judge_call(peer, row.peer, since)
     peer.call()
     for rank in scene.ranks:
-        _judge_call(rank, rules.COMPLETES, since)
-    _follow(scene, row._replace(after='in step'))
+        judge_call(rank, rules.COMPLETES, since)
+    follow(scene, row._replace(after='in step'))
 
 
 # --- Signals.
@@ -307,13 +213,13 @@ def handler_returns(scene, row, name):
     subject = scene.ranks[0]
     number = getattr(signal, name)
     _set_handler(subject, number, False)
-    _enter(subject, scene.call.waits)
+    enter(subject, scene.call.waits)
     subject.signal(number)
     handled = subject.poll('handled', AT_ONCE + SLACK)
     if handled is None:
         raise Violation(f'the handler of {name} does not run during the call')
-    _complete(scene, row)
-    _follow(scene, row)
+    complete(scene, row)
+    follow(scene, row)
 
 
 def handler_raises(scene, row, name):
@@ -321,31 +227,31 @@ def handler_raises(scene, row, name):
     subject = scene.ranks[0]
     number = getattr(signal, name)
     _set_handler(subject, number, True)
-    _enter(subject, scene.call.waits)
+    enter(subject, scene.call.waits)
     since = subject.signal(number)
-    _judge_call(subject, row.subject, since)
+    judge_call(subject, row.subject, since)
     if row.peer is not None:
         since = time.monotonic()
-        for rank in _others_call(scene):
-            _judge_call(rank, row.peer, since)
+        for rank in let_others_call(scene):
+            judge_call(rank, row.peer, since)
     _set_handler(subject, number, False)
-    _follow(scene, row)
+    follow(scene, row)
 
 
 def _then_others(scene, row, since) -> None:
     """The others call after the subject has gone."""
     if row.peer is None:
         return
-    for rank in _others_call(scene):
-        _judge_call(rank, row.peer, max(since, time.monotonic()))
+    for rank in let_others_call(scene):
+        judge_call(rank, row.peer, max(since, time.monotonic()))
 
 
 def ctrl_c(scene, row):
     """SIGINT; the program does not catch KeyboardInterrupt."""
     subject = scene.ranks[0]
-    _enter(subject, scene.call.waits)
+    enter(subject, scene.call.waits)
     since = subject.signal(signal.SIGINT)
-    _judge('rank 0', row.subject, _ended(subject), since, subject)
+    judge('rank 0', row.subject, end_of(subject), since, subject)
     _then_others(scene, row, since)
 
 
@@ -356,11 +262,11 @@ def close_on_thread(scene, row):
     """Another thread closes the object of the call."""
     subject = scene.ranks[0]
     subject.ask('helper')
-    _enter(subject, scene.call.waits)
+    enter(subject, scene.call.waits)
     since = time.monotonic()
     subject.tell_helper('close')
-    _judge_call(subject, row.subject, since)
-    closed = subject.wait_helper(_PATIENCE, 'return from close()')
+    judge_call(subject, row.subject, since)
+    closed = subject.wait_helper(PATIENCE, 'return from close()')
     if closed.get('error'):
         raise Violation(f'close() raises {closed["error"]["class"]}: {closed["error"]["text"]}')
     if closed['at'] - since > END + SLACK:
@@ -381,7 +287,7 @@ def _end_during(scene, row, do, **arguments):
             raise Violation(f'rank 0 does not wait: {outcome}')
     since = time.monotonic()
     subject.tell(do, **arguments)
-    _judge('rank 0', row.subject, _ended(subject), since, subject)
+    judge('rank 0', row.subject, end_of(subject), since, subject)
     _then_others(scene, row, since)
 
 
@@ -403,7 +309,7 @@ def _judge_child(row, rank: RankHandle, reply: dict) -> None:
         raise Fault(f'rank 0 does not come back from a fork: {reply}')
     outcome = rank.poll('child')
     if outcome is not None and outcome['kind_of_message'] == 'child':
-        _judge('the forked child', row.child, outcome, outcome['began'])
+        judge('the forked child', row.child, outcome, outcome['began'])
     if reply['child_status'] != 6:
         said = 'hangs in its call' if outcome is None else 'has made its call'
         raise Violation(f'the forked child {said}, and ends with {reply["child_status"]}, not 6\n'
@@ -417,33 +323,34 @@ def fork_before(scene, row):
     subject = scene.ranks[0]
     reply = subject.ask('fork', seconds=12)
     _judge_child(row, subject, reply)
-    _enter(subject, scene.call.waits)
-    _complete(scene, row)
-    _follow(scene, row)
+    enter(subject, scene.call.waits)
+    complete(scene, row)
+    follow(scene, row)
 
 
 def fork_during(scene, row):
     """Another thread forks while the subject is in the call; then the others call."""
     subject = scene.ranks[0]
     subject.ask('helper')
-    _enter(subject, scene.call.waits)
+    enter(subject, scene.call.waits)
     subject.tell_helper('fork')
     reply = subject.wait_helper(12, 'come back from a fork')
     _judge_child(row, subject, reply)
-    _complete(scene, row)
-    _follow(scene, row)
+    complete(scene, row)
+    follow(scene, row)
 
 
 def killed_with_child(scene, row):
     """SIGKILL for the subject, whose forked child lives on; the peer is in the call."""
     subject, peer = scene.ranks
-    child = subject.ask('fork', stays=True)['child']
+    child = os.pidfd_open(subject.ask('fork', stays=True)['child'])
     try:
-        _enter(peer, True)
+        enter(peer, True)
         since = _kill(subject)
-        _judge_call(peer, row.peer, since)
+        judge_call(peer, row.peer, since)
     finally:
-        os.kill(child, signal.SIGKILL)
+        signal.pidfd_send_signal(child, signal.SIGKILL)
+        os.close(child)
 
 
 # --- The coordinator.
@@ -458,14 +365,14 @@ def coordinator_gone(scene, row):
         scene.servers.coordinator.kill()
         since = time.monotonic()
         subject.call(timeout=limit)
-        _judge_call(subject, row.subject, since)
+        judge_call(subject, row.subject, since)
         return
-    _enter(subject, True, timeout=limit)
+    enter(subject, True, timeout=limit)
     scene.servers.coordinator.kill()
     if at_coordinator:
-        _judge_call(subject, row.subject, time.monotonic())
+        judge_call(subject, row.subject, time.monotonic())
     else:
-        _complete(scene, row)
+        complete(scene, row)
 
 
 # --- The list.
@@ -495,4 +402,4 @@ def play(scene: Scene, row, event: str) -> None:
     """Plays the event, and ends the ranks. Raises Violation or Hung."""
     name, _, variant = event.partition('-')
     EVENTS[name](scene, row, *([variant] if variant else []))
-    _end(scene, row)
+    end_all(scene, row)

@@ -14,9 +14,10 @@ import cohort
 from matrix.calls import COLLECTIVE, Context, add
 
 # What a toy does wrong: see `_wait`.
-FAULTS = ('none', 'hangs', 'late', 'nameless', 'other class', 'aborts', 'wrong value', 'skips its turn', 'mixes turns',
-          'ends by signal', 'never looks', 'works in a child', 'late end', 'other status',
-          'fault of the matrix', 'early')
+FAULTS = (
+    'none', 'hangs', 'late', 'nameless', 'other class', 'aborts', 'wrong value', 'skips its turn',
+    'mixes turns', 'ends by signal', 'never looks', 'works in a child', 'late end', 'other status',
+    'fault of the matrix', 'early')
 
 
 def _path(c, what, rank):

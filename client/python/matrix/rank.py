@@ -51,8 +51,7 @@ def describe(error):
     return {'kind': 'error', 'class': type(error).__name__,
             'classes': [each.__name__ for each in type(error).__mro__],
             'text': str(error)[:2000], 'culprit': getattr(error, 'culprit', None),
-            'missing': list(getattr(error, 'missing', None) or ()),
-            'trace': ''.join(traceback.format_exception(error))[-3000:]}
+            'missing': list(getattr(error, 'missing', None) or ())}
 
 
 class Rank:

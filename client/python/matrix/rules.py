@@ -162,7 +162,8 @@ def refused(rank: int) -> Pattern:
 
 MISTAKE = Raises(*_MISTAKE)
 HANDLER = Raises('Stop')
-CLOSED = Raises('Cancelled', 'FailedPrecondition', 'Aborted')
+# A watch that is closed ends without an error.
+CLOSED = Raises('Cancelled', 'FailedPrecondition', 'Aborted', 'StopIteration', 'StopAsyncIteration')
 FORKED = Raises('FailedPrecondition')
 AWAY = Raises('Unavailable', 'DeadlineExceeded', within=WITHOUT_COORDINATOR + AT_ONCE)
 
@@ -264,11 +265,11 @@ _WITHOUT_TIMEOUT = ('regions.reduce_from', 'regions.all_to_all', 'vllm.all_reduc
                     'vllm.gather', 'vllm.broadcast_obj', 'vllm.all_gather_obj', 'vllm.recv_obj',
                     'vllm.recv', 'Store.watch', 'aio.Store.watch')
 # Collectives that form groups, and so need the coordinator.
-FORMING = ('cohort.create_groups', 'cohort.create_layout')
+FORMING = ('cohort.create_groups', 'cohort.create_layout', 'MessageQueue.create')
 # They take a message of any rank, so their timeout names none.
 _ANY_SOURCE = ('torch.recv_any', 'ProcessGroup.receive_any', 'aio.ProcessGroup.receive_any')
 # They need nothing but this process.
-_LOCAL = ('group.facts', 'report_progress')
+_LOCAL = ('group.facts', 'group.abort', 'report_progress')
 
 
 def rule(call: Any, event: str) -> Optional[Row]:
@@ -284,7 +285,7 @@ def rule(call: Any, event: str) -> Optional[Row]:
         # The receiver of a pipeline or a map passes no array.
         if call.is_told and (name == 'wrong_here') != (call.sender == 0):
             return None
-    if full in _ENDING and name not in ('fork_before', 'coordinator_gone'):
+    if full in _ENDING and name != 'coordinator_gone':
         return None
     if full in _WITHOUT_TIMEOUT and name in ('timeout', 'peer_stopped'):
         return None

@@ -15,12 +15,14 @@ import concurrent.futures
 import fnmatch
 import os
 import random
+import signal
 import sys
 import threading
 import time
 from typing import Dict, List, NamedTuple, Optional
 
 from matrix import calls, events, rules
+from matrix.outcomes import Violation
 from matrix.scene import Fault, Hung, Scene, Servers, Template
 
 
@@ -89,7 +91,7 @@ class Runner:
             scene.prepare()
             events.play(scene, row, event)
             verdict, text = 'kept', ''
-        except events.Violation as violation:
+        except Violation as violation:
             verdict, text = 'broken', str(violation)
         except Hung as hung:
             stacks = scene.ranks[hung.rank].stacks() if scene and scene.ranks else ''
@@ -148,14 +150,18 @@ def run_pairs(pairs: List[str], jobs: int, seconds: float, verbose: bool = False
     with Runner() as runner, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         def run(pair):
             return runner.run(pair) if time.monotonic() < end else None
-        for future in concurrent.futures.as_completed([pool.submit(run, pair) for pair in pairs]):
-            result = future.result()
-            if result is None:
-                continue
-            results.append(result)
-            if result.verdict != 'kept' or verbose:
-                print(f'{result.verdict.upper()} {result.pair} ({result.seconds:.1f} s): '
-                      f'{result.text}', flush=True)
+        try:
+            for future in concurrent.futures.as_completed([pool.submit(run, pair) for pair in pairs]):
+                result = future.result()
+                if result is None:
+                    continue
+                results.append(result)
+                if result.verdict != 'kept' or verbose:
+                    print(f'{result.verdict.upper()} {result.pair} ({result.seconds:.1f} s): '
+                          f'{result.text}', flush=True)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return results
 
 
@@ -186,6 +192,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return 0
     print(f'seed {chosen.seed}: {len(pairs)} of {len(all_pairs(not chosen.without_torch))} pairs',
           flush=True)
+    # The daemons end with this process.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     began = time.monotonic()
     results = run_pairs(pairs, chosen.jobs, chosen.seconds, chosen.verbose)
     _print_counts(results, len(pairs) - len(results))

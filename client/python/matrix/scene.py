@@ -1,6 +1,7 @@
 """The processes of one pair: its ranks, as the runner sees them."""
 
 import contextlib
+import itertools
 import json
 import os
 import select
@@ -47,6 +48,7 @@ class Template:
         self._changed = threading.Condition()
         self._forked = []
         self._ended = {}
+        self._identities = itertools.count()
         message = self._socket.recv(1 << 16)
         if b'ready' not in message:
             raise Fault('the template of ranks does not start')
@@ -59,18 +61,20 @@ class Template:
                 if 'forked' in event:
                     self._forked.append(event['forked'])
                 else:
-                    self._ended[event['pid']] = event['status'], event['at']
+                    self._ended[event['ended']] = event['status'], event['at']
                 self._changed.notify_all()
         with self._changed:
             self._forked.append(None)
             self._changed.notify_all()
 
     def fork(self, spec):
-        """Returns the pid of a new rank, and the runner's ends of its two sockets."""
+        """Returns the pid of a new rank, its identity, and the runner's ends of its two sockets. A pid
+        may come again; an identity does not."""
+        identity = next(self._identities)
         ours, theirs = zip(*(socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
                              for _ in range(2)))
         with self._forking:
-            socket.send_fds(self._socket, [json.dumps(spec).encode()],
+            socket.send_fds(self._socket, [json.dumps({**spec, 'identity': identity}).encode()],
                             [each.fileno() for each in theirs])
             with self._changed:
                 if not self._changed.wait_for(lambda: self._forked, 10):
@@ -80,14 +84,14 @@ class Template:
             each.close()
         if pid is None:
             raise Fault('the template of ranks has ended')
-        return pid, *ours
+        return pid, identity, *ours
 
-    def ended(self, pid, seconds):
+    def ended(self, identity, seconds):
         """Returns the exit status of a rank and when it ended; None if it still runs after so many
         seconds."""
         with self._changed:
-            self._changed.wait_for(lambda: pid in self._ended, max(0, seconds))
-            return self._ended.get(pid)
+            self._changed.wait_for(lambda: identity in self._ended, max(0, seconds))
+            return self._ended.get(identity)
 
     def close(self):
         """Ends the template and the ranks that it has forked."""
@@ -105,7 +109,8 @@ class RankHandle:
         self._deadline = deadline
         self._messages = []
         self._log = spec['log']
-        self.pid, self._socket, self._helper = template.fork(spec)
+        self.pid, self._identity, self._socket, self._helper = template.fork(spec)
+        self._process = os.pidfd_open(self.pid)
         self._thread = None
         self.expects_end = False
 
@@ -206,15 +211,13 @@ class RankHandle:
     def signal(self, number):
         """Sends a signal, and returns when."""
         now = time.monotonic()
-        try:
-            os.kill(self.pid, number)
-        except ProcessLookupError:
-            pass
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._process, number)
         return now
 
     def end(self, seconds):
         """Returns the exit status, and when the process ended. Raises Hung."""
-        ended = self._template.ended(self.pid, min(seconds, self._deadline - time.monotonic()))
+        ended = self._template.ended(self._identity, min(seconds, self._deadline - time.monotonic()))
         if ended is None:
             raise Hung(self.rank, 'end')
         if ended[0] == FAULT_STATUS:
@@ -224,7 +227,7 @@ class RankHandle:
 
     def has_ended(self):
         """Whether the process has ended."""
-        return self._template.ended(self.pid, 0) is not None
+        return self._template.ended(self._identity, 0) is not None
 
     def stacks(self):
         """Lets the rank write the stacks of its threads, and returns the end of its log."""
@@ -259,10 +262,11 @@ class RankHandle:
         """Kills the process if it still runs."""
         if not self.has_ended():
             self.signal(signal.SIGKILL)
-            if self._template.ended(self.pid, 5) is None:
+            if self._template.ended(self._identity, 5) is None:
                 raise Fault(f'rank {self.rank} cannot be killed')
         self._socket.close()
         self._helper.close()
+        os.close(self._process)
 
 
 class Servers:

@@ -53,8 +53,7 @@ def _report(control, children):
             return
         if pid == 0:
             return
-        children.discard(pid)
-        control.send(json.dumps({'pid': pid, 'status': os.waitstatus_to_exitcode(status),
+        control.send(json.dumps({'ended': children.pop(pid), 'status': os.waitstatus_to_exitcode(status),
                                  'at': time.monotonic()}).encode())
 
 
@@ -78,7 +77,7 @@ def serve(control):
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    children = set()
+    children = {}  # by pid, the identity that the runner gave
     while True:
         ready = select.select([control, reader], [], [])[0]
         if reader in ready:
@@ -98,7 +97,7 @@ def serve(control):
             os.close(writer)
             spec = json.loads(request)
             return _become_rank(fds, spec), spec
-        children.add(pid)
+        children[pid] = json.loads(request)['identity']
         for descriptor in fds:
             os.close(descriptor)
         control.send(json.dumps({'forked': pid, 'at': time.monotonic()}).encode())
