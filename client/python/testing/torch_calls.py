@@ -69,7 +69,7 @@ class Ranks:
         opts = kind()
         opts.asyncOp = is_async
         if wrong == 'reduction':
-            opts.reduceOp = dist.ReduceOp.UNUSED
+            opts.reduceOp = dist._make_nccl_premul_sum(torch.ones(1))  # only numbers are supported
         if wrong == 'complex product':
             opts.reduceOp = dist.ReduceOp.PRODUCT
         if wrong == 'root':

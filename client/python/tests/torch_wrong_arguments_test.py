@@ -31,8 +31,7 @@ def refused(rank, size, name):
                     begin = time.monotonic()
                     try:
                         work, _ = ranks.start(name, wrong if rank == culprit else None, is_async)
-                        if is_async:
-                            work.wait()
+                        work.wait()
                         problems.append(f'{case}: no error')
                     except cohort.InvalidArgument as error:
                         if f'rank {culprit}' not in str(error):
