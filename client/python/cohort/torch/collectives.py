@@ -289,6 +289,11 @@ class Collectives:
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
         """Several reduce_scatter_single in one call."""
         check_pairs('reduce_scatter_tensor_coalesced', outputs, inputs)
+        for each in inputs:
+            # The functional collective passes complex tensors as pairs of numbers.
+            base = each._base  # pylint: disable=protected-access
+            if base is not None and base.dtype.is_complex and each.dim() == base.dim() + 1:
+                reducible(base, reduction_of((opts or c10d.ReduceScatterOptions()).reduceOp))
         return self._plan_reduce_scatter(outputs, inputs, opts, False)
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
