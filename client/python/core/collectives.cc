@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -69,6 +70,17 @@ PyObject* Barrier(GroupHandle& handle, PyObject* timeout) {
   const absl::Status fit = ReadTimeout(timeout, &options);
   return RunOnAllRanks(*running, options, [&](client::Group& group) {
     return fit.ok() ? group.Barrier(options) : group.FailCollectiveAs(fit, options);
+  });
+}
+
+PyObject* FailCollective(GroupHandle& handle, std::string reason, PyObject* timeout) {
+  const Share<RunningGroup> running = handle.Use();
+  if (running == nullptr) return nullptr;
+  client::CallOptions options;
+  // A wrong timeout counts as None: the other ranks wait for this one.
+  (void)ReadTimeout(timeout, &options);
+  return RunOnAllRanks(*running, options, [&](client::Group& group) {
+    return group.FailCollective(absl::InvalidArgumentError(reason), options);
   });
 }
 

@@ -2,6 +2,8 @@
 #ifndef COHORT_CLIENT_PYTHON_CORE_COLLECTIVES_H_
 #define COHORT_CLIENT_PYTHON_CORE_COLLECTIVES_H_
 
+#include <string>
+
 #include "client/python/core/python_api.h"
 #include "client/python/core/running_group.h"
 
@@ -17,6 +19,8 @@ PyObject* RunRaggedCollective(GroupHandle& handle, int collective, PyObject* inp
 PyObject* AllReduceCoalesced(GroupHandle& handle, PyObject* inputs, PyObject* outputs, PyObject* op,
                              PyObject* timeout);
 PyObject* Barrier(GroupHandle& handle, PyObject* timeout);
+// Takes the turn of a collective that this rank cannot call: all ranks get `reason` and this rank.
+PyObject* FailCollective(GroupHandle& handle, std::string reason, PyObject* timeout);
 PyObject* ExchangeSizes(GroupHandle& handle, PyObject* own, PyObject* timeout);
 
 // Starts RunCollective, and returns a PendingCall.

@@ -485,16 +485,28 @@ absl::Status TensorCollectives::AllToAll(const CollectiveCall& call, const Tenso
   COHORT_RETURN_IF_ERROR(CheckInput(call, input));
   COHORT_RETURN_IF_ERROR(CheckParts(call, input, 0, size()));
   COHORT_RETURN_IF_ERROR(CheckOutput(call, output, input.shape()));
-  return EqualAllToAll(call, input, output, deadline);
+  bool mixed = false;
+  const absl::Status status = EqualAllToAll(call, input, output, deadline, &mixed);
+  if (!mixed) return status;
+  const std::vector<int64_t> equal(static_cast<size_t>(size()), ExtentOf(input, 0) / size());
+  CollectiveCall ragged = call;
+  ragged.collective = Collective::kAllToAllV;
+  ragged.ragged = true;
+  ragged.sizes = ragged.output_sizes = equal;
+  return AllToAllV(ragged, input, output, deadline);
 }
 
 absl::Status TensorCollectives::EqualAllToAll(const CollectiveCall& call, const Tensor& input,
-                                              const Tensor& output, Instant deadline) {
+                                              const Tensor& output, Instant deadline, bool* mixed) {
   COHORT_ASSIGN_OR_RETURN(const void* const from, Load(input));
   COHORT_ASSIGN_OR_RETURN(void* const to, FlatMemory(output));
-  return Finish(call,
-                RunFlat(call, Collective::kAllToAll, from, to, input.count() / size(), deadline),
-                to, output, deadline);
+  const absl::Status status =
+      RunFlat(call, Collective::kAllToAll, from, to, input.count() / size(), deadline);
+  if (mixed != nullptr && IsMismatch(status)) {
+    scratch_.Trim();
+    return ExplainMismatch(host_, Describe(call), status, deadline, CallForm::kAllToAll, mixed);
+  }
+  return Finish(call, status, to, output, deadline);
 }
 
 absl::Status TensorCollectives::Gather(const CollectiveCall& call, const Tensor& input,

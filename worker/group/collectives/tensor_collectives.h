@@ -142,8 +142,9 @@ class TensorCollectives {
                                   const Tensor& output, Instant deadline);
   absl::Status EqualGather(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                            Instant deadline);
+  // `mixed`: see ExplainMismatch; null: not asked.
   absl::Status EqualAllToAll(const CollectiveCall& call, const Tensor& input, const Tensor& output,
-                             Instant deadline);
+                             Instant deadline, bool* mixed);
 
   // Pads each part to the size of the largest.
   absl::Status PaddedAllGather(const CollectiveCall& call, const Tensor& input,

@@ -361,6 +361,43 @@ TEST_P(DisagreementTest, OnWhetherAMessageComesFirst) {
   EXPECT_TRUE(statuses[2].ok()) << statuses[2];
 }
 
+// Each rank knows only its own sizes: those of rank 1 are equal.
+TEST_P(DisagreementTest, AllToAllMixesWithAllToAllV) {
+  const std::vector<std::vector<int64_t>> sizes = {{2, 1, 0}, {1, 1, 1}, {0, 1, 2}};
+  const std::vector<std::vector<float>> expected = {{0, 0, 1}, {0, 1, 2}, {1, 2, 2}};
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    const std::vector<absl::Status> statuses = world_.Run([&](TensorCollectives& collectives) {
+      const auto rank = static_cast<size_t>(collectives.rank());
+      const Tensor input = F32({3});
+      for (int i = 0; i < 3; ++i) static_cast<float*>(input.data())[i] = static_cast<float>(rank);
+      const Tensor output = F32({3});
+      const absl::Status status =
+          rank == 1 ? AllToAll(collectives, input, output, Soon())
+                    : AllToAllV(collectives, input, sizes[rank], output, sizes[rank], Soon());
+      const auto* const got = static_cast<const float*>(output.data());
+      if (status.ok()) EXPECT_EQ(std::vector<float>(got, got + 3), expected[rank]);
+      return status;
+    });
+    for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
+  }
+  // A mix with a third collective, or with another type, is an error.
+  Expect(
+      [](TensorCollectives& collectives) {
+        if (collectives.rank() == 0) return AllToAll(collectives, F32({3}), F32({3}), Soon());
+        if (collectives.rank() == 1) return Broadcast(collectives, F32({6000}), 0, Soon());
+        return AllToAllV(collectives, F32({3}), {1, 1, 1}, F32({3}), {1, 1, 1}, Soon());
+      },
+      {"all_to_all of f32 [3]", "broadcast of f32 [6000]"});
+  Expect(
+      [](TensorCollectives& collectives) {
+        const Tensor other = Tensor::Zeros(DataType::kF64, {3});
+        const Tensor output = Tensor::Zeros(DataType::kF64, {3});
+        if (collectives.rank() == 0) return AllToAll(collectives, other, output, Soon());
+        return AllToAllV(collectives, F32({3}), {1, 1, 1}, F32({3}), {1, 1, 1}, Soon());
+      },
+      {"all_to_all_v of f64", "all_to_all_v of f32"});
+}
+
 INSTANTIATE_TEST_SUITE_P(Media, DisagreementTest,
                          ::testing::Values(Medium::kHeap, Medium::kProcess, Medium::kSocket),
                          [](const auto& info) { return NameOf(info.param); });

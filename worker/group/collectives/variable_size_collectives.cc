@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/communicator/argument_error.h"
+#include "worker/communicator/mismatch.h"
+#include "worker/group/collectives/mismatch_text.h"
 #include "worker/group/collectives/tensor_collectives.h"
 #include "worker/group/collectives/tensor_parts.h"
 
@@ -280,11 +282,17 @@ absl::Status TensorCollectives::AllToAllV(const CollectiveCall& own_call, const 
   FlatCall exchange = FlatCallOf(call, Collective::kAllGather, 2 * size());
   exchange.type = DataType::kI64;
   const absl::Status ran = host_.Run(exchange, own, all_sizes_.data(), deadline);
+  if (IsMismatch(ran)) {
+    bool mixed = false;
+    const absl::Status told =
+        ExplainMismatch(host_, Describe(call), ran, deadline, CallForm::kAllToAllV, &mixed);
+    return mixed ? AllToAllV(own_call, input, output, deadline) : told;
+  }
   if (!ran.ok()) return Finish(call, ran, deadline);
   COHORT_RETURN_IF_ERROR(CheckCounterparts(call));
   const bool equal = std::all_of(all_sizes_.begin(), all_sizes_.end(),
                                  [&](int64_t size) { return size == all_sizes_[0]; });
-  if (equal) return EqualAllToAll(call, input, output, deadline);
+  if (equal) return EqualAllToAll(call, input, output, deadline, nullptr);
   return ExchangeParts(call, input, input_sizes, output, output_sizes, deadline);
 }
 

@@ -29,9 +29,11 @@ from cohort.torch.backend import register_backend
 from cohort.torch.monitored_barrier import offer_monitored_barrier
 from cohort.torch.options import Options
 from cohort.torch.process_group import ProcessGroup
+from cohort.torch.refusals import tell_refusals
 from cohort.torch.store import Store
 
 register_backend()
 offer_monitored_barrier()
+tell_refusals()
 
 __all__ = ['Options', 'ProcessGroup', 'Store']

@@ -33,10 +33,36 @@ def check_count(call: str, what: str, tensors: Sequence[Any], count: int) -> Non
         raise ValueError(f'{call}: expected {count} {what}, one for each rank, got {len(tensors)}')
 
 
-def check_sizes(call: str, tensors: Sequence[torch.Tensor], like: torch.Tensor) -> None:
-    """Raises ValueError unless all tensors have the type and the number of elements of `like`."""
-    for index, tensor in enumerate(tensors):
-        if tensor.numel() != like.numel() or tensor.dtype != like.dtype:
-            raise ValueError(
-                f'{call}: tensor {index} of the list has {tensor.numel()} elements of '
-                f'{tensor.dtype}, expected {like.numel()} elements of {like.dtype}')
+def check_pairs(call: str, outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
+    """Raises ValueError unless there is an output for each input, and at least one."""
+    if len(outputs) != len(inputs) or not inputs:
+        raise ValueError(f'{call}: expected an output for each input, and at least one, got '
+                         f'{len(outputs)} outputs and {len(inputs)} inputs')
+
+
+def check_parts(call: str, what: str, parts: Sequence[torch.Tensor], own: torch.Tensor,
+                rank: int) -> None:
+    """Raises ValueError unless all parts have the type of `own`, and that of `rank` has its number
+    of elements."""
+    for index, part in enumerate(parts):
+        if part.dtype != own.dtype:
+            raise ValueError(f'{call}: {what} {index} of the list is of {part.dtype}, expected '
+                             f'{own.dtype}')
+    if parts[rank].numel() != own.numel():
+        raise ValueError(f'{call}: {what} {rank} of the list has {parts[rank].numel()} elements, '
+                         f'expected {own.numel()}, as this rank\'s tensor has')
+
+
+def check_own_sizes(call: str, what: str, own: Sequence[int], sizes: Sequence[int]) -> None:
+    """Raises ValueError unless the root's list has the sizes of all ranks' tensors."""
+    for rank, (here, there) in enumerate(zip(own, sizes)):
+        if here != there:
+            raise ValueError(f'{call}: {what} {rank} of the list has {here} elements, and the '
+                             f'tensor of rank {rank} has {there}')
+
+
+def on_gpu(arguments: Any) -> bool:
+    """Whether there is a tensor on a GPU among the arguments and in their lists."""
+    if isinstance(arguments, torch.Tensor):
+        return arguments.is_cuda
+    return isinstance(arguments, (list, tuple)) and any(map(on_gpu, arguments))

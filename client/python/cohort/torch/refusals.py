@@ -1,0 +1,79 @@
+"""Wrong arguments that torch.distributed finds itself, before it calls the process group.
+
+The other ranks wait for this one in the collective. So it takes its turn there as a call that fails
+on all ranks. This rank raises PyTorch's own exception.
+"""
+
+import inspect
+import os
+import sys
+from typing import Any, Optional, Tuple
+
+import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
+from torch.distributed import c10d_logger
+
+import cohort
+from cohort.torch.call_arguments import on_gpu
+
+# The functions that check all arguments before their only collective.
+_COLLECTIVES = frozenset((
+    'all_gather', 'all_gather_coalesced', 'all_gather_into_tensor', 'all_gather_single',
+    'all_reduce', 'all_reduce_coalesced', 'all_to_all', 'all_to_all_single', 'barrier', 'broadcast',
+    'gather', 'reduce', 'reduce_scatter', 'reduce_scatter_single', 'reduce_scatter_tensor',
+    'scatter'))
+_FOLDER = os.path.dirname(__file__)
+
+
+def tell_refusals() -> None:
+    """Makes the refusals of torch.distributed known to the other ranks of process groups of Cohort.
+    PyTorch asks _get_msg_dict for the facts of each exception that leaves a collective."""
+    of_pytorch = c10d_logger._get_msg_dict  # pylint: disable=protected-access
+    if getattr(of_pytorch, 'tells_cohort', False):
+        return
+
+    def function(func_name: str, *args: Any, **kwargs: Any) -> Any:
+        error = sys.exc_info()[1]
+        if func_name in _COLLECTIVES and isinstance(error, Exception) and not _is_told(error):
+            _tell(func_name, error, args, kwargs)
+        return of_pytorch(func_name, *args, **kwargs)
+
+    function.tells_cohort = True  # type: ignore[attr-defined]
+    c10d_logger._get_msg_dict = function  # pylint: disable=protected-access
+
+
+def _is_told(error: Exception) -> bool:
+    """Whether the exception comes from a process group of Cohort, which the call has reached."""
+    trace = error.__traceback__
+    while trace is not None:
+        if os.path.dirname(trace.tb_frame.f_code.co_filename) == _FOLDER:
+            return True
+        trace = trace.tb_next
+    return isinstance(error, cohort.Error)
+
+
+def _tell(name: str, error: Exception, args: Tuple[Any, ...], kwargs: dict) -> None:
+    group, is_async = _call_of(name, args, kwargs)
+    if group is None or on_gpu((*args, *kwargs.values())):
+        return
+    opts = c10d.AllreduceOptions()
+    opts.asyncOp = is_async
+    try:
+        group._refuse(name, error, (opts,), {})  # pylint: disable=protected-access
+    except cohort.Error:
+        pass  # the other ranks have it
+
+
+def _call_of(name: str, args: Tuple[Any, ...], kwargs: dict) -> Tuple[Optional[Any], bool]:
+    """Returns the process group of Cohort that the call is for, or None, and whether the call is
+    asynchronous."""
+    # pylint: disable-next=import-outside-toplevel,cyclic-import
+    from cohort.torch.process_group import ProcessGroup
+    try:
+        given = inspect.signature(getattr(dist, name)).bind_partial(*args, **kwargs).arguments
+    except TypeError:
+        given = kwargs
+    group = given.get('group')
+    if group is None and dist.is_initialized():
+        group = dist.group.WORLD
+    return (group if isinstance(group, ProcessGroup) else None), given.get('async_op') is True
