@@ -30,8 +30,10 @@ from cohort.torch.monitored_barrier import offer_monitored_barrier
 from cohort.torch.options import Options
 from cohort.torch.process_group import ProcessGroup
 from cohort.torch.store import Store
+from cohort.torch.untraced import leave_untraced
 
 register_backend()
 offer_monitored_barrier()
+leave_untraced()
 
 __all__ = ['Options', 'ProcessGroup', 'Store']

@@ -11,7 +11,7 @@ from cohort.torch import sparse
 from cohort.torch.call_arguments import check_count, check_sizes, in_list, options
 from cohort.torch.flat import FlatOutput, JoinedOutput, flat_input, join, movable, reducible
 from cohort.torch.reductions import reduction_of
-from cohort.torch.work import CompletedWork
+from cohort.torch.work import CompletedWork, StreamWork
 
 # The numbers of the collectives in the C++ library.
 _ALL_REDUCE, _REDUCE, _BROADCAST, _ALL_GATHER, _REDUCE_SCATTER = 1, 2, 3, 4, 5
@@ -69,9 +69,7 @@ class Collectives:
                                               lambda error: self._explained(error, name, opts))
             else:
                 work = calls.start(explained, result, lambda: self._describe(name))
-            if self._coalesced is not None:
-                self._coalesced.append(work)
-            return work
+            return self._issued(work)
         if calls.busy:
             if on_host:
                 calls.start(explained, result, lambda: self._describe(name)).wait()
@@ -79,7 +77,9 @@ class Collectives:
             calls.start(lambda: None, (), lambda: self._describe(name)).wait()
         calls.settle()
         explained()
-        return CompletedWork(result) if opts.asyncOp else _DONE
+        if on_host or not opts.asyncOp:
+            return CompletedWork(result) if opts.asyncOp else _DONE
+        return self._issued(StreamWork(result, result[0].device, (call, collective)))
 
     def _explained(self, error: cohort.Error, name: str, opts: Any) -> cohort.Error:
         """The error with the call, the process group, and the timeout if that has ended."""
@@ -103,8 +103,12 @@ class Collectives:
         self._coalesced = []
 
     def _end_coalescing(self, device: torch.device) -> dist._Work:
+        self._exchange_collected()
         works, self._coalesced = self._coalesced, None
         return self._all_of(works or [])
+
+    # The names by which the C++ of later versions of PyTorch calls them.
+    start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
 
     # --- Reductions.
 
