@@ -1,8 +1,10 @@
 """The asynchronous calls of a process group, in the order in which they were started."""
 
+import datetime
 import queue
 import threading
-from typing import Any, Callable
+import time
+from typing import Any, Callable, List
 
 import torch.distributed as dist
 
@@ -39,6 +41,7 @@ class CallQueue:
         self._lock = threading.Lock()
         self._queue: 'queue.SimpleQueue[Any]' = queue.SimpleQueue()
         self._thread: Any = None
+        self._ended: List[threading.Thread] = []
 
     def start_collective(self, call: Any, result: Any, explained: Callable[[Any], Any]
                          ) -> dist._Work:
@@ -85,11 +88,33 @@ class CallQueue:
             _end_of(last)
             self.is_over(last)
 
+    def drain(self, seconds: float) -> bool:
+        """Waits for the calls in flight. Returns whether they are over."""
+        if not self.busy and self.last is None:
+            return True
+        try:
+            if self.busy:
+                work = self.start(lambda: None, (), lambda: 'the end')
+                work.wait(datetime.timedelta(seconds=max(seconds, 1e-3)))
+            else:
+                last = self.last
+                last.wait(seconds)
+                self.is_over(last)
+        except cohort.Error:
+            return not self.busy and (self.last is None or _is_over(self.last))
+        return True
+
+    def join(self, end: float) -> None:
+        """Waits for the thread, after `stop`."""
+        for thread in self._ended:
+            thread.join(max(0, end - time.monotonic()))
+
     def stop(self) -> None:
         """Lets the thread end after the calls that were started."""
         with self._lock:
             if self._thread is not None:
                 self._queue.put(None)
+                self._ended.append(self._thread)
                 self._thread = None
 
     def _put_locked(self, item: Any) -> None:
@@ -116,6 +141,13 @@ class CallQueue:
                 self.busy -= 1
             work.finish(error)
             del item, work, call, before, error  # a waiting thread keeps nothing alive
+
+
+def _is_over(call: Any) -> bool:
+    try:
+        return call.test()
+    except cohort.Error:
+        return True
 
 
 def _end_of(call: Any) -> None:

@@ -282,7 +282,10 @@ class Collectives:
         source, = input_tensors
         check_count('all_gather', 'outputs', outputs, self._size)
         check_sizes('all_gather', outputs, source)
-        return self._all_gather('all_gather', [outputs], [source], opts)
+        work = self._all_gather('all_gather', [outputs], [source], opts)
+        if opts.asyncOp:
+            work.value = lambda: [torch.stack(outputs)]  # as with NCCL
+        return work
 
     def allgather_coalesced(self, output_lists, inputs, opts=None):
         """See torch.distributed.all_gather_coalesced."""

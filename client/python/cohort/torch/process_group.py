@@ -327,5 +327,12 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
             self._messages.close(reason)
         self._calls.stop()
 
+    def _join_threads(self, end: float) -> None:
+        """Waits for the threads until a time, after _end_calls."""
+        self._health.join(end)
+        self._calls.join(end)
+        if self._messages is not None:
+            self._messages.join(end)
+
     def __repr__(self) -> str:
         return f'<cohort.torch.ProcessGroup {self._common.name}, rank {self._rank} of {self._size}>'

@@ -22,8 +22,18 @@ def completed_future(result: Any) -> torch.futures.Future:
     return future
 
 
+def _value_of(work: Any) -> Any:
+    return list(work._result) if work.value is None else work.value()
+
+
 class CompletedWork(dist._Work):
-    """A call that was over when it returned."""
+    """A call that was over when it returned.
+
+    Attributes:
+      value: makes the value of the future, if that is not the result.
+    """
+
+    value: Optional[Callable[[], Any]] = None
 
     def __init__(self, result: Any = ()):
         super().__init__()
@@ -54,7 +64,7 @@ class CompletedWork(dist._Work):
 
     def get_future(self) -> torch.futures.Future:
         """A future that has the result."""
-        return completed_future(list(self._result))
+        return completed_future(_value_of(self))
 
     def get_future_result(self) -> torch.futures.Future:
         """A future that has 0, the number of success."""
@@ -73,7 +83,12 @@ class PendingWork(dist._Work):
     `wait` may be called by several threads, and several times. The tensors stay alive until the
     call is over. A waiting thread looks at the limit and calls `check`; the timer does so for those
     who ask `is_completed` or wait for the future.
+
+    Attributes:
+      value: makes the value of the future, if that is not the result.
     """
+
+    value: Optional[Callable[[], Any]] = None
 
     def __init__(self, result: Any, describe: Callable[[], str],
                  limit: Optional[float] = None,
@@ -216,7 +231,7 @@ class PendingWork(dist._Work):
     def _value(self, _: torch.futures.Future) -> Any:
         if self._error is not None:
             raise self._error
-        return list(self._result)
+        return _value_of(self)
 
     def get_future_result(self) -> torch.futures.Future:
         """A future that gets 0 if the call succeeds, and else 100."""
@@ -341,7 +356,7 @@ class StreamWork(CompletedWork):
         """A future that has the result. Its `wait` and its callbacks order their streams."""
         future: torch.futures.Future = torch.futures.Future(devices=[self._device])
         with torch.cuda.stream(self._stream):
-            future.set_result(list(self._result))
+            future.set_result(_value_of(self))
         return future
 
 
