@@ -31,9 +31,11 @@ from cohort.torch.options import Options
 from cohort.torch.process_group import ProcessGroup
 from cohort.torch.refusals import tell_refusals
 from cohort.torch.store import Store
+from cohort.torch.untraced import leave_untraced
 
 register_backend()
 offer_monitored_barrier()
 tell_refusals()
+leave_untraced()
 
 __all__ = ['Options', 'ProcessGroup', 'Store']

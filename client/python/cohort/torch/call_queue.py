@@ -1,18 +1,22 @@
 """The asynchronous calls of a process group, in the order in which they were started."""
 
+import datetime
 import queue
 import threading
-from typing import Any, Callable
+import time
+from typing import Any, Callable, List
 
 import torch.distributed as dist
 
 import cohort
+from cohort.torch.completer import completer, yield_turn
 from cohort.torch.work import PendingWork, StartedWork
 
 
 class CallQueue:
     """Runs the calls of one group in order: a call that is one collective of Cohort on the thread
     of the library, and any other function on a thread of Python, which starts with the first one.
+    Neither thread runs callbacks of futures: see `completer`.
 
         work = calls.start(lambda: group.all_reduce(x, out=x), [x], lambda: "all_reduce")
         if not calls.busy and calls.last is None:
@@ -23,13 +27,21 @@ class CallQueue:
       last: the last collective that the library runs or has run; None if it is known to be over.
     """
 
-    def __init__(self, name: str):
+    def __init__(self, name: str, on_interrupt: Callable[[str, BaseException], None]):
+        """
+        Args:
+          name: for the thread.
+          on_interrupt: is told that the handler of a signal has ended a wait for a function: what
+            goes on, and the exception.
+        """
         self.busy = 0
         self.last: Any = None
         self._name = name
+        self._on_interrupt = on_interrupt
         self._lock = threading.Lock()
         self._queue: 'queue.SimpleQueue[Any]' = queue.SimpleQueue()
         self._thread: Any = None
+        self._ended: List[threading.Thread] = []
 
     def start_collective(self, call: Any, result: Any, explained: Callable[[Any], Any]
                          ) -> dist._Work:
@@ -41,29 +53,26 @@ class CallQueue:
           explained: makes the error that a caller gets.
         """
         self.last = call
+        yield_turn()
         return StartedWork(call, result, explained, self)
 
     def start(self, call: Callable[[], None], result: Any, describe: Callable[[], str]
               ) -> PendingWork:
         """Runs a function when the calls before it are over. Does not block."""
-        work = PendingWork(result, describe)
+        yield_turn()
+        work = PendingWork(result, describe,
+                           on_interrupt=lambda error: self._on_interrupt(describe(), error))
         with self._lock:
             self.busy += 1
             last, self.last = self.last, None
-            self._put_locked((work, call, last, 1))
+            self._put_locked((work, call, last))
         return work
 
     def follow(self, call: Any, result: Any, explained: Callable[[Any], Any]) -> PendingWork:
         """Returns work that is over soon after a collective of the library."""
         work = PendingWork(result, lambda: 'a collective')
-
-        def wait():
-            try:
-                call.wait(None)
-            except cohort.Error as error:
-                raise explained(error) from error
-        with self._lock:
-            self._put_locked((work, wait, None, 0))
+        completer().when_over(call, lambda error: work.finish(
+            explained(error) if isinstance(error, cohort.Error) else error))
         return work
 
     def is_over(self, call: Any) -> None:
@@ -79,11 +88,33 @@ class CallQueue:
             _end_of(last)
             self.is_over(last)
 
+    def drain(self, seconds: float) -> bool:
+        """Waits for the calls in flight. Returns whether they are over."""
+        if not self.busy and self.last is None:
+            return True
+        try:
+            if self.busy:
+                work = self.start(lambda: None, (), lambda: 'the end')
+                work.wait(datetime.timedelta(seconds=max(seconds, 1e-3)))
+            else:
+                last = self.last
+                last.wait(seconds)
+                self.is_over(last)
+        except cohort.Error:
+            return not self.busy and (self.last is None or _is_over(self.last))
+        return True
+
+    def join(self, end: float) -> None:
+        """Waits for the thread, after `stop`."""
+        for thread in self._ended:
+            thread.join(max(0, end - time.monotonic()))
+
     def stop(self) -> None:
         """Lets the thread end after the calls that were started."""
         with self._lock:
             if self._thread is not None:
                 self._queue.put(None)
+                self._ended.append(self._thread)
                 self._thread = None
 
     def _put_locked(self, item: Any) -> None:
@@ -98,7 +129,7 @@ class CallQueue:
             item = self._queue.get()
             if item is None:
                 return
-            work, call, before, count = item
+            work, call, before = item
             if before is not None:
                 _end_of(before)
             error = None
@@ -107,9 +138,16 @@ class CallQueue:
             except BaseException as caught:  # pylint: disable=broad-exception-caught
                 error = caught
             with self._lock:
-                self.busy -= count
+                self.busy -= 1
             work.finish(error)
             del item, work, call, before, error  # a waiting thread keeps nothing alive
+
+
+def _is_over(call: Any) -> bool:
+    try:
+        return call.test()
+    except cohort.Error:
+        return True
 
 
 def _end_of(call: Any) -> None:

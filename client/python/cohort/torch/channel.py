@@ -10,7 +10,6 @@ import cohort
 
 _SENDER, _RECEIVER = 0, 1
 _HEADER = 2  # numbers: the tag, and the bytes
-_PATIENCE = 2  # seconds in which a sender takes a receipt that has been sent
 
 
 class Channel:
@@ -61,10 +60,10 @@ class Channel:
                 then()
             self._group.receive(self._receipt, _SENDER)
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: str, patience: float = 2) -> None:
         """Ends calls in flight on both ends, and frees the memory of this end. Any thread may call
-        it."""
-        if self._receipt_is_taken.acquire(timeout=_PATIENCE):
+        it. It waits `patience` seconds for a sender to take a receipt that has been sent."""
+        if self._receipt_is_taken.acquire(timeout=max(0, patience)):
             self._receipt_is_taken.release()
         with contextlib.suppress(cohort.Error):
             self._group.abort(reason)

@@ -13,7 +13,7 @@ from cohort.torch.call_arguments import (check_count, check_own_sizes, check_pai
                                          in_list, on_gpu, options)
 from cohort.torch.flat import FlatOutput, JoinedOutput, flat_input, join, movable, reducible
 from cohort.torch.reductions import reduction_of
-from cohort.torch.work import CompletedWork
+from cohort.torch.work import CompletedWork, StreamWork
 
 # The numbers of the collectives in the C++ library.
 _ALL_REDUCE, _REDUCE, _BROADCAST, _ALL_GATHER, _REDUCE_SCATTER = 1, 2, 3, 4, 5
@@ -99,9 +99,7 @@ class Collectives:
                                               lambda error: self._explained(error, name, opts))
             else:
                 work = calls.start(call, result, lambda: self._describe(name))
-            if self._coalesced is not None:
-                self._coalesced.append(work)
-            return work
+            return self._issued(work)
         if calls.busy:
             if on_host:
                 calls.start(call, result, lambda: self._describe(name)).wait()
@@ -109,7 +107,9 @@ class Collectives:
             calls.start(lambda: None, (), lambda: self._describe(name)).wait()
         calls.settle()
         call()
-        return CompletedWork(result) if opts.asyncOp else _DONE
+        if on_host or not opts.asyncOp:
+            return CompletedWork(result) if opts.asyncOp else _DONE
+        return self._issued(StreamWork(result, result[0].device, (call, collective)))
 
     def _take(self, steps: _Steps, name: str, seconds: float) -> None:
         """Takes the steps of a call."""
@@ -167,8 +167,12 @@ class Collectives:
         self._coalesced = []
 
     def _end_coalescing(self, device: torch.device) -> dist._Work:
+        self._exchange_collected()
         works, self._coalesced = self._coalesced, None
         return self._all_of(works or [])
+
+    # The names by which the C++ of later versions of PyTorch calls them.
+    start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
 
     def _agree_on(self, what: str, own: int, seconds: float) -> Callable[[], None]:
         """A step that fails on all ranks unless all have the same number."""
@@ -412,7 +416,10 @@ class Collectives:
         outputs, = output_tensors
         source, = input_tensors
         check_count('all_gather', 'outputs', outputs, self._size)
-        return self._plan_all_gather('all_gather', [outputs], [source], opts)
+        work = self._plan_all_gather('all_gather', [outputs], [source], opts)
+        if opts.asyncOp and all(output.shape == source.shape for output in outputs):
+            work.value = lambda: [torch.stack(outputs)]  # as with NCCL
+        return work
 
     @_collective('all_gather_coalesced')
     def allgather_coalesced(self, output_lists, inputs, opts=None):

@@ -1,6 +1,7 @@
 """Tells whether the group of Cohort is broken, without waiting for its calls."""
 
 import threading
+import time
 from typing import Callable, Optional
 
 import cohort
@@ -21,7 +22,7 @@ class Health:
         self._look = look
         self._changed = threading.Condition()
         self._error: Optional[cohort.Error] = None
-        self._started = False
+        self._thread: Optional[threading.Thread] = None
         self._stopped = False
 
     def error(self, patience: float = 0) -> Optional[cohort.Error]:
@@ -29,10 +30,10 @@ class Health:
         for at most `patience` seconds until there is one; None: it is not known to be
         broken."""
         with self._changed:
-            if not self._started:
-                self._started = True
-                threading.Thread(target=self._run, name=f'cohort health {self._name}',
-                                 daemon=True).start()
+            if self._thread is None and not self._stopped:
+                self._thread = threading.Thread(
+                    target=self._run, name=f'cohort health {self._name}', daemon=True)
+                self._thread.start()
             self._changed.wait_for(lambda: self._error is not None or self._stopped, patience)
             return self._error
 
@@ -41,6 +42,11 @@ class Health:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
+
+    def join(self, end: float) -> None:
+        """Waits for the thread, after `stop`."""
+        if self._thread is not None:
+            self._thread.join(max(0, end - time.monotonic()))
 
     def _run(self) -> None:
         while True:

@@ -3,6 +3,7 @@
 import collections
 import queue
 import threading
+import time
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -12,6 +13,8 @@ from cohort.torch.channel import Channel
 from cohort.torch.flat import FlatOutput, flat_input
 from cohort.torch.health import Health
 from cohort.torch.work import PendingWork
+
+_CLOSE_SECONDS = 2
 
 
 class _Receive(NamedTuple):
@@ -65,6 +68,7 @@ class Messages:
         self._store: Optional[cohort.Store] = None
         self._mailbox_is_open = False
         self._closed: Optional[str] = None
+        self._threads: List[threading.Thread] = []
 
     # --- The calls.
 
@@ -121,15 +125,23 @@ class Messages:
             work.finish(cohort.Cancelled(f'{self._context.describe("a message")}: {reason}'))
         for each in outgoing:
             each.put(None)
+        end = time.monotonic() + _CLOSE_SECONDS  # for all of them
         for channel in channels:
-            channel.close(reason)
+            channel.close(reason, end - time.monotonic())
         if store is not None:
             try:
-                store.delete(self._key('open', self._context.rank), timeout=2)
-                store.delete(self._key('to', self._context.rank, ''), prefix=True, timeout=2)
+                for key, is_prefix in ((self._key('open', self._context.rank), False),
+                                       (self._key('to', self._context.rank, ''), True)):
+                    store.delete(key, prefix=is_prefix,
+                                 timeout=max(.1, end - time.monotonic()))
             except cohort.Error:
                 pass  # the coordinator is away
             store.close()
+
+    def join(self, end: float) -> None:
+        """Waits for the threads until a time, after `close`."""
+        for thread in self._threads:
+            thread.join(max(0, end - time.monotonic()))
 
     # --- Facts.
 
@@ -153,8 +165,10 @@ class Messages:
             raise cohort.FailedPrecondition(f'{self._context.describe(call)}: {self._closed}')
 
     def _start(self, body: Callable[..., None], *arguments: Any) -> None:
-        threading.Thread(target=body, args=arguments, daemon=True,
-                         name=f'cohort messages {self._context.name}').start()
+        thread = threading.Thread(target=body, args=arguments, daemon=True,
+                                  name=f'cohort messages {self._context.name}')
+        self._threads.append(thread)
+        thread.start()
 
     def _connect(self) -> cohort.Store:
         with self._lock:

@@ -1,7 +1,7 @@
 """The process group of PyTorch that runs on a group of Cohort."""
 
 import datetime
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, List, NamedTuple, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -16,7 +16,14 @@ from cohort.torch.health import Health
 from cohort.torch.messages import Context, Messages
 from cohort.torch.monitored_barrier import monitored_barrier
 from cohort.torch.options import Options
-from cohort.torch.work import AllOf, CompletedWork
+from cohort.torch.work import AllOf, CompletedWork, StreamWork
+
+
+class _Message(NamedTuple):
+    """A send or a receive on the GPU."""
+    tensor: torch.Tensor
+    peer: int
+    sends: bool
 
 
 class ProcessGroup(Collectives, dist.ProcessGroup):
@@ -46,8 +53,9 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
         self._on_gpu = group.device != 'cpu'
         self._seconds = timeout.total_seconds()
         self._global_ranks = list(global_ranks) or list(range(self._size))
-        self._calls = CallQueue(common.name)
+        self._calls = CallQueue(common.name, self._interrupted)
         self._coalesced: Optional[List[dist._Work]] = None
+        self._collected: List[_Message] = []
         self._group_name, self._group_desc = '', ''
         self._sequence = 0
         self._messages: Optional[Messages] = None
@@ -111,9 +119,13 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
 
     def _get_backend(self, device: torch.device) -> 'ProcessGroup':
         if torch.device(device).type not in [each.type for each in self._device_types]:
-            raise RuntimeError(f'process group {self.group_name} has no backend for {device}: it '
-                               f'has {[each.type for each in self._device_types]}')
+            raise RuntimeError(
+                f'process group {self.group_name} has no backend for {device}: it has '
+                f'{[each.type for each in self._device_types]}; for a GPU pass device_id to '
+                'init_process_group, or call torch.cuda.set_device before it')
         return self
+
+    getBackend = _get_backend  # for C++
 
     supports_splitting = False
     supports_coalescing = False
@@ -165,16 +177,14 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
         """See torch.distributed.isend. The result is over when the tensor may be used again."""
         tensor, = tensors
         if tensor.is_cuda:
-            return self._on_stream(tensors, lambda array: self.cohort_group.send(
-                array, destination, timeout=self._seconds))
+            return self._on_stream(_Message(tensor, destination, True))
         return self._issued(self._get_messages().send(tensor, destination, tag))
 
     def recv(self, tensors, source: int, tag: int = 0) -> dist._Work:
         """See torch.distributed.irecv."""
         tensor, = tensors
         if tensor.is_cuda:
-            return self._on_stream(tensors, lambda array: self.cohort_group.receive(
-                array, source, timeout=self._seconds))
+            return self._on_stream(_Message(tensor, source, False))
         return self._issued(self._get_messages().receive(tensor, source, tag))
 
     def recv_anysource(self, tensors, tag: int = 0) -> dist._Work:
@@ -182,11 +192,42 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
         tensor, = tensors
         return self._issued(self._get_messages().receive(tensor, None, tag))
 
-    def _on_stream(self, tensors: Any, call: Callable[[torch.Tensor], Any]) -> dist._Work:
-        """A message on the GPU is enqueued on the current stream. As with NCCL, it has no tag."""
+    def _on_stream(self, message: '_Message') -> dist._Work:
+        """A message on the GPU is enqueued on the current stream. As with NCCL, it has no tag.
+        Between _start_coalescing and _end_coalescing it waits for the others."""
+        if self._coalesced is not None:
+            self._collected.append(message)
+            return CompletedWork([message.tensor])
+        return self._exchange([message])
+
+    def _exchange_collected(self) -> None:
+        messages, self._collected = self._collected, []
+        if messages:
+            self._issued(self._exchange(messages))
+
+    def _exchange(self, messages: List['_Message']) -> dist._Work:
+        """Messages on the GPU as one call, in which none waits for another."""
+        if self._calls.busy:
+            self._calls.start(lambda: None, (), lambda: self._describe('exchange')).wait()
         self._calls.settle()
-        call(movable(tensors[0]))
-        return CompletedWork(tensors)
+        arrays = [movable(each.tensor) for each in messages]
+        self.cohort_group.exchange(
+            [(array, each.peer) for array, each in zip(arrays, messages) if each.sends],
+            [(array, each.peer) for array, each in zip(arrays, messages) if not each.sends],
+            timeout=self._seconds)
+        tensors = [each.tensor for each in messages]
+        return StreamWork(tensors, tensors[0].device, arrays)
+
+    def batch_isend_irecv(self, operations: Sequence[dist.P2POp]) -> List[dist._Work]:
+        """See torch.distributed.batch_isend_irecv. Messages on the GPU are one call."""
+        of_gpu = [each for each in operations if each.tensor.is_cuda]
+        works = [each.op(each.tensor, group=self, tag=each.tag, **{
+            'group_dst' if each.op is dist.isend else 'group_src': each.group_peer})
+                 for each in operations if not each.tensor.is_cuda]
+        if of_gpu:
+            works.append(self._exchange([_Message(each.tensor, each.group_peer,
+                                                  each.op is dist.isend) for each in of_gpu]))
+        return works
 
     def _issued(self, work: dist._Work) -> dist._Work:
         if self._coalesced is not None:
@@ -230,7 +271,7 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
         """Returns a process group of `ranks`, which are ranks of this group; None on other ranks.
         The ranks call it together, and in the same order as other splits."""
         # pylint: disable-next=import-outside-toplevel,cyclic-import
-        from cohort.torch.backend import connect
+        from cohort.torch.backend import connected
         if not ranks or len(set(ranks)) != len(ranks) or not all(
                 0 <= rank < self._size for rank in ranks):
             raise ValueError(f'split_group: expected different ranks of 0..{self._size - 1}, got '
@@ -240,10 +281,10 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
         members = sorted(ranks)
         name = group_name or f'{self.group_name}:split:{"_".join(map(str, members))}'
         store = dist.PrefixStore(f'{name}/', self.get_group_store())
-        group = ProcessGroup(*connect(
+        group = connected(
             store, members.index(self._rank), len(members), timeout or self._timeout, name,
-                     [self._global_ranks[rank] for rank in members],
-                     opts if isinstance(opts, Options) else self.cohort_options))
+            [self._global_ranks[rank] for rank in members],
+            opts if isinstance(opts, Options) else self.cohort_options)
         group._set_group_name(name)
         group._set_group_desc(group_desc or f'{self.group_desc}:split')
         return group
@@ -273,12 +314,25 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
         """
         return self._health.error(patience)
 
+    def _interrupted(self, call: str, error: BaseException) -> None:
+        """The handler of a signal has ended the wait for an asynchronous call, which the other
+        ranks wait for."""
+        self.cohort_group.abort(
+            f'rank {self._rank} aborted: {type(error).__name__} in the wait for {call}')
+
     def _end_calls(self, reason: str) -> None:
         self._closed = True
         self._health.stop()
         if self._messages is not None:
             self._messages.close(reason)
         self._calls.stop()
+
+    def _join_threads(self, end: float) -> None:
+        """Waits for the threads until a time, after _end_calls."""
+        self._health.join(end)
+        self._calls.join(end)
+        if self._messages is not None:
+            self._messages.join(end)
 
     def __repr__(self) -> str:
         return f'<cohort.torch.ProcessGroup {self._common.name}, rank {self._rank} of {self._size}>'

@@ -9,6 +9,8 @@ import torch
 import torch.distributed as dist
 
 import cohort
+from cohort.torch import timer
+from cohort.torch.completer import completer, yield_turn
 
 _NO_TIMEOUT = datetime.timedelta(0)
 
@@ -20,8 +22,18 @@ def completed_future(result: Any) -> torch.futures.Future:
     return future
 
 
+def _value_of(work: Any) -> Any:
+    return list(work._result) if work.value is None else work.value()
+
+
 class CompletedWork(dist._Work):
-    """A call that was over when it returned."""
+    """A call that was over when it returned.
+
+    Attributes:
+      value: makes the value of the future, if that is not the result.
+    """
+
+    value: Optional[Callable[[], Any]] = None
 
     def __init__(self, result: Any = ()):
         super().__init__()
@@ -52,7 +64,7 @@ class CompletedWork(dist._Work):
 
     def get_future(self) -> torch.futures.Future:
         """A future that has the result."""
-        return completed_future(list(self._result))
+        return completed_future(_value_of(self))
 
     def get_future_result(self) -> torch.futures.Future:
         """A future that has 0, the number of success."""
@@ -69,20 +81,28 @@ class PendingWork(dist._Work):
     """A call that goes on. Another thread ends it with `finish`.
 
     `wait` may be called by several threads, and several times. The tensors stay alive until the
-    call is over.
+    call is over. A waiting thread looks at the limit and calls `check`; the timer does so for those
+    who ask `is_completed` or wait for the future.
+
+    Attributes:
+      value: makes the value of the future, if that is not the result.
     """
+
+    value: Optional[Callable[[], Any]] = None
 
     def __init__(self, result: Any, describe: Callable[[], str],
                  limit: Optional[float] = None,
                  on_expiry: Optional[Callable[['PendingWork'], None]] = None,
-                 check: Optional[Callable[[], None]] = None):
+                 check: Optional[Callable[[], None]] = None,
+                 on_interrupt: Optional[Callable[[BaseException], None]] = None):
         """
         Args:
           result: the tensors that the call writes.
           describe: what goes on, for an error; such as "recv from rank 1 of group 0".
           limit: the call itself may take so many seconds. None: its own thread enforces a limit.
           on_expiry: is told that the limit has passed.
-          check: raises an error if the call can never succeed. A waiting thread calls it.
+          check: raises an error if the call can never succeed. It does not block.
+          on_interrupt: is told the exception by which the handler of a signal ended a wait.
         """
         super().__init__()
         self._result = result
@@ -91,6 +111,8 @@ class PendingWork(dist._Work):
         self._limit = limit
         self._on_expiry = on_expiry
         self._check = check
+        self._on_interrupt = on_interrupt
+        self._is_watched = limit is None and check is None
         self._over = _thread.allocate_lock()
         self._over.acquire()  # pylint: disable=consider-using-with
         self._changes = _thread.allocate_lock()
@@ -109,8 +131,8 @@ class PendingWork(dist._Work):
             self._completed = True
             future = self._future
         self._over.release()
-        if future is not None:
-            future.set_result(None)
+        if future is not None:  # the thread that calls this must not run callbacks
+            completer().put(lambda: future.set_result(None))
 
     def wait(self, timeout: datetime.timedelta = _NO_TIMEOUT) -> bool:
         """Blocks until the call is over, and raises its error, or DeadlineExceeded after `timeout`,
@@ -122,44 +144,68 @@ class PendingWork(dist._Work):
         return True
 
     def _wait(self, timeout: float) -> None:
+        yield_turn()
         now = time.monotonic()
         until = now + timeout if timeout > 0 else None
         while True:
             ends = [end for end in (until, self._deadline) if end is not None]
             if self._check is not None:
                 ends.append(now + 0.25)
-            if self._over.acquire(timeout=max(0.0, min(ends) - now) if ends else -1):
+            if self._acquire(max(0.0, min(ends) - now) if ends else -1):
                 self._over.release()
                 return
             now = time.monotonic()
-            if self._deadline is not None and now >= self._deadline:
-                self.finish(cohort.DeadlineExceeded(
-                    f'{self._describe()}: it was not over after {self._limit:g} s'))
-                if self._on_expiry is not None:
-                    self._on_expiry(self)
-                return
-            if until is not None and now >= until:
+            if until is not None and now >= until and (
+                    self._deadline is None or now < self._deadline):
                 raise cohort.DeadlineExceeded(
                     f'{self._describe()}: it was not over after the {timeout:g} s of this wait; it '
                     f'goes on')
-            if self._check is not None:
-                try:
-                    self._check()
-                except Exception as error:  # pylint: disable=broad-exception-caught
-                    self.finish(error)
-                    return
+            if not self.look():
+                return
+
+    def _acquire(self, seconds: float) -> bool:
+        try:
+            return self._over.acquire(timeout=seconds)
+        except BaseException as error:
+            if self._on_interrupt is not None:
+                self._on_interrupt(error)
+            raise
+
+    def look(self) -> bool:
+        """Ends the call if its limit has passed, or if it can never succeed. Returns whether it
+        goes on."""
+        if self._completed:
+            return False
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            self.finish(cohort.DeadlineExceeded(
+                f'{self._describe()}: it was not over after {self._limit:g} s'))
+            if self._on_expiry is not None:
+                self._on_expiry(self)
+        elif self._check is not None:
+            try:
+                self._check()
+            except Exception as error:  # pylint: disable=broad-exception-caught
+                self.finish(error)
+        return not self._completed
+
+    def _watch(self) -> None:
+        if not self._is_watched:
+            self._is_watched = True
+            timer.watch(self)
 
     def is_completed(self) -> bool:
         """Whether the call is over."""
+        if not self._completed:
+            self._watch()
         return self._completed
 
     def is_success(self) -> bool:
         """Whether the call is over and has no error."""
-        return self._completed and self._error is None
+        return self.is_completed() and self._error is None
 
     def exception(self) -> Optional[BaseException]:
         """The error of the call, or None."""
-        return self._error
+        return self._error if self.is_completed() else None
 
     def synchronize(self) -> None:
         """Waits for the call."""
@@ -177,12 +223,15 @@ class PendingWork(dist._Work):
                 if self._completed:
                     self._future.set_result(None)
             future = self._future
+            over = self._completed
+        if not over:
+            self._watch()
         return future.then(self._value)
 
     def _value(self, _: torch.futures.Future) -> Any:
         if self._error is not None:
             raise self._error
-        return list(self._result)
+        return _value_of(self)
 
     def get_future_result(self) -> torch.futures.Future:
         """A future that gets 0 if the call succeeds, and else 100."""
@@ -273,6 +322,44 @@ class StartedWork(dist._Work):
     _source_rank = source_rank
 
 
+class StreamWork(CompletedWork):
+    """Work that is enqueued on the stream which is current when this object is made. `wait` and
+    the future order other streams after it, as with NCCL, and no one waits on the host."""
+
+    def __init__(self, result: Any, device: torch.device, keep: Any = None):
+        """`keep` stays alive until `wait`, as the tensors of `result` do."""
+        super().__init__(result)
+        self._device = device
+        self._stream = torch.cuda.current_stream(device)
+        self._event = self._stream.record_event()
+        self._keep = keep
+
+    def wait(self, timeout: datetime.timedelta = _NO_TIMEOUT) -> bool:
+        """The current stream waits for the work."""
+        torch.cuda.current_stream(self._device).wait_event(self._event)
+        self._keep = None
+        return True
+
+    def synchronize(self) -> None:
+        """As `wait`."""
+        self.wait()
+
+    def is_completed(self) -> bool:
+        """Whether the GPU has done the work."""
+        return self._event.query()
+
+    def is_success(self) -> bool:
+        """As is_completed: errors of the GPU come from its runtime."""
+        return self._event.query()
+
+    def get_future(self) -> torch.futures.Future:
+        """A future that has the result. Its `wait` and its callbacks order their streams."""
+        future: torch.futures.Future = torch.futures.Future(devices=[self._device])
+        with torch.cuda.stream(self._stream):
+            future.set_result(_value_of(self))
+        return future
+
+
 class AllOf(CompletedWork):
     """Several calls as one."""
 
@@ -281,9 +368,14 @@ class AllOf(CompletedWork):
         self._works = works
 
     def wait(self, timeout: datetime.timedelta = _NO_TIMEOUT) -> bool:
-        """Waits for each of them."""
+        """Waits for each of them, and for at most `timeout` in all if that is positive."""
+        end = time.monotonic() + timeout.total_seconds()
         for work in self._works:
-            work.wait(timeout)
+            if timeout > _NO_TIMEOUT:
+                left = max(1e-3, end - time.monotonic())
+                work.wait(datetime.timedelta(seconds=left))
+            else:
+                work.wait()
         return True
 
     def is_completed(self) -> bool:
@@ -311,3 +403,8 @@ class AllOf(CompletedWork):
         """A future that gets the tensors of all."""
         return torch.futures.collect_all([work.get_future() for work in self._works]).then(
             lambda futures: [tensor for future in futures.value() for tensor in future.value()])
+
+    def get_future_result(self) -> torch.futures.Future:
+        """A future that gets 0 if all succeed, and else 100."""
+        return torch.futures.collect_all([work.get_future_result() for work in self._works]).then(
+            lambda futures: max([future.value() for future in futures.value()], default=0))

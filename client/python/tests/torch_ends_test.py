@@ -1,0 +1,82 @@
+"""Ends of processes with the backend "cohort": their time does not grow with the groups."""
+
+import time
+
+import pytest
+
+from testing.coordinator import LONG, rank_process
+from testing.fixtures import address_fixture
+
+pytest.importorskip('torch', reason='PyTorch is not installed for this Python')
+
+_address = address_fixture()
+
+BEGIN = '''
+import os, sys, time
+import torch
+import torch.distributed as dist
+import cohort.torch
+rank = int(sys.argv[2])
+dist.init_process_group("cohort", init_method="file://" + sys.argv[3], rank=rank, world_size=2,
+                        pg_options=cohort.torch.Options(address=sys.argv[1]))
+x = torch.ones(1)
+
+def end():
+    print("ends", flush=True)
+'''
+
+MANY_GROUPS = BEGIN + '''
+groups = [dist.new_group() for _ in range(16)]
+for group in groups:
+    dist.all_reduce(x, group=group)
+if rank == 1:
+    print("late", flush=True)
+    sys.stdin.readline()
+end()
+'''
+
+ENDS = {
+    'destroy': 'dist.destroy_process_group()',
+    'return': '',
+    'exception': 'raise ValueError("no more data")',
+    'pending call': 'work = dist.all_reduce(x, async_op=True)',
+    'pending function': 'work = dist.all_gather([x, x], x, async_op=True)',
+    'pending receive': 'work = dist.irecv(x, 1)',
+    'pending send': 'work = dist.isend(x, 1)',
+}
+
+
+@pytest.mark.parametrize('kind', list(ENDS))
+def test_17_groups_with_a_late_rank_end_within_the_time_of_one(address, tmp_path, kind):
+    program = MANY_GROUPS + (ENDS[kind] if kind == 'destroy' else f'if rank == 0:\n    '
+                             f'{ENDS[kind] or "pass"}\n')
+    with rank_process(program, address, 1, tmp_path / 'store') as late, \
+            rank_process(program, address, 0, tmp_path / 'store') as first:
+        assert late.stdout.readline() == 'late\n'
+        assert first.stdout.readline() == 'ends\n'
+        begin = time.monotonic()
+        assert first.wait(LONG) == (1 if kind == 'exception' else 0)
+        assert time.monotonic() - begin < 5
+        late.communicate('\n', timeout=LONG)
+        assert late.returncode == 0
+
+
+UNEVEN = BEGIN + '''
+groups = [dist.new_group() for _ in range(16)]
+for _ in range(20):
+    for group in groups:
+        dist.all_reduce(x, group=group)
+end()
+for group in groups if rank == 0 else groups[::-1]:
+    dist.destroy_process_group(group)
+'''
+
+
+def test_ranks_that_destroy_their_groups_in_different_orders_do_not_wait_for_each(
+        address, tmp_path):
+    with rank_process(UNEVEN, address, 0, tmp_path / 'store') as first, \
+            rank_process(UNEVEN, address, 1, tmp_path / 'store') as second:
+        assert first.stdout.readline() == second.stdout.readline() == 'ends\n'
+        begin = time.monotonic()
+        assert first.wait(LONG) == 0 and second.wait(LONG) == 0
+        assert time.monotonic() - begin < 6

@@ -1,0 +1,150 @@
+"""Futures of asynchronous calls on the backend "cohort", and what their callbacks may do."""
+
+import pytest
+
+from testing.fixtures import address_fixture
+from testing.torch_ranks import run_torch_ranks
+
+pytest.importorskip('torch', reason='PyTorch is not installed for this Python')
+
+_address = address_fixture()
+# pylint: disable=undefined-variable  # the bodies run with the names of torch_ranks.py
+
+
+def callbacks(rank, size, kind, starter):
+    from concurrent import futures
+    x, y, out = torch.ones(3), torch.ones(3), [torch.empty(3) for _ in range(size)]
+
+    def in_callback(future):
+        future.wait()
+        if kind == 'future':
+            dist.all_reduce(y, async_op=True).get_future().wait()
+        elif kind == 'future of a function':
+            dist.all_gather(out, y, async_op=True).get_future().wait()
+            y.copy_(out[0] + out[1])
+        elif kind == 'work':
+            dist.all_reduce(y, async_op=True).wait()
+        elif kind == 'work of a function':
+            dist.all_gather(out, y, async_op=True).wait()
+            y.copy_(out[0] + out[1])
+        elif kind == 'sync':
+            dist.all_reduce(y)
+        elif kind == 'sync function':
+            dist.all_gather(out, y)
+            y.copy_(out[0] + out[1])
+        elif kind == 'nested':
+            dist.all_reduce(y, async_op=True).get_future().then(
+                lambda f: dist.barrier()).wait()
+        return [y]
+    if starter == 'all_reduce':
+        first = dist.all_reduce(x, async_op=True)
+    else:
+        first = dist.all_gather([torch.empty(3) for _ in range(size)], x, async_op=True)
+    outside = futures.ThreadPoolExecutor(1)
+    waits = outside.submit(lambda: first.get_future().then(in_callback).wait())
+    assert waits.result(timeout=20)[0].tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize('starter', ['all_reduce', 'all_gather'])
+@pytest.mark.parametrize('kind', ['future', 'future of a function', 'work', 'work of a function',
+                                  'sync', 'sync function', 'nested'])
+def test_callbacks_start_calls_and_wait_for_them(address, kind, starter):
+    run_torch_ranks(2, callbacks, address, kind, starter)
+
+
+def later(rank, size):
+    import threading
+    store = dist.group.WORLD.get_group_store()
+    x, outputs = torch.ones(3), [torch.empty(3) for _ in range(size)]
+    if rank == 1:
+        store.wait(['the callback waits'])
+        for _ in range(2):
+            dist.all_reduce(x)
+        dist.all_gather(outputs, x)
+        return
+    started = threading.Event()
+    works = []
+
+    def in_callback(future):
+        assert started.wait(20)
+        works[0].get_future().wait()
+        works[1].wait()
+        return 'done'
+    chained = dist.all_reduce(x, async_op=True).get_future().then(in_callback)
+    store.set('the callback waits', '')
+    works += [dist.all_reduce(x, async_op=True), dist.all_gather(outputs, x, async_op=True)]
+    other = works[1].get_future()
+    started.set()
+    assert chained.wait() == 'done'
+    other.wait()
+    assert x.tolist() == [4, 4, 4]
+
+
+def test_a_callback_waits_for_calls_that_others_start(address):
+    run_torch_ranks(2, later, address)
+
+
+def trained(rank, size, hook):
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
+    from torch.distributed.algorithms.ddp_comm_hooks import quantization_hooks as quantization
+    from torch.nn.parallel import DistributedDataParallel
+    torch.manual_seed(1)
+    model = DistributedDataParallel(torch.nn.Sequential(
+        torch.nn.Linear(40, 60, bias=False), torch.nn.ReLU(), torch.nn.Linear(60, 30, bias=False)))
+    if hook == 'batched_powerSGD_hook':
+        # PyTorch 2.13 passes a matrix to this function, which takes a batch of them.
+        of_batch = power._orthogonalize
+        power._orthogonalize = lambda matrix, epsilon=0: of_batch(
+            matrix if matrix.dim() == 3 else matrix.unsqueeze(0), epsilon)
+    if 'SGD' in hook:
+        state = power.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2,
+                                    min_compression_rate=1)
+    else:
+        state = dist.group.WORLD
+    model.register_comm_hook(state, getattr(power, hook, None) or getattr(quantization, hook))
+    optimizer = torch.optim.SGD(model.parameters(), lr=.3)
+    torch.manual_seed(2)
+    target = torch.randn(30, 40)
+    losses = []
+    for step in range(20):
+        torch.manual_seed(rank)
+        batch = torch.randn(64, 40)
+        optimizer.zero_grad()
+        loss = ((model(batch) - batch @ target.t()) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    weights = torch.cat([each.detach().reshape(-1) for each in model.parameters()])
+    gathered = [torch.empty_like(weights) for _ in range(size)]
+    dist.all_gather(gathered, weights)
+    assert torch.equal(gathered[0], gathered[1])
+    assert min(losses) < .8 * losses[0], losses
+
+
+@pytest.mark.parametrize('hook', ['powerSGD_hook', 'batched_powerSGD_hook',
+                                  'quantization_pertensor_hook', 'quantization_perchannel_hook'])
+def test_hooks_of_pytorch_train(address, hook):
+    run_torch_ranks(2, trained, address, hook)
+
+
+def all_of(rank, size):
+    group = dist.group.WORLD
+    group._start_coalescing(torch.device('cpu'))
+    x = torch.ones(2)
+    dist.all_reduce(x, async_op=True)
+    dist.all_gather([torch.empty(2) for _ in range(size)], x, async_op=True)
+    work = group._end_coalescing(torch.device('cpu'))
+    assert work.get_future_result().wait() == 0
+    second = dist.new_group(timeout=seconds(.5))
+    if rank == 0:
+        second._start_coalescing(torch.device('cpu'))
+        dist.all_reduce(x, async_op=True, group=second)
+        work = second._end_coalescing(torch.device('cpu'))
+        result = work.get_future_result()
+        assert not result.done()
+        assert result.wait() == 100 and work.exception() is not None
+    dist.barrier()
+
+
+def test_the_result_of_coalesced_calls_is_theirs(address):
+    run_torch_ranks(2, all_of, address)
