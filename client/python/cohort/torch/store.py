@@ -313,7 +313,9 @@ class Store(dist.Store):
         return [names[first:first + _MOST_KEYS] for first in range(0, len(names), _MOST_KEYS)]
 
     def _raise_missing(self, limit: datetime.timedelta, keys: Sequence[str]) -> None:
-        missing = [key for key in dict.fromkeys(keys) if not self.check([key])]
+        names = {name for part in self._parts(keys) for name in self._call(
+            'check', self._client.missing, part, or_queue=True, timeout=self._patience())}
+        missing = [key for key in dict.fromkeys(keys) if self._prefix + escape(key) in names]
         raise dist.DistStoreError(
             f'wait timeout after {_milliseconds(limit)}ms, keys: '
             + ', '.join(f'/{key}' for key in missing or keys) + f' of {self._describe}')
