@@ -70,7 +70,8 @@ def offer_batches() -> None:
     def function(p2p_op_list: Any) -> Any:
         if p2p_op_list and isinstance(p2p_op_list[0], dist.P2POp) and any(
                 each.tensor.is_cuda for each in p2p_op_list):
-            dist.distributed_c10d._check_p2p_op_list(p2p_op_list)  # pylint: disable=protected-access
+            # pylint: disable-next=protected-access
+            dist.distributed_c10d._check_p2p_op_list(p2p_op_list)
             group = p2p_op_list[0].group or dist.group.WORLD
             if isinstance(group, ProcessGroup):
                 return group.batch_isend_irecv(p2p_op_list)
