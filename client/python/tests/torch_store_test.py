@@ -5,6 +5,7 @@ import datetime
 import gc
 import pickle
 import threading
+import time
 
 import pytest
 
@@ -364,6 +365,41 @@ def test_without_a_journal_the_loss_of_the_keys_is_an_error():
         store = cohort.torch.Store('lost', running.address)
         assert store.num_keys() == 0
         store.close()
+
+
+def test_calls_that_wait_tell_that_the_coordinator_lost_the_keys():
+    with restartable_coordinator(journal=False) as running:
+        store = cohort.torch.Store('lost', running.address, timeout=MINUTE)
+        waiters = [lambda: store.get('later'), lambda: store.wait(['later', 'a']),
+                   lambda: store.multi_get(['later']), lambda: store.queue_pop('later queue'),
+                   lambda: store.barrier('later barrier', 100)]
+        with concurrent.futures.ThreadPoolExecutor(len(waiters)) as pool:
+            waiting = [pool.submit(waiter) for waiter in waiters]
+            for _ in range(100):
+                store.check(['a'])  # meanwhile the coordinator gets the calls that wait
+            running.kill()
+            running.start()
+            begin = time.monotonic()
+            for each in waiting:
+                with pytest.raises(dist.DistStoreError, match='it has restarted without a journal'):
+                    each.result(timeout=LONG)
+            assert time.monotonic() - begin < 15
+        store.close()
+
+
+def test_wait_of_many_keys_has_one_timeout(address):
+    store = cohort.torch.Store('many keys', address, timeout=MINUTE)
+    keys = [f'key-{number}' for number in range(2500)]
+    late = keys[::1000]
+    store.multi_set([key for key in keys if key not in late], ['1'] * (len(keys) - len(late)))
+    begin = time.monotonic()
+    adding = threading.Timer(.9, store.set, [late[0], '1'])  # the first part waits for it
+    adding.start()
+    with pytest.raises(dist.DistStoreError, match='wait timeout after 1000ms'):
+        store.wait(keys, datetime.timedelta(seconds=1))
+    assert 1 <= time.monotonic() - begin < 1.7
+    adding.join()
+    store.close()
 
 
 def test_an_unreachable_coordinator_is_a_network_error():

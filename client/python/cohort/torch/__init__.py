@@ -26,7 +26,7 @@ the coordinator for its rendezvous.
 
 from cohort.torch import rendezvous as _rendezvous  # registers cohort://
 from cohort.torch.backend import register_backend
-from cohort.torch.monitored_barrier import offer_monitored_barrier
+from cohort.torch.monitored_barrier import offer_batches, offer_monitored_barrier
 from cohort.torch.options import Options
 from cohort.torch.process_group import ProcessGroup
 from cohort.torch.refusals import tell_refusals
@@ -36,6 +36,7 @@ from cohort.torch.untraced import leave_untraced
 register_backend()
 offer_monitored_barrier()
 tell_refusals()
+offer_batches()
 leave_untraced()
 
 __all__ = ['Options', 'ProcessGroup', 'Store']

@@ -72,7 +72,7 @@ class CallQueue:
         """Returns work that is over soon after a collective of the library."""
         work = PendingWork(result, lambda: 'a collective')
         completer().when_over(call, lambda error: work.finish(
-            explained(error) if isinstance(error, cohort.Error) else error))
+            explained(error) if isinstance(error, cohort.Error) else error, runs_callbacks=True))
         return work
 
     def is_over(self, call: Any) -> None:

@@ -124,11 +124,17 @@ class JobKeys:
         if renewed.current is not None and renewed.current.value:
             self.loss = (f'another job has taken the name, because all clients of this one were '
                          f'silent for {self._lease:g} s')
-        elif self.client.get(self._made(self._id)) is None:
+        else:
+            self.look()
+            if self.loss is None:
+                self._put_job(self._id, expected='')
+
+    def look(self, timeout: float = 30) -> None:
+        """Sets `loss` if the coordinator does not have the keys any more."""
+        if self.client.get(self._made(self._id), timeout=timeout) is None and \
+                not self._closing.is_set():
             self.loss = ('the coordinator has no keys of this job any more: it has restarted '
                          f'without a journal, or all clients were silent for {self._lease:g} s')
-        else:
-            self._put_job(self._id, expected='')
 
     # --- The end.
 

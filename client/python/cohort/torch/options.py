@@ -13,10 +13,13 @@ class Options:
       address: the coordinator: "host:port", "[::1]:port" or "unix:/path". None: see cohort.torch.
         The address of rank 0 is that of all ranks.
       tenant: the namespace of the groups at the coordinator; empty: "default".
-      device: the GPU of this rank, as in cohort.Group. None: the current one if PyTorch has GPUs.
+      device: the GPU of this rank, as in cohort.Group; "cpu": none. None: the `device_id` of
+        init_process_group, also in subgroups, or else the current GPU if the program has used CUDA,
+        for example by torch.cuda.set_device. A program that has not gets no CUDA and no NCCL.
       lease: the silence in seconds after which a rank is lost.
       advertised_host: the address to which ranks on other hosts connect, without a port.
-      farewell: how many seconds a rank that leaves waits for the others to leave as well.
+      farewell: how many seconds a rank that leaves waits for the others to leave as well. Groups
+        that are left one after the other share them.
     """
     address: Optional[str] = None
     tenant: str = ''

@@ -15,6 +15,8 @@ _Value = Union[str, bytes, bytearray, memoryview]
 _DEFAULT_TIMEOUT = datetime.timedelta(seconds=300)
 # How long a call waits for a coordinator that is away, at least.
 _AWAY_SECONDS = 30
+# How often a call that waits asks whether the coordinator still has the job's keys.
+_LOOK_SECONDS = 5
 # The most keys of one call to the coordinator.
 _MOST_KEYS = 1000
 # PyTorch's queues have no expiration.
@@ -112,8 +114,8 @@ class Store(dist.Store):
         """Returns the value of a key. Waits until it exists."""
         limit = self.timeout
         wait = limit.total_seconds()
-        value = self._call('get', self._client.get, self._prefix + escape(key), wait=wait,
-                           timeout=wait + _AWAY_SECONDS)
+        value = self._wait_for('get', self._client.get, self._prefix + escape(key), wait=wait,
+                               is_over=lambda value: value is not None)
         if value is None:
             self._raise_missing(limit, [key])
         return value
@@ -157,8 +159,8 @@ class Store(dist.Store):
         for number, part in enumerate(self._parts(keys)):
             if number > 0:
                 wait = max(0, end - time.monotonic())
-            if self._call('wait', self._client.missing, part, wait=wait, or_queue=True,
-                          timeout=wait + _AWAY_SECONDS):
+            if self._wait_for('wait', self._client.missing, part, wait=wait, or_queue=True,
+                              is_over=operator.not_):
                 self._raise_missing(limit, keys)
 
     def multi_get(self, keys: Sequence[str]) -> List[bytes]:
@@ -176,8 +178,8 @@ class Store(dist.Store):
     def _get_many(self, names: List[str], end: float) -> dict:
         wait = max(0, end - time.monotonic())
         try:
-            return self._call('get', self._client.get_many, names, wait=wait,
-                              timeout=wait + _AWAY_SECONDS)
+            return self._wait_for('get', self._client.get_many, names, wait=wait,
+                                  is_over=lambda found: len(found) == len(set(names)))
         except _TooLarge:
             if len(names) == 1:
                 raise
@@ -218,8 +220,8 @@ class Store(dist.Store):
         false."""
         limit = self.timeout
         wait = limit.total_seconds() if block else 0
-        value = self._call('queue_pop', self._client.queue_pop, self._keys.queue_name(key),
-                           wait=wait, timeout=wait + _AWAY_SECONDS)
+        value = self._wait_for('queue_pop', self._client.queue_pop, self._keys.queue_name(key),
+                               wait=wait, is_over=lambda value: value is not None)
         if value is not None:
             return value
         if not block:
@@ -243,8 +245,8 @@ class Store(dist.Store):
         if self.add(f'{key}/num_members', 1) == world_size:
             self.set(last, '1')
         wait = limit.total_seconds()
-        if self._call('barrier', self._client.missing, [self._prefix + escape(last)], wait=wait,
-                      timeout=wait + _AWAY_SECONDS):
+        if self._wait_for('barrier', self._client.missing, [self._prefix + escape(last)], wait=wait,
+                          is_over=operator.not_):
             raise dist.DistStoreError(
                 f'barrier timeout after {_milliseconds(limit)}ms, key: {key} of {self._describe}: '
                 f'{self.add(f"{key}/num_members", 0)} of {world_size} have called it')
@@ -283,6 +285,20 @@ class Store(dist.Store):
     getNumKeys = num_keys  # pylint: disable=invalid-name
     deleteKey = delete_key  # pylint: disable=invalid-name
 
+    def _wait_for(self, operation: str, function: Callable, *args: Any, wait: float,
+                  is_over: Callable[[Any], bool], **options: Any) -> Any:
+        """Makes a call that waits at the coordinator, until is_over(result) or for `wait` seconds.
+        Raises an error if the coordinator has lost the job's keys."""
+        end = time.monotonic() + wait
+        left = wait
+        while True:
+            result = self._call(operation, function, *args, wait=min(left, _LOOK_SECONDS),
+                                timeout=left + _AWAY_SECONDS, **options)
+            left = end - time.monotonic()
+            if left <= 0 or is_over(result):
+                return result
+            self._call(operation, self._keys.look, left + _AWAY_SECONDS)
+
     def _patience(self) -> float:
         """How many seconds a call that does not block waits for a coordinator that is away."""
         return max(_AWAY_SECONDS, self.timeout.total_seconds())
@@ -297,7 +313,9 @@ class Store(dist.Store):
         return [names[first:first + _MOST_KEYS] for first in range(0, len(names), _MOST_KEYS)]
 
     def _raise_missing(self, limit: datetime.timedelta, keys: Sequence[str]) -> None:
-        missing = [key for key in dict.fromkeys(keys) if not self.check([key])]
+        names = {name for part in self._parts(keys) for name in self._call(
+            'check', self._client.missing, part, or_queue=True, timeout=self._patience())}
+        missing = [key for key in dict.fromkeys(keys) if self._prefix + escape(key) in names]
         raise dist.DistStoreError(
             f'wait timeout after {_milliseconds(limit)}ms, keys: '
             + ', '.join(f'/{key}' for key in missing or keys) + f' of {self._describe}')
@@ -322,7 +340,9 @@ class _Calls:
         if self.keys is not None and self.keys.loss is not None:
             raise dist.DistStoreError(f'{operation} of {self._describe}: {self.keys.loss}')
         try:
-            return function(*args, **options)
+            result = function(*args, **options)
+            if self.keys is None or self.keys.loss is None:
+                return result
         except (cohort.Unavailable, cohort.DeadlineExceeded) as error:
             raise dist.DistNetworkError(f'{operation} of {self._describe}: {error}') from error
         except cohort.InvalidArgument:
@@ -331,3 +351,4 @@ class _Calls:
             raise _TooLarge(f'{operation} of {self._describe}: {error}') from error
         except cohort.Error as error:
             raise dist.DistStoreError(f'{operation} of {self._describe}: {error}') from error
+        raise dist.DistStoreError(f'{operation} of {self._describe}: {self.keys.loss}')

@@ -121,8 +121,10 @@ class PendingWork(dist._Work):
         self._completed = False
         self._source = -1
 
-    def finish(self, error: Optional[BaseException] = None, source: int = -1) -> None:
-        """Ends the call. Only the first call of this method counts."""
+    def finish(self, error: Optional[BaseException] = None, source: int = -1,
+               runs_callbacks: bool = False) -> None:
+        """Ends the call. Only the first call of this method counts. With `runs_callbacks`, the
+        callbacks of the future run before it returns, and else on the completer's thread."""
         with self._changes:
             if self._completed:
                 return
@@ -131,7 +133,11 @@ class PendingWork(dist._Work):
             self._completed = True
             future = self._future
         self._over.release()
-        if future is not None:  # the thread that calls this must not run callbacks
+        if future is None:
+            return
+        if runs_callbacks:
+            future.set_result(None)
+        else:
             completer().put(lambda: future.set_result(None))
 
     def wait(self, timeout: datetime.timedelta = _NO_TIMEOUT) -> bool:

@@ -1,0 +1,118 @@
+"""Ends of messages and of asynchronous calls that no thread waits for."""
+
+import pytest
+
+from testing.fixtures import address_fixture
+from testing.torch_ranks import run_torch_ranks
+
+pytest.importorskip('torch', reason='PyTorch is not installed for this Python')
+
+_address = address_fixture()
+# pylint: disable=undefined-variable  # the bodies run with the names of torch_ranks.py
+
+
+def unobserved(rank, size, event, how):
+    group = dist.new_group(timeout=seconds(1 if event == 'timeout' else 60))
+    if rank == 1:
+        dist.barrier()
+        if event == 'death':
+            os.kill(os.getpid(), signal.SIGKILL)
+        dist.group.WORLD.get_group_store().wait(['ended'])
+        return None
+    works = [dist.irecv(torch.ones(1), 1, group=group), dist.isend(torch.ones(1), 1, group=group)]
+    found = [work.get_future() for work in works] if how == 'future' else works
+    dist.barrier()
+    begin = time.monotonic()
+    if event == 'close':
+        dist.destroy_process_group(group)
+    texts = []
+    for work, each in zip(works, found):
+        if how == 'future':
+            try:
+                each.wait()
+            except RuntimeError as error:
+                texts.append(str(error))
+        else:
+            while not each.is_completed():
+                assert time.monotonic() - begin < 30
+                time.sleep(.001)
+            texts.append(str(work.exception()))
+    duration = time.monotonic() - begin
+    dist.group.WORLD.get_group_store().set('ended', '')
+    return texts, duration
+
+
+@pytest.mark.parametrize('how', ['future', 'is_completed'])
+@pytest.mark.parametrize('event, word', [('death', 'rank 1'), ('timeout', 'after 1 s'),
+                                         ('close', 'destroyed')])
+def test_messages_end_although_no_thread_waits(address, event, word, how):
+    killed = [1] if event == 'death' else []
+    texts, duration = run_torch_ranks(2, unobserved, address, event, how, killed=killed)[0]
+    assert len(texts) == 2 and all(word in text for text in texts), texts
+    assert duration < 5
+
+
+def late_message(rank, size):
+    group = dist.new_group(timeout=seconds(.5))
+    store = dist.group.WORLD.get_group_store()
+    if rank == 1:
+        store.wait(['timed out'])
+        group.set_timeout(seconds(60))
+        dist.send(torch.full((1,), 7.), 0, group=group)
+        return None
+    first, second = torch.ones(1), torch.ones(1)
+    try:
+        dist.recv(first, 1, group=group)
+    except cohort.DeadlineExceeded:
+        group.set_timeout(seconds(60))
+        store.set('timed out', '')
+        dist.recv(second, 1, group=group)
+    return first.item(), second.item()
+
+
+def test_a_message_after_a_timeout_goes_to_the_next_receive(address):
+    assert run_torch_ranks(2, late_message, address)[0] == (1, 7)
+
+
+def ordered(rank, size):
+    store = dist.group.WORLD.get_group_store()
+    x = torch.full((4,), rank + 1.)
+    if rank == 1:
+        store.wait(['rank 0 has started both'])
+    first = dist.all_reduce(x, async_op=True)
+    outputs = [torch.empty(4) for _ in range(size)] if rank == 0 else None
+    y = torch.full((4,), rank + 10.)
+    second = dist.gather(y, outputs, dst=0, async_op=True)
+    store.set('rank 0 has started both', '') if rank == 0 else None
+    first.wait()
+    second.wait()
+    return x.tolist(), [each[0].item() for each in outputs or []]
+
+
+def test_a_function_does_not_overtake_a_collective(address):
+    assert run_torch_ranks(2, ordered, address) == [([3.] * 4, [10., 11.]), ([3.] * 4, [])]
+
+
+def interrupted(rank, size):
+    outputs = [torch.empty(1) for _ in range(size)]
+    if rank == 1:
+        try:
+            dist.recv(torch.ones(1), 0)
+        except RuntimeError as error:
+            return str(error)
+        return 'no error'
+    import threading
+    work = dist.all_gather(outputs, torch.ones(1), async_op=True)
+    main = threading.main_thread().ident
+    threading.Timer(.2, signal.pthread_kill, [main, signal.SIGINT]).start()
+    try:
+        work.wait()
+    except KeyboardInterrupt:
+        return 'interrupted'
+    return 'no interrupt'
+
+
+def test_an_interrupt_of_a_wait_aborts_the_group(address):
+    first, second = run_torch_ranks(2, interrupted, address)
+    assert first == 'interrupted'
+    assert 'rank 0 aborted: KeyboardInterrupt' in second
