@@ -191,6 +191,30 @@ TEST(TransferTest, AllHaveTheFileByteByByte) {
   }
 }
 
+// The header travels as it is, with names of types that no tensor of Cohort has.
+TEST(TransferTest, TypesThatTensorsDoNotHaveTravel) {
+  std::string content =
+      R"({"__metadata__":{},"w":{"dtype":"F4","shape":[2,8],"data_offsets":[0,8]},)"
+      R"("scale":{"dtype":"F8_E8M0","shape":[2],"data_offsets":[8,10]},)"
+      R"("one":{"dtype":"F8_E4M3FNUZ","shape":[],"data_offsets":[10,11]},)"
+      R"("none":{"dtype":"F6_E2M3","shape":[0,4],"data_offsets":[11,11]},)"
+      R"("later":{"dtype":"F3_NEW","shape":[8],"data_offsets":[11,14]}})";
+  std::string length(8, '\0');
+  length[0] = static_cast<char>(content.size() & 0xff);
+  length[1] = static_cast<char>(content.size() >> 8);
+  content = length + content;
+  for (int i = 0; i < 14; ++i) content.push_back(static_cast<char>(0xf0 + i));
+  const auto file = OpenNew(content);
+  ASSERT_TRUE(file.ok()) << file.status();
+  Outcome outcome;
+  RunAll(outcome, file, 5);
+  ASSERT_TRUE(outcome.root.ok()) << outcome.root.status();
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(outcome.others[i].ok()) << outcome.others[i].status();
+    EXPECT_TRUE(outcome.memory[i].file == content);
+  }
+}
+
 TEST(TransferTest, NoTensorsAreFine) {
   const auto file = OpenNew(FormatHeader({}, {}));
   Outcome outcome;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,8 @@ namespace cohort::checkpoint {
 
 struct TensorEntry {
   std::string name;
-  DataType type = DataType::kU8;
+  // Nothing if Cohort has no such type: the bytes travel, and the header keeps the type's name.
+  std::optional<DataType> type = DataType::kU8;
   Shape shape;
   // Counted from the end of the header.
   int64_t begin = 0;
@@ -47,12 +49,14 @@ inline constexpr int64_t kMaxHeaderBytes = 100'000'000;
 absl::StatusOr<int64_t> HeaderBytes(absl::string_view front, int64_t file_bytes);
 
 // Parses `header`, the first HeaderBytes of the file, and trusts nothing in it. The text must be
-// one JSON object without repeated names, with known types, and with shapes and offsets that agree.
+// one JSON object without repeated names. The offsets must agree with the types and shapes, except
+// for types that this version does not know, whose sizes are those of their offsets.
 // Tensors must not overlap or leave gaps, and must end where the file ends. Errors:
 // INVALID_ARGUMENT, naming the tensor or the offset.
 absl::StatusOr<Layout> ParseHeader(absl::string_view header, int64_t file_bytes);
 
 // The eight bytes and the header of such a file; offsets are not read, but follow from the order.
+// Precondition: all types are Cohort's.
 // The tensors' bytes begin at a multiple of eight.
 std::string FormatHeader(const std::vector<TensorEntry>& tensors,
                          const std::map<std::string, std::string>& metadata);

@@ -40,9 +40,31 @@ constexpr TypeName kTypeNames[] = {
     {DataType::kC64, "C64"},
 };
 
+// Types of the format that no tensor of Cohort has. Their bytes travel as they are. Elements of
+// fewer than eight bits are packed without gaps.
+struct StoredType {
+  absl::string_view name;
+  int64_t bits;
+};
+
+constexpr StoredType kStoredTypes[] = {
+    {"F4", 4},      {"F6_E2M3", 6},     {"F6_E3M2", 6},
+    {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8},
+};
+
 std::optional<DataType> FindType(absl::string_view name) {
   for (const TypeName& known : kTypeNames) {
     if (known.name == name) return known.type;
+  }
+  return std::nullopt;
+}
+
+// The size of one element; nothing for a type that this version does not know.
+std::optional<int64_t> BitsOf(absl::string_view name) {
+  const std::optional<DataType> type = FindType(name);
+  if (type.has_value()) return 8 * SizeOf(*type);
+  for (const StoredType& known : kStoredTypes) {
+    if (known.name == name) return known.bits;
   }
   return std::nullopt;
 }
@@ -105,6 +127,8 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
   // A value of a kind that the header cannot have there.
   bool Other(absl::string_view text);
   bool EndTensor();
+  // Checks that the tensor's type and shape agree with its offsets.
+  bool CheckSize();
 
   Layout& layout_;
   absl::Status status_;
@@ -112,6 +136,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
   absl::flat_hash_set<std::string> names_;
   std::string key_;  // of the header or of the metadata
   TensorEntry tensor_;
+  std::string type_;  // of tensor_, as the file names it
   // The fields of tensor_: the one being read, and those already read.
   std::string field_;
   bool has_type_ = false;
@@ -139,7 +164,7 @@ bool HeaderReader::Other(absl::string_view text) {
                                         " where a number of 0 or more belongs"));
   }
   if (field_ == kType) {
-    return Blame(Tensor(), absl::StrCat("dtype ", text.substr(0, 60), " is not known"));
+    return Blame(Tensor(), absl::StrCat("dtype ", text.substr(0, 60), " is no name of a type"));
   }
   return Blame(Tensor(),
                field_ == kShape ? "shape is no array" : "data_offsets is no array of two");
@@ -150,12 +175,10 @@ bool HeaderReader::string(string_t& value) {
     layout_.metadata[key_] = std::move(value);
     return true;
   }
-  if (place_ == Place::kTensor && list_ == nullptr && field_ == kType) {
-    const std::optional<DataType> type = FindType(value);
-    if (type.has_value()) {
-      tensor_.type = *type;
-      return true;
-    }
+  if (place_ == Place::kTensor && list_ == nullptr && field_ == kType && !value.empty()) {
+    tensor_.type = FindType(value);
+    type_ = std::move(value);
+    return true;
   }
   return Other(Json(value.substr(0, 60)).dump(-1, ' ', true, Json::error_handler_t::replace));
 }
@@ -228,13 +251,6 @@ bool HeaderReader::EndTensor() {
   if (!has_type_) return Blame(Tensor(), "has no dtype");
   if (!has_shape_) return Blame(Tensor(), "has no shape");
   if (!has_offsets_) return Blame(Tensor(), "has no data_offsets");
-  int64_t bytes = SizeOf(tensor_.type);
-  for (const int64_t extent : tensor_.shape) {
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) {
-      return Blame(Tensor(), absl::StrCat("shape ", FormatShape(tensor_.shape),
-                                          " has a size in bytes that overflows"));
-    }
-  }
   if (offsets_.size() != 2) return Blame(Tensor(), "data_offsets is no array of two");
   tensor_.begin = offsets_[0];
   tensor_.end = offsets_[1];
@@ -246,13 +262,36 @@ bool HeaderReader::EndTensor() {
     return Blame(Tensor(), absl::StrCat("ends at offset ", tensor_.end, ", but the file has ",
                                         layout_.data_bytes, " bytes of tensors"));
   }
-  if (tensor_.bytes() != bytes) {
-    return Blame(Tensor(), absl::StrCat(NameOf(tensor_.type), " ", FormatShape(tensor_.shape),
-                                        " takes ", bytes, " bytes, but offsets ", tensor_.begin,
-                                        " to ", tensor_.end, " hold ", tensor_.bytes()));
-  }
+  if (!CheckSize()) return false;
   layout_.tensors.push_back(std::move(tensor_));
   return true;
+}
+
+bool HeaderReader::CheckSize() {
+  const std::optional<int64_t> bits = BitsOf(type_);
+  // The offsets alone tell the size of a type that is newer than this program.
+  if (!bits.has_value()) return true;
+  const std::string shape = FormatShape(tensor_.shape);
+  // 64 bits do not hold the number of bits of the largest file.
+  __extension__ using Wide = __int128;
+  constexpr Wide kMost = Wide{8} * std::numeric_limits<int64_t>::max();
+  Wide size = *bits;
+  for (const int64_t extent : tensor_.shape) {
+    if (__builtin_mul_overflow(size, Wide{extent}, &size) || size > kMost) {
+      return Blame(Tensor(), absl::StrCat("shape ", shape, " has a size in bytes that overflows"));
+    }
+  }
+  const std::string what = absl::StrCat(type_, " ", shape);
+  if (size % 8 != 0) {
+    return Blame(Tensor(), absl::StrCat(what, " takes ", static_cast<int64_t>(size % 8),
+                                        " bits more than whole bytes; the extents must fill the "
+                                        "last byte"));
+  }
+  const auto bytes = static_cast<int64_t>(size / 8);
+  if (tensor_.bytes() == bytes) return true;
+  return Blame(Tensor(),
+               absl::StrCat(what, " takes ", bytes, " bytes, but offsets ", tensor_.begin, " to ",
+                            tensor_.end, " hold ", tensor_.bytes()));
 }
 
 // Precondition: by offset.
@@ -342,9 +381,9 @@ std::string FormatHeader(const std::vector<TensorEntry>& tensors,
   if (!metadata.empty()) absl::StrAppend(&text, "\"", kMetadata, "\":", Json(metadata).dump());
   int64_t offset = 0;
   for (const TensorEntry& tensor : tensors) {
-    const int64_t end = offset + ElementCount(tensor.shape) * SizeOf(tensor.type);
+    const int64_t end = offset + ElementCount(tensor.shape) * SizeOf(*tensor.type);
     absl::StrAppend(&text, text.size() > 1 ? "," : "", Json(tensor.name).dump(), ":{\"dtype\":\"",
-                    SafetensorsNameOf(tensor.type), "\",\"shape\":[",
+                    SafetensorsNameOf(*tensor.type), "\",\"shape\":[",
                     absl::StrJoin(tensor.shape, ","), "],\"data_offsets\":[", offset, ",", end,
                     "]}");
     offset = end;

@@ -135,10 +135,47 @@ TEST(Header, TensorsHaveTheirThreeFields) {
                 "has more than");
 }
 
-TEST(Header, TypesAreKnown) {
-  ExpectRefused(One("F31", "[1]", "[0,4]"), 4, "tensor 'w': dtype \"F31\" is not known");
-  ExpectRefused(One("f32", "[1]", "[0,4]"), 4, "is not known");
-  ExpectRefused(R"({"w":{"dtype":7,"shape":[1],"data_offsets":[0,1]}})", 1, "dtype 7 is not known");
+TEST(Header, TypesAreNames) {
+  ExpectRefused(One("", "[1]", "[0,4]"), 4, "tensor 'w': dtype \"\" is no name of a type");
+  ExpectRefused(R"({"w":{"dtype":7,"shape":[1],"data_offsets":[0,1]}})", 1,
+                "dtype 7 is no name of a type");
+}
+
+// The bytes of a type travel without knowing what they mean.
+TEST(Header, TypesThatTensorsDoNotHaveTravel) {
+  const absl::StatusOr<Layout> layout =
+      Parse(absl::StrCat("{\"__metadata__\":{},", TensorText("f4", "F4", "[2,8]", "[0,8]"), ",",
+                         TensorText("f6a", "F6_E2M3", "[4]", "[8,11]"), ",",
+                         TensorText("f6b", "F6_E3M2", "[2,2]", "[11,14]"), ",",
+                         TensorText("scale", "F8_E8M0", "[2]", "[14,16]"), ",",
+                         TensorText("e4", "F8_E4M3FNUZ", "[]", "[16,17]"), ",",
+                         TensorText("e5", "F8_E5M2FNUZ", "[0,3]", "[17,17]"), ",",
+                         TensorText("u8", "U8", "[1]", "[17,18]"), "}"),
+            18);
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  ASSERT_EQ(layout->tensors.size(), 7u);
+  for (const TensorEntry& tensor : layout->tensors) {
+    EXPECT_EQ(tensor.type.has_value(), tensor.name == "u8") << tensor.name;
+  }
+}
+
+TEST(Header, SizesOfPackedElementsAreWholeBytes) {
+  ExpectRefused(One("F4", "[3]", "[0,2]"), 2,
+                "tensor 'w': F4 [3] takes 4 bits more than whole bytes");
+  ExpectRefused(One("F6_E2M3", "[3]", "[0,3]"), 3, "takes 2 bits more than whole bytes");
+  ExpectRefused(One("F4", "[2,8]", "[0,16]"), 16, "F4 [2, 8] takes 8 bytes, but offsets 0 to 16");
+  ExpectRefused(One("F8_E8M0", "[2]", "[0,3]"), 3, "F8_E8M0 [2] takes 2 bytes");
+  // 2^62 bytes fit; 2^67 bits need not.
+  ExpectRefused(One("F4", "[9223372036854775806]", "[0,0]"), 0, "takes 4611686018427387903 bytes");
+  ExpectRefused(One("F4", "[9223372036854775807,9223372036854775807]", "[0,0]"), 0, "overflows");
+}
+
+// A later version of the format may add types; their sizes follow from the offsets.
+TEST(Header, TypesOfLaterVersionsTravel) {
+  const absl::StatusOr<Layout> layout = Parse(One("F3_NEW", "[8]", "[0,3]"), 3);
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_FALSE(layout->tensors[0].type.has_value());
+  EXPECT_EQ(layout->tensors[0].bytes(), 3);
 }
 
 TEST(Header, ShapesAreWholeNumbers) {
@@ -166,7 +203,7 @@ TEST(Header, OffsetsAreInsideOfTheFile) {
 
 TEST(Header, OffsetsAgreeWithTypeAndShape) {
   ExpectRefused(One("F32", "[2]", "[0,4]"), 4,
-                "tensor 'w': f32 [2] takes 8 bytes, but offsets 0 to 4 hold 4");
+                "tensor 'w': F32 [2] takes 8 bytes, but offsets 0 to 4 hold 4");
   ExpectRefused(One("F32", "[0]", "[0,4]"), 4, "takes 0 bytes");
 }
 
@@ -191,7 +228,7 @@ TEST(Header, IsReadAsWritten) {
   EXPECT_EQ(header.size() % 8, 0u);
   int64_t bytes = 0;
   for (const TensorEntry& tensor : tensors) {
-    bytes += ElementCount(tensor.shape) * SizeOf(tensor.type);
+    bytes += ElementCount(tensor.shape) * SizeOf(*tensor.type);
   }
   const absl::StatusOr<Layout> layout =
       ParseHeader(header, static_cast<int64_t>(header.size()) + bytes);
