@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/shm/memory_file.h"
 
 namespace cohort::shm {
 namespace {
@@ -62,18 +63,23 @@ Segment::~Segment() {
 
 absl::StatusOr<Segment> Segment::MapWhole(int fd, size_t bytes) {
   // Only a wish: if something else has come there meanwhile, it lies where there is room.
-  void* const data = mmap(PlaceFor(bytes), bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const int how = fd < 0 ? MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
+  void* const data = mmap(PlaceFor(bytes), bytes, PROT_READ | PROT_WRITE, how, fd, 0);
   if (data == MAP_FAILED) {
     absl::Status failed = Failed("mmap", bytes);
-    close(fd);
+    if (fd >= 0) close(fd);
     return failed;
   }
   return Segment(fd, static_cast<char*>(data), bytes);
 }
 
+// If a sandbox refuses memfd_create, the memory is shared with children of this process alone, and
+// fd() is -1. A file in /dev/shm would do for other processes, but it cannot be sealed, so a peer
+// could shrink it, and its file system may be smaller than the segment: both end in SIGBUS.
 absl::StatusOr<Segment> Segment::Create(const std::string& label, size_t bytes) {
   if (bytes == 0) return absl::InvalidArgumentError("shared memory of no bytes");
-  const int fd = memfd_create(label.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  const int fd = OpenMemoryFile(label);
+  if (fd < 0 && IsMemoryFileForbidden(errno)) return MapWhole(-1, bytes);
   if (fd < 0) return Failed("memfd_create", bytes);
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0 || fcntl(fd, F_ADD_SEALS, kSeals) != 0) {
     absl::Status failed = Failed("setting its size", bytes);

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -13,6 +12,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "base/clock.h"
+#include "base/shm/memory_file.h"
 #include "base/status_macros.h"
 
 namespace cohort::cli {
@@ -36,6 +37,17 @@ absl::Status Failed(absl::string_view what) {
                         ? absl::StatusCode::kResourceExhausted
                         : absl::StatusCode::kInternal;
   return absl::Status(code, absl::StrCat(what, ": ", std::strerror(errno)));
+}
+
+// In memory, or in the folder for temporary files if a sandbox refuses memfd_create.
+UniqueFd UnnamedFile() {
+  UniqueFd memory(shm::OpenMemoryFile("rank-errors"));
+  if (memory.is_open() || !shm::IsMemoryFileForbidden(errno)) return memory;
+  FILE* const file = tmpfile();
+  if (file == nullptr) return UniqueFd();
+  UniqueFd fd(fcntl(fileno(file), F_DUPFD_CLOEXEC, 0));
+  fclose(file);
+  return fd;
 }
 
 // Runs in the child, where few functions may be called. Does not return.
@@ -85,7 +97,7 @@ absl::Status RankProcesses::StartOne(int number, const std::vector<std::string>&
   Rank rank;
   rank.rank = number;
   if (number > 0) {
-    rank.errors = UniqueFd(memfd_create("rank-errors", MFD_CLOEXEC));
+    rank.errors = UnnamedFile();
     if (rank.errors.get() < 0) return Failed(absl::StrCat("rank ", number, ": no unnamed file"));
   }
   std::vector<char*> words = {const_cast<char*>("cohort")};

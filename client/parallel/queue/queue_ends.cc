@@ -94,6 +94,11 @@ absl::StatusOr<std::unique_ptr<WriterQueue>> WriterQueue::Make(const std::string
   handle.set_max_value_bytes(options.max_value_bytes);
   auto ring = std::make_shared<RingWriter>(*std::move(memory), alone);
   auto queue = absl::WrapUnique(new WriterQueue(options, std::move(ring), std::move(handle)));
+  // No other process can map such a ring: all readers take streams.
+  if (queue->ring_->ring()->fd() < 0) {
+    COHORT_RETURN_IF_ERROR(queue->Listen());
+    return queue;
+  }
   absl::StatusOr<std::unique_ptr<LocalAcceptor>> acceptor =
       LocalAcceptor::Open(queue->ring_, queue->handle_);
   if (!acceptor.ok()) return About(name, acceptor.status());

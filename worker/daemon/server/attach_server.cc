@@ -14,6 +14,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/shm/memory_file.h"
 #include "base/status_macros.h"
 #include "base/text/logging.h"
 #include "base/threads/thread.h"
@@ -214,6 +215,7 @@ absl::StatusOr<std::shared_ptr<Session>> AttachServer::Greet(const shm::LocalSoc
   v1::AttachAnswer answer;
   answer.set_heap_bytes(heap->segment().size());
   const int fd = heap->segment().fd();
+  if (fd < 0) return shm::NotShared("the memory of a worker");
   Reply(client, absl::OkStatus(), std::move(answer), absl::MakeConstSpan(&fd, 1));
   return session;
 }

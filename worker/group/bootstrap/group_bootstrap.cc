@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/host_name.h"
 #include "base/id128.h"
+#include "base/rank_set.h"
 #include "base/status_macros.h"
 #include "base/text/printable.h"
 #include "cohort/v1/rank_info.pb.h"
@@ -27,6 +28,8 @@ namespace {
 
 // The version of RankInfo, and of all messages that ranks then send each other.
 constexpr uint32_t kVersion = 7;
+// The heap_bytes of a rank whose memory no other process can map.
+constexpr uint64_t kUnshared = 0;
 // The names of the rounds through the coordinator.
 constexpr char kRankInfo[] = "cohort.bootstrap.rank_info";
 constexpr char kReach[] = "cohort.bootstrap.reach";
@@ -133,7 +136,8 @@ class Bootstrap {
     info.set_host(options_.host_identity.empty() ? HostIdentity() : options_.host_identity);
     info.set_machine(Machine());
     info.set_local_socket(local_listener_.name());
-    info.set_heap_bytes(options_.heap->segment().size());
+    const shm::Segment& heap = options_.heap->segment();
+    info.set_heap_bytes(heap.fd() < 0 ? kUnshared : heap.size());
     info.set_address(listener_->address());
     COHORT_ASSIGN_OR_RETURN(*info.mutable_secret(), RandomSecret());
     info.set_host_name(HostName());
@@ -174,6 +178,7 @@ class Bootstrap {
 
   absl::StatusOr<HostMembers> ShareMemoryOnHost() {
     HostBootstrapOptions options;
+    RankSet unshared;
     options.rank = group_.rank();
     options.secret = secret_;
     options.listener = &local_listener_;
@@ -182,15 +187,33 @@ class Bootstrap {
     for (size_t rank = 0; rank < infos_.size(); ++rank) {
       const v1::RankInfo& info = infos_[rank];
       if (info.host() != infos_[static_cast<size_t>(group_.rank())].host()) continue;
+      if (info.heap_bytes() == kUnshared) unshared.Add(static_cast<int>(rank));
       options.candidates.push_back(
           {static_cast<int>(rank), info.local_socket(), info.heap_bytes()});
     }
+    const bool had_company = options.candidates.size() > 1;
+    // A rank whose memory no other process can map uses sockets to all others.
+    const bool own_unshared = unshared.Contains(group_.rank());
+    options.candidates.erase(
+        std::remove_if(options.candidates.begin(), options.candidates.end(),
+                       [&](const HostCandidate& candidate) {
+                         return candidate.rank != group_.rank() &&
+                                (own_unshared || unshared.Contains(candidate.rank));
+                       }),
+        options.candidates.end());
     // An operation log needs all ranks on this host.
     if (options_.placement != Placement::kHost && options.candidates.size() == infos_.size() &&
         group_.world_size() <= NcclOperationLog::kMaxRanks) {
       options.common_bytes = NcclOperationLog::Bytes(group_.world_size());
     }
-    return BootstrapHost(options, deadline_);
+    absl::StatusOr<HostMembers> members = BootstrapHost(options, deadline_);
+    if (members.ok() && members->why_not.empty() && had_company && !unshared.empty()) {
+      members->why_not =
+          absl::StrCat("rank ", unshared.ToString(),
+                       " shares no memory: a seccomp filter or a security module of its process "
+                       "refuses memfd_create");
+    }
+    return members;
   }
 
   // Returns which ranks share memory, as all of them report.

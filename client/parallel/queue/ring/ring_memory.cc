@@ -10,6 +10,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "base/shm/memory_file.h"
 #include "base/status_macros.h"
 
 namespace cohort::parallel {
@@ -42,6 +43,7 @@ absl::Status RingMemory::MapTwice(bool writes) {
   base_ = static_cast<char*>(place);
   const int access = writes ? PROT_READ | PROT_WRITE : PROT_READ;
   constexpr int kHow = MAP_SHARED | MAP_FIXED;
+  if (!fd_.is_open()) return MapTwiceWithoutFile();
   if (mmap(base_, page_ + capacity_, access, kHow, fd_.get(), 0) == MAP_FAILED ||
       mmap(base_ + page_ + capacity_, capacity_, access, kHow, fd_.get(),
            static_cast<off_t>(page_)) == MAP_FAILED) {
@@ -50,11 +52,29 @@ absl::Status RingMemory::MapTwice(bool writes) {
   return absl::OkStatus();
 }
 
+absl::Status RingMemory::MapTwiceWithoutFile() {
+  constexpr int kHow = MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+  if (mmap(base_, page_ + capacity_, PROT_READ | PROT_WRITE, kHow, -1, 0) == MAP_FAILED) {
+    return Failed("mmap", capacity_);
+  }
+  // An old size of 0 maps the same pages of a shared mapping once more.
+  if (mremap(base_ + page_, 0, capacity_, MREMAP_MAYMOVE | MREMAP_FIXED,
+             base_ + page_ + capacity_) == MAP_FAILED) {
+    return Failed("mremap", capacity_);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::shared_ptr<RingMemory>> RingMemory::Create(int64_t bytes) {
   const uint64_t page = PageBytes();
   const uint64_t capacity = (static_cast<uint64_t>(bytes) + page - 1) / page * page;
-  UniqueFd fd(memfd_create("cohort-queue", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd.is_open()) return Failed("memfd_create", capacity);
+  UniqueFd fd(shm::OpenMemoryFile("cohort-queue"));
+  if (!fd.is_open()) {
+    if (!shm::IsMemoryFileForbidden(errno)) return Failed("memfd_create", capacity);
+    auto ring = absl::WrapUnique(new RingMemory(UniqueFd(), capacity));
+    COHORT_RETURN_IF_ERROR(ring->MapTwice(true));
+    return std::shared_ptr<RingMemory>(std::move(ring));
+  }
   if (ftruncate(fd.get(), static_cast<off_t>(page + capacity)) != 0 ||
       fcntl(fd.get(), F_ADD_SEALS, kSizeSeals) != 0) {
     return Failed("setting its size", capacity);

@@ -18,7 +18,8 @@ namespace cohort::parallel {
 // writes to it; kernels from 5.1 on enforce that.
 class RingMemory {
  public:
-  // Creates at least `bytes`, in whole pages. Errors: RESOURCE_EXHAUSTED (no descriptors or
+  // Creates at least `bytes`, in whole pages. Without a file, which no other process can map, if
+  // this process may not call memfd_create. Errors: RESOURCE_EXHAUSTED (no descriptors or
   // memory).
   static absl::StatusOr<std::shared_ptr<RingMemory>> Create(int64_t bytes);
   // Maps a file that another process made with Create. Errors: INVALID_ARGUMENT (not such a file,
@@ -37,12 +38,13 @@ class RingMemory {
   char* AtPosition(uint64_t position) const {
     return At(position + header().shift.load(std::memory_order_relaxed) % capacity_);
   }
-  // To be passed to another process; this object keeps it open.
+  // To be passed to another process; this object keeps it open. -1: the ring has no file.
   int fd() const { return fd_.get(); }
 
  private:
   RingMemory(UniqueFd fd, uint64_t capacity);
   absl::Status MapTwice(bool writes);
+  absl::Status MapTwiceWithoutFile();
 
   const UniqueFd fd_;
   const uint64_t page_;
