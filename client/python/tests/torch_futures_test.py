@@ -118,7 +118,8 @@ def trained(rank, size, hook):
     gathered = [torch.empty_like(weights) for _ in range(size)]
     dist.all_gather(gathered, weights)
     assert torch.equal(gathered[0], gathered[1])
-    assert min(losses) < .8 * losses[0], losses
+    # One matrix of rank 2 for all gradients learns slowly.
+    assert min(losses) < (.95 if 'batched' in hook else .8) * losses[0], losses
 
 
 @pytest.mark.parametrize('hook', ['powerSGD_hook', 'batched_powerSGD_hook',

@@ -33,6 +33,11 @@ _Steps = Callable[[list], Iterator[Callable[[], Any]]]
 _Planned = Tuple[Any, Optional[_Steps], Sequence[torch.Tensor], bool, Optional[tuple]]
 
 
+def _stacked(outputs: List[torch.Tensor]) -> List[torch.Tensor]:
+    same = all(output.shape == outputs[0].shape for output in outputs)
+    return [torch.stack(outputs)] if same and outputs else outputs
+
+
 def _collective(name: str) -> Callable:
     """Makes a method that runs a call of a method that plans it.
 
@@ -406,8 +411,16 @@ class Collectives:
 
     # --- From all to all.
 
+    def allgather(self, *args, **kwargs):
+        """See torch.distributed.all_gather. The future of the work has NCCL's value: one tensor, whose
+        rows are the ranks, if all outputs have one shape."""
+        work = self._allgather(*args, **kwargs)
+        if work is not _DONE:
+            work.value = functools.partial(_stacked, work.result())
+        return work
+
     @_collective('all_gather')
-    def allgather(self, output_tensors, input_tensors, opts=None, timeout=None):
+    def _allgather(self, output_tensors, input_tensors, opts=None, timeout=None):
         """See torch.distributed.all_gather. The ranks' sizes may differ."""
         if type(opts) is not c10d.AllgatherOptions:  # pylint: disable=unidiomatic-typecheck
             opts = options(c10d.AllgatherOptions, None, timeout)
@@ -416,10 +429,7 @@ class Collectives:
         outputs, = output_tensors
         source, = input_tensors
         check_count('all_gather', 'outputs', outputs, self._size)
-        work = self._plan_all_gather('all_gather', [outputs], [source], opts)
-        if opts.asyncOp and all(output.shape == source.shape for output in outputs):
-            work.value = lambda: [torch.stack(outputs)]  # as with NCCL
-        return work
+        return self._plan_all_gather('all_gather', [outputs], [source], opts)
 
     @_collective('all_gather_coalesced')
     def allgather_coalesced(self, output_lists, inputs, opts=None):
