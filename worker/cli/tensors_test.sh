@@ -187,7 +187,7 @@ python3 - "$dir/model.safetensors" "$dir/damaged.safetensors" <<'PYTHON'
 import sys
 content = bytearray(open(sys.argv[1], "rb").read())
 at = content.index(b'"BF16"')
-content[at + 1 : at + 5] = b"BF17"
+content[at : at + 6] = b'"F64" '  # of other sizes than the offsets tell
 open(sys.argv[2], "wb").write(content)
 PYTHON
 head -c 5000000 "$dir/model.safetensors" >"$dir/cut.safetensors"
