@@ -54,6 +54,11 @@ std::string Describe(PyObject* exception) {
 
 }  // namespace
 
+void NoteUse() {
+  static const int once = pthread_atfork(nullptr, nullptr, [] { forked = true; });
+  static_cast<void>(once);
+}
+
 bool Forked() { return forked.load(std::memory_order_relaxed); }
 
 bool RaiseIfForked() {
@@ -66,9 +71,7 @@ bool RaiseIfForked() {
 
 Blocking::Blocking(End end, const void* object)
     : end_(end), object_(object), on_main_thread_(OnMainThread()), older_(newest) {
-  // With the first call, so that a process may be forked after the import.
-  static const int once = pthread_atfork(nullptr, nullptr, [] { forked = true; });
-  static_cast<void>(once);
+  NoteUse();
   if (newest != nullptr) newest->newer_ = this;
   newest = this;
   raised_ = RaiseIfForked() || PyErr_CheckSignals() != 0;

@@ -16,7 +16,9 @@
 
 namespace cohort::python {
 
-// Whether this process was forked from one that had made a call. It has none of the threads that
+// This process uses the library from now on. A process may be forked before that.
+void NoteUse();
+// Whether this process was forked from one that had used the library. It has none of the threads that
 // the objects of its parent need, so it leaves them as they are.
 bool Forked();
 // In such a child: sets FailedPrecondition and returns true.

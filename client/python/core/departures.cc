@@ -44,7 +44,13 @@ PyObject* Begin(PyObject* /*module*/, PyObject* /*none*/) {
   return WriteNone();
 }
 
-PyMethodDef functions[] = {Function<&Begin>("begin_exit", METH_NOARGS),
+// Raises FailedPrecondition in a forked child: for calls of Python that would wait for its threads.
+PyObject* RefuseInChild(PyObject* /*module*/, PyObject* /*none*/) {
+  return RaiseIfForked() ? nullptr : WriteNone();
+}
+
+PyMethodDef functions[] = {Function<&RefuseInChild>("raise_if_forked", METH_NOARGS),
+                           Function<&Begin>("begin_exit", METH_NOARGS),
                            Function<&AwaitDepartures>("await_departures"), {}};
 
 }  // namespace

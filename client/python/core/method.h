@@ -43,6 +43,7 @@ PyTypeObject*& TypeOf() {
 // Returns a new instance, or null with a Python exception.
 template <typename T>
 PyObject* WriteInstance(std::unique_ptr<T> value) {
+  NoteUse();
   const auto allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(TypeOf<T>(), Py_tp_alloc));
   PyObject* const object = allocate(TypeOf<T>(), 0);
   if (object != nullptr) reinterpret_cast<Instance<T>*>(object)->value = value.release();

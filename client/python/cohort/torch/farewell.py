@@ -1,6 +1,7 @@
 """How a rank leaves a process group."""
 
 import atexit
+import os
 import sys
 import time
 import traceback
@@ -111,3 +112,4 @@ def _leave_all() -> None:
 
 # Runs before the function of cohort that closes all open groups, because it is registered later.
 atexit.register(_leave_all)
+os.register_at_fork(after_in_child=_open.clear)

@@ -237,3 +237,4 @@ def _close_all() -> None:
 
 # It runs before cohort closes its stores, because it was registered later.
 atexit.register(_close_all)
+os.register_at_fork(after_in_child=_open.clear)

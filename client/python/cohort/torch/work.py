@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 import cohort
+from cohort import _core
 from cohort.torch import timer
 from cohort.torch.completer import completer, yield_turn
 
@@ -104,6 +105,7 @@ class PendingWork(dist._Work):
           check: raises an error if the call can never succeed. It does not block.
           on_interrupt: is told the exception by which the handler of a signal ended a wait.
         """
+        _core.raise_if_forked()  # no thread would end it
         super().__init__()
         self._result = result
         self._describe = describe
@@ -150,6 +152,7 @@ class PendingWork(dist._Work):
         return True
 
     def _wait(self, timeout: float) -> None:
+        _core.raise_if_forked()
         yield_turn()
         now = time.monotonic()
         until = now + timeout if timeout > 0 else None
