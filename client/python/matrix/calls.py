@@ -111,9 +111,9 @@ class Context:
         return np.concatenate([self.full(value, elements) for value in values])
 
     def object(self, rank: int = -1) -> Any:
-        """The object of a rank, by default this one; no bytes if the variant is "type"."""
+        """The object of a rank, by default this one; no value if the variant is "type"."""
         if self.variant == 'type':
-            return 3.5
+            return object()
         return b'object %d of rank %d' % (self.step, self.rank if rank < 0 else rank)
 
     def objects(self) -> List[bytes]:
