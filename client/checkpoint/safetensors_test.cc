@@ -141,7 +141,7 @@ TEST(Header, TypesAreNames) {
                 "dtype 7 is no name of a type");
 }
 
-// The bytes of a type travel without knowing what they mean.
+// The bytes of a type travel, whatever they mean.
 TEST(Header, TypesThatTensorsDoNotHaveTravel) {
   const absl::StatusOr<Layout> layout =
       Parse(absl::StrCat("{\"__metadata__\":{},", TensorText("f4", "F4", "[2,8]", "[0,8]"), ",",

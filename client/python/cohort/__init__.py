@@ -50,7 +50,7 @@ __all__ = [
     'ring_shift', 'split_layers', 'vllm_layout', 'wait_all', 'wait_any', 'watch_group',
 ]
 
-# Submodules that are imported when they are first used, and what they load.
+# Submodules that are imported when they are first used, and the modules that they load.
 _LAZY = {'aio': 'asyncio', 'values': 'json', 'regions': 'PyTorch', 'torch': 'PyTorch',
          'vllm': 'the parts of it that are in use'}
 

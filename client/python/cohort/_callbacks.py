@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 from cohort import _core
 
-# What a thread of the library meets.
+# Errors that a thread of the library meets.
 logger = logging.getLogger('cohort')
 logger.addHandler(logging.NullHandler())
 

@@ -1,4 +1,4 @@
-"""What a launcher tells its processes: the coordinator, their rank and their number.
+"""The facts that a launcher tells its processes: the coordinator, their rank and their number.
 
 Arguments of the program come first. Then these variables count, in this order:
 

@@ -29,7 +29,7 @@ def uncaught() -> str:
 
 
 def _close_all() -> None:
-    """What was made last, closes first. An error of one does not keep others open."""
+    """The last object closes first. An error of one does not keep others open."""
     _core.begin_exit()
     why = uncaught()
     leaving = False

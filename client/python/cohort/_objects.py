@@ -49,7 +49,7 @@ def pack_or_refuse(obj: Any, pickle: bool = False) -> BytesLike:
 
 def pack_all(objects: Any, pickle: bool) -> Any:
     """Returns the bytes, or the refusals, of a sequence of objects. The extension module refuses
-    what is no sequence, such as a str."""
+    an object that is no sequence, such as a str."""
     if isinstance(objects, (str, bytes)) or not hasattr(objects, '__iter__'):
         return objects
     return [pack_or_refuse(obj, pickle) for obj in objects]

@@ -35,7 +35,7 @@ def membership_options(group: str, *, world_size: Optional[int] = None, rank: Op
                        lease: Timeout = 30, share_fate: bool = True,
                        data_expiration: Timeout = 3600, parameters_digest: str = '',
                        labels: Optional[Dict[str, str]] = None) -> dict:
-    """The options as the extension module reads them. The environment has what is None."""
+    """The options as the extension module reads them. The environment replaces None."""
     rank, world_size = rank_and_size(rank, world_size)
     return {
         'group': group, 'address': coordinator_address(address), 'tenant': tenant, 'rank': rank,

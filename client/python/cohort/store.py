@@ -63,7 +63,7 @@ def read_put(result: tuple) -> PutResult:
 
 
 def describe_store(class_name: str, address: str, tenant: str, group: str, closed: bool) -> str:
-    """What repr says of a store."""
+    """The text of repr for a store."""
     parts = [f'{class_name} {address!r}']
     parts += [f'tenant {tenant!r}'] if tenant else []
     parts += [f'group {group!r}'] if group else []

@@ -40,7 +40,7 @@ KINDS = (COLLECTIVE, MESSAGE, QUEUE, ROUND, MAILBOX, KEY, REQUEST, JOIN)
 
 
 class Context:
-    """What a rank has for its call: its place, its objects, and the arguments of this turn."""
+    """The state of a rank for its call: its place, its objects, and the arguments of this turn."""
 
     def __init__(self, spec: Dict[str, Any]):
         self.rank, self.size = spec['rank'], spec['size']
@@ -53,7 +53,7 @@ class Context:
         self.patience = spec.get('patience', PATIENCE)
         self.coordinator_goes = spec.get('gone', False)
         self.variant, self.timeout, self.step = 'right', None, 0
-        self.started = False  # a call is started, and nobody waits for it
+        self.started = False  # a call is started, and no thread waits for it
         self.made: Dict[str, Any] = {}  # objects beside the group
         self.group: Any = None
 

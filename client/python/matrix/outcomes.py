@@ -1,4 +1,4 @@
-"""What the events have in common: calls begin, outcomes are compared with the rule, ranks end."""
+"""The common steps of events: calls begin, outcomes are compared with the rule, ranks end."""
 
 import time
 
@@ -23,7 +23,7 @@ def outcome_of(rank: RankHandle, kind: str = 'outcome', seconds: float = PATIENC
 
 
 def end_of(rank: RankHandle) -> dict:
-    """The end of the process. What counts is when the handlers of atexit have run."""
+    """The end of the process. The time when the handlers of atexit have run counts."""
     status, at = rank.end(PATIENCE)
     closed = rank.poll('closed', 2)
     if closed is None or closed['kind_of_message'] == 'ended':

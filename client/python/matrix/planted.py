@@ -13,7 +13,7 @@ import time
 import cohort
 from matrix.calls import COLLECTIVE, Context, add
 
-# What a toy does wrong: see `_wait`.
+# The fault of a toy: see `_wait`.
 FAULTS = (
     'none', 'hangs', 'late', 'nameless', 'other class', 'aborts', 'wrong value', 'skips its turn',
     'mixes turns', 'ends by signal', 'never looks', 'works in a child', 'late end', 'other status',

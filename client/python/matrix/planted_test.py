@@ -1,4 +1,4 @@
-"""The matrix sees planted faults, each as what it is, and none in a call that has none."""
+"""The matrix sees planted faults, each under its own name, and no fault in a right call."""
 
 import pytest
 

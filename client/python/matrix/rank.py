@@ -205,7 +205,7 @@ class Rank:
         sys.exit(status)
 
     def say_closed(self):
-        """Tells the runner that the handlers of atexit have run: what is left is Python's own end. That
+        """Tells the runner that the handlers of atexit have run: only Python's own end is left. That
         takes long with PyTorch, so most ranks that have nothing else to show skip it."""
         if os.getpid() != self._pid:
             return

@@ -22,7 +22,7 @@ SLACK = 1.0
 
 
 class Pattern:
-    """What an outcome may be."""
+    """The allowed outcomes."""
 
     def check(self, outcome: dict, since: float) -> Optional[str]:
         """Returns None, or how the outcome differs. `since`: when the event happened."""
@@ -141,7 +141,7 @@ class Ends(Pattern):
 
 
 COMPLETES = Completes()
-# What a rank's own mistake raises there: PyTorch checks some arguments itself.
+# The errors of a rank's own mistake there: PyTorch checks some arguments itself.
 _MISTAKE = ('InvalidArgument', 'ValueError', 'TypeError', 'RuntimeError')
 
 
@@ -258,7 +258,7 @@ TABLE: List[Row] = [
     Row(['coordinator_gone'], _COORDINATOR, subject=AWAY),
 ]
 
-# These requests do what they say to the group, so nothing follows them.
+# These requests change the group, so nothing follows them.
 _ENDING = ('group.abort',)
 # They take no timeout, so only the group's timeout ends them.
 _WITHOUT_TIMEOUT = ('regions.reduce_from', 'regions.all_to_all', 'vllm.all_reduce', 'vllm.broadcast',

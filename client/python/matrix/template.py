@@ -19,7 +19,7 @@ import time
 TRACE_SIGNAL = signal.SIGRTMIN + 7
 
 
-# What a rank does when all handlers of atexit have run.
+# A rank calls it when all handlers of atexit have run.
 at_last = []
 
 
@@ -58,7 +58,7 @@ def _report(control, children):
 
 
 def _become_rank(fds, spec):
-    """What a child does before it runs the program of a rank."""
+    """The first steps of a child, before it runs the program of a rank."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -110,7 +110,7 @@ if __name__ == '__main__':
     _control.send(b'{"ready": true}')
     forked = serve(_control)
     if forked is not None:
-        # A rank ends as any program does: the interpreter closes what is open.
+        # A rank ends as any program does: the interpreter closes open objects.
         from matrix import rank
         _rank = rank.Rank(*forked)
         at_last.append(_rank.say_closed)

@@ -1,4 +1,4 @@
-"""Arrays that numpy has and tensors have not: what is taken, what is refused, and what the error
+"""Arrays that numpy has and tensors have not: those taken, those refused, and what the error
 says."""
 
 import operator

@@ -40,7 +40,7 @@ class Block(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """What a block needs, and what must hold after it: code that runs in its namespace. `group`: it
+    """The needs of a block, and what must hold after it: code that runs in its namespace. `group`: it
     uses the group of all ranks under this name."""
     before: str = ''
     after: str = ''

@@ -60,7 +60,7 @@ def test_rank_and_size_of_a_launcher(address, monkeypatch, kind, rank_name, size
 
 @pytest.mark.parametrize('kind', JOINS)
 def test_arguments_win(address, monkeypatch, kind):
-    monkeypatch.setenv('COHORT_ADDRESS', 'unix:/nobody/listens/here')
+    monkeypatch.setenv('COHORT_ADDRESS', 'unix:/no/server/here')
     monkeypatch.setenv('RANK', '7')
     monkeypatch.setenv('WORLD_SIZE', '8')
     assert JOINS[kind](f'{kind}-all', rank=0, world_size=1, address=address) == (0, 1)

@@ -1,4 +1,4 @@
-"""What objects say of themselves: repr, `closed`, and facts that stay readable after close."""
+"""Facts that objects tell about themselves: repr, `closed`, and facts that stay readable after close."""
 
 import asyncio
 import threading

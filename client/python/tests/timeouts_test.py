@@ -19,7 +19,7 @@ _groups = groups_fixture('limits', 2)
 
 SHORT = timedelta(milliseconds=10)
 
-# Calls that wait in vain, by what has them.
+# Calls that wait in vain, by their class.
 WAITS = {
     'Group.barrier': lambda t: t.groups[0].barrier(timeout=SHORT),
     'Group.all_reduce': lambda t: t.groups[0].all_reduce(np.ones(1), timeout=SHORT),
@@ -142,7 +142,7 @@ def test_none_is_the_timeout_of_the_object(things):
 def test_the_timeout_of_a_store(address):
     with cohort.Store(address, timeout=SHORT) as store:
         store.put('key', 'value', timeout=LONG)
-    with cohort.Store('unix:/nobody/listens/here', timeout=SHORT) as store:
+    with cohort.Store('unix:/no/server/here', timeout=SHORT) as store:
         with pytest.raises(cohort.Unavailable):
             store.get('key')
         with pytest.raises(cohort.Unavailable):

@@ -84,7 +84,7 @@ def test_lists_that_differ_are_one_error_of_all_ranks(address):
 
 
 def mixed_splits(rank, size, is_async):
-    # By rank: what it sends to each, and whether it passes these splits or None.
+    # By rank: the sizes that it sends to each, and whether it passes these splits or None.
     for sends, given in (([[1, 1], [1, 1]], (True, False)), ([[1, 1], [1, 1]], (False, True)),
                          ([[3, 1], [1, 1]], (True, False)), ([[1, 1], [1, 5]], (False, True)),
                          ([[1, 0], [1, 0]], (True, True)), ([[0, 2], [2, 0]], (True, True)),

@@ -564,7 +564,7 @@ class Collectives:
 
 
 def _reason(name: str, error: Exception) -> str:
-    """What the other ranks are told about an exception of this rank."""
+    """The text about an exception of this rank that the other ranks get."""
     text = str(error).strip() or type(error).__name__
     if 'to unpack' in text:
         text = f'expected a list of one: {text}'

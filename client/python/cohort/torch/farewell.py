@@ -32,7 +32,7 @@ class _Budget:
         self._at = 0.0
 
     def left(self, seconds: float) -> float:
-        """How many of `seconds` are left. What was spent comes back as time passes."""
+        """How many of `seconds` are left. Spent seconds come back as time passes."""
         now = time.monotonic()
         self._spent = max(0.0, self._spent - (now - self._at))
         self._at = now

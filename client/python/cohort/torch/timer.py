@@ -1,4 +1,4 @@
-"""Looks at calls that wait: one thread for the process, which sleeps while there are none."""
+"""Looks at calls that wait: one thread for the process, which sleeps while no call waits."""
 
 import os
 import threading
