@@ -29,7 +29,7 @@ class LoneRank final : public InProcessGroup {
     connections.hosts = {{0}};
     connections.paths = {"self"};
     connections.machines = {"here"};
-    MutexLock lock(&call_mutex_);
+    const TimedMutexLock lock(&call_mutex_);
     return Begin(std::move(connections));
   }
 

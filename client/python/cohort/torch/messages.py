@@ -340,6 +340,8 @@ class Messages:
     def _explain(self, error: Exception, what: str) -> BaseException:
         """The error of the whole group, if it is broken: it names the rank that was lost. The error
         of a channel knows only the two ranks of that."""
+        if self._closed is not None:
+            return cohort.Cancelled(f'{self._context.describe(what)}: {self._closed}')
         cause = None
         if isinstance(error, cohort.Aborted):
             cause = self._context.health.error(patience=0.5)
