@@ -67,7 +67,8 @@ class Collectives(Facts):
         """all_reduce of several arrays of one type, in one step. Source: all_reduce_coalesced of
         torch.distributed."""
         if out is None:
-            out = [new_like(array) for array in inputs]
+            # Without arrays, the call fails on all ranks. An exception here would leave them waiting.
+            out = [new_like(array) for array in inputs] if hasattr(inputs, '__iter__') else ()
         if wait:
             self._core.all_reduce_coalesced(inputs, out, op, timeout)
             return out
