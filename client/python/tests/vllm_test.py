@@ -1,6 +1,8 @@
 """cohort.vllm.StatelessProcessGroup: vLLM's methods, with a coordinator that rank 0 starts."""
 
+import contextlib
 import os
+import signal
 import socket
 
 import numpy as np
@@ -164,9 +166,24 @@ sys.stdin.readline()
 '''
 
 
-def test_coordinator_ends_with_a_killed_rank_0():
+# Its child keeps its descriptors, and lives on.
+FORKED_RANK_0 = RANK_0.replace('print("ready"', '''
+import os, time
+child = os.fork()
+if child == 0:
+    time.sleep(300)  # until the test kills it
+    os._exit(0)
+print(child, flush=True)
+print("ready"''')
+
+
+@pytest.mark.parametrize('program', [RANK_0, FORKED_RANK_0], ids=['alone', 'with a child'])
+def test_coordinator_ends_with_a_killed_rank_0(program):
     port = open_port()
-    with rank_process(RANK_0, port) as process:
+    with contextlib.ExitStack() as stack:
+        process = stack.enter_context(rank_process(program, port))
+        if program is FORKED_RANK_0:
+            stack.callback(os.kill, int(process.stdout.readline()), signal.SIGKILL)
         assert process.stdout.readline() == 'ready\n'
         with socket.create_connection(('127.0.0.1', port), LONG) as connection:
             process.kill()

@@ -9,7 +9,7 @@ import pytest
 
 import cohort
 from cohort.vllm import plugins
-from testing.coordinator import LONG, run_ranks
+from testing.coordinator import LONG, eventually, run_ranks
 from testing.fixtures import address_fixture, groups_fixture, joined_groups, run
 
 torch = pytest.importorskip('torch', reason='PyTorch is not installed for this Python')
@@ -169,6 +169,18 @@ def test_a_late_engine_of_which_a_rank_cannot_load_does_not_disturb_the_next(lat
         raise KeyError(rank)
     with pytest.raises((KeyError, cohort.Aborted)):
         fetch_all(address, 'broken', 2, load)
+    found = {}
+    fetch_all(address, 'next', 1, lambda rank, each: found.update(each))
+    assert is_equal(found, weights(1))
+
+
+@pytest.mark.parametrize('request_', [b'no JSON', b'{}', b'[]', b'{"group": 1, "world_size": "x"}'])
+def test_a_malformed_request_does_not_end_the_thread(late, address, request_):
+    sender, served = late
+    sender.copy('1', weights(1))
+    with cohort.Store(address) as store:
+        store.queue_push('vllm/weights/job/late', request_)
+    eventually(lambda: served.failure is not None)
     found = {}
     fetch_all(address, 'next', 1, lambda rank, each: found.update(each))
     assert is_equal(found, weights(1))

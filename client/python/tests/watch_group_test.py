@@ -100,6 +100,6 @@ def test_groups_of_two_tenants_with_one_name_are_watched_apart(coordinator):
             cohort.watch_group('same', address=address, tenant='blue', timeout=LONG) as events:
         assert [member.name for member in red_events.info.members] == ['in-red']
         assert [member.name for member in events.info.members] == ['in-blue']
-        blue.leave()
-        assert until(events, 'left')[-1].member == 'in-blue'
-        assert [event for event in red_events if event.kind == 'left'] == []
+        blue.report_error('a fan has stopped')
+        assert until(events, 'error_reported')[-1].member == 'in-blue'
+        assert [event for event in red_events if event.kind == 'error_reported'] == []

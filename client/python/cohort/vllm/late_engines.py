@@ -5,6 +5,7 @@ asks for it by a value in a queue of the coordinator, and a thread of the traine
 """
 
 import json
+import logging
 import threading
 from typing import Any, Callable, Optional
 
@@ -53,6 +54,11 @@ class LateEngines:
                 self.failure = error
                 # Without a coordinator each call fails at once.
                 self._closing.wait(_WAIT_SECONDS)
+            except Exception as error:  # pylint: disable=broad-exception-caught
+                # Such as a request that is not one of `fetch`. The thread serves the next engine.
+                self.failure = cohort.InvalidArgument(
+                    f'a late engine of trainer {self._name}: {type(error).__name__}: {error}')
+                logging.getLogger('cohort').warning('%s', self.failure)
 
     def _answer(self, request: dict) -> None:
         with cohort.Group(request['group'], rank=0, world_size=request['world_size'],

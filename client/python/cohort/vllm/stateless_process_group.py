@@ -18,6 +18,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import weakref
 from typing import Any, Callable, List, Optional
 
 from cohort import _lifetime
@@ -44,6 +45,7 @@ class _OwnCoordinator:
                 [_programs.find('cohort-coordinator'), '--listen', self._address,
                  '--metrics-listen', '', '--log-level', 'error', '--insecure', '--drain-grace', '2s',
                  '--until-stdin-closes', '--port-file', ready], stdin=subprocess.PIPE)
+            _coordinators.add(self)
             _lifetime.close_at_exit(self)
             try:
                 self._await(ready, end)
@@ -62,6 +64,10 @@ class _OwnCoordinator:
                 continue
             raise Unavailable(f'the coordinator could not serve on {self._address}; its output says why')
 
+    def let_go(self) -> None:
+        """For a forked child: the coordinator ends with the parent, although the child lives."""
+        self._process.stdin.close()
+
     def close(self) -> None:
         """Ends it, and waits for that: at most ten seconds."""
         self._process.stdin.close()
@@ -70,6 +76,17 @@ class _OwnCoordinator:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+_coordinators: 'weakref.WeakSet[_OwnCoordinator]' = weakref.WeakSet()
+
+
+def _let_go_of_all() -> None:
+    for coordinator in list(_coordinators):
+        coordinator.let_go()
+
+
+os.register_at_fork(after_in_child=_let_go_of_all)
 
 
 def _address(host: str, port: int) -> str:
