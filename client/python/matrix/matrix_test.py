@@ -35,7 +35,7 @@ def test_every_event_has_a_rule_and_every_rule_a_pair():
 
 
 def test_a_sample_keeps_the_rules():
-    arguments = ['--pairs', '400', '--seconds', str(_SECONDS), '--without-known', '--seed',
+    arguments = ['--pairs', '400', '--seconds', str(_SECONDS), '--without-known', '--again', '2', '--seed',
                  os.environ.get('COHORT_MATRIX_SEED', '1')]
     if not _with_torch():
         arguments.append('--without-torch')

@@ -144,14 +144,25 @@ def _print_counts(results: List[Result], skipped: int) -> None:
           f'{verdicts["fault"]} faults of the matrix' + (f', {skipped} not run' if skipped else ''))
 
 
-def run_pairs(pairs: List[str], jobs: int, seconds: float, verbose: bool = False) -> List[Result]:
+def run_pairs(pairs: List[str], jobs: int, seconds: float, verbose: bool = False,
+              again: int = 0) -> List[Result]:
     """Runs the pairs, and prints those that were not kept. It begins no pair after so many
-    seconds."""
+    seconds. A pair that breaks a rule runs `again` times at most, and counts if it breaks it each
+    time; the others are printed as "unsteady"."""
     results = []
     end = time.monotonic() + seconds
     with Runner() as runner, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         def run(pair):
-            return runner.run(pair) if time.monotonic() < end else None
+            if time.monotonic() >= end:
+                return None
+            result = first = runner.run(pair)
+            for _ in range(again):
+                if result.verdict != 'broken':
+                    break
+                result = runner.run(pair)
+            if result is not first and result.verdict == 'kept':
+                print(f'UNSTEADY {pair}: {first.text}', flush=True)
+            return result
         try:
             for future in concurrent.futures.as_completed([pool.submit(run, pair) for pair in pairs]):
                 result = future.result()
@@ -178,6 +189,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser.add_argument('--jobs', type=int, default=3, help='pairs at a time (3)')
     parser.add_argument('--seconds', type=float, default=float('inf'),
                         help='begin no pair after so many seconds')
+    parser.add_argument('--again', type=int, default=0,
+                        help='how often a pair that breaks a rule runs again; it counts if it breaks '
+                             'the rule each time')
     parser.add_argument('--without-known', action='store_true',
                         help='no pair that is known to break a rule')
     parser.add_argument('--without-torch', action='store_true', help='no call that needs PyTorch')
@@ -199,7 +213,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     # The daemons end with this process.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     began = time.monotonic()
-    results = run_pairs(pairs, chosen.jobs, chosen.seconds, chosen.verbose)
+    results = run_pairs(pairs, chosen.jobs, chosen.seconds, chosen.verbose,
+                        chosen.again)
     _print_counts(results, len(pairs) - len(results))
     print(f'{time.monotonic() - began:.0f} s')
     verdicts = {result.verdict for result in results}
