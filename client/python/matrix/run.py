@@ -147,7 +147,7 @@ def _print_counts(results: List[Result], skipped: int) -> None:
 def run_pairs(pairs: List[str], jobs: int, seconds: float, verbose: bool = False,
               again: int = 0) -> List[Result]:
     """Runs the pairs, and prints those that were not kept. It begins no pair after so many
-    seconds. A pair that breaks a rule runs `again` times at most, and counts if it breaks it each
+    seconds. A pair that breaks a rule runs again, at most `again` times, and counts if it breaks it each
     time; the others are printed as "unsteady"."""
     results = []
     end = time.monotonic() + seconds
