@@ -266,7 +266,7 @@ def test_the_handler_joins_rounds_over_a_restart_of_the_coordinator(monkeypatch)
 
 def test_wrong_parameters_of_the_handler():
     with pytest.raises(ValueError, match='pass --rdzv-id'):
-        elastic.create(RendezvousParameters('cohort', 'host:7700', '', 1, 1))
+        elastic.create(RendezvousParameters('cohort', 'host:7700', '', 1, 2))
     with pytest.raises(ValueError):
         elastic.create(RendezvousParameters('cohort', 'unix:', 'job', 1, 1))
 

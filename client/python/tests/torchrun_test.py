@@ -79,16 +79,16 @@ def agents(count, address, nodes, folder, script, *arguments):
 
 
 @contextlib.contextmanager
-def agent(address, nodes, folder, script, *arguments):
+def agent(address, nodes, folder, script, *arguments, run_id=('--rdzv-id=job',), errors=None):
     """Runs an agent, and yields it."""
     (folder / 'script.py').write_text(script)
     command = [sys.executable, '-m', 'torch.distributed.run', '--rdzv-backend=cohort',
-               f'--rdzv-endpoint={address}', '--rdzv-id=job', f'--nnodes={nodes}',
+               f'--rdzv-endpoint={address}', *run_id, f'--nnodes={nodes}',
                '--nproc-per-node=1', '--max-restarts=3', '--monitor-interval=0.1',
                '--rdzv-conf=join_timeout=100,last_call_timeout=2,keep_alive_interval=1,'
                'keep_alive_max_attempt=3',
                str(folder / 'script.py'), *map(str, arguments)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
         try:
             yield process
         finally:
@@ -139,3 +139,30 @@ def test_a_late_agent_joins(folder):
             for node in (early, late):
                 lines = finish(node)
                 assert 'restart 0 with 2 workers' in lines and lines[-1] == 'finished'
+
+
+COUNTING = BEGIN + '''
+dist.destroy_process_group()
+print("finished", flush=True)
+'''
+
+
+@pytest.mark.parametrize('run_id', [(), ('--rdzv-id=none',)])
+def test_jobs_of_one_node_without_a_run_id_are_each_alone(folder, run_id):
+    with restartable_coordinator() as running, \
+            agent(running.address, '1', folder, COUNTING, run_id=run_id) as first, \
+            agent(running.address, '1', folder, COUNTING, run_id=run_id) as second:
+        for node in (first, second):
+            assert finish(node) == ['restart 0 with 1 workers', 'finished']
+
+
+@pytest.mark.parametrize('nodes', ['2', '1:3'])
+def test_a_job_of_several_nodes_needs_a_run_id(folder, monkeypatch, nodes):
+    # As Kubeflow's PyTorchJob starts it.
+    monkeypatch.setenv('PET_NNODES', nodes)
+    with restartable_coordinator() as running, \
+            agent(running.address, nodes, folder, COUNTING, run_id=(),
+                  errors=subprocess.PIPE) as node:
+        errors = node.communicate(timeout=SECONDS)[1]
+        assert node.returncode != 0
+        assert '--rdzv-id' in errors and 'PET_RDZV_ID' in errors

@@ -13,8 +13,10 @@ die. A script takes part by
 The wheel has the entry point in the group torchrun.handlers.
 """
 
+import copy
 import os
 import urllib.parse
+import uuid
 import zlib
 from typing import Callable, Optional, Tuple
 
@@ -141,14 +143,29 @@ class Handler(RendezvousHandler):
         return closed
 
 
+def _with_run_id(params: RendezvousParameters) -> RendezvousParameters:
+    """Returns parameters whose run id no other job has. torchrun's default is "none" for all jobs."""
+    if params.run_id not in ('', 'none'):
+        return params
+    if params.max_nodes > 1:
+        raise ValueError(
+            f'rendezvous backend cohort: the run id is {params.run_id!r}, which other jobs at this '
+            'coordinator may have, too. Up to '
+            f'{params.max_nodes} nodes need a name of their own for their job: pass --rdzv-id, or '
+            'set PET_RDZV_ID')
+    alone = copy.copy(params)
+    alone.run_id = f'alone-{uuid.uuid4().hex}'
+    return alone
+
+
 def create(params: RendezvousParameters) -> RendezvousHandler:
     """Returns the handler of an agent. `--rdzv-conf` takes `tenant` and `lease` besides PyTorch's
-    options of the dynamic rendezvous.
+    options of the dynamic rendezvous. Without a run id, a job of one node gets one of its own.
 
-    Errors: ValueError (no run id), DistNetworkError (the coordinator did not answer).
+    Errors: ValueError (no run id for a job of several nodes), DistNetworkError (the coordinator did
+    not answer).
     """
-    if not params.run_id:
-        raise ValueError('rendezvous backend cohort: pass --rdzv-id, the name of the job')
+    params = _with_run_id(params)
     address = params.endpoint or f'127.0.0.1:{_DEFAULT_PORT}'
     if not address.startswith('unix:') and ':' not in address.rpartition(']')[2]:
         address = f'{address}:{_DEFAULT_PORT}'
