@@ -250,3 +250,26 @@ def test_a_timeout_covers_the_wait_for_pending_calls(address):
         with pytest.raises(cohort.Aborted, match='rank 0'):
             pending.wait(LONG)
         assert time.monotonic() - begun < BOUND
+
+
+CLOSEABLES = '''
+from cohort import _lifetime
+
+class Closeable:
+    def __init__(self, name):
+        self.name = name
+        _lifetime.close_at_exit(self)
+
+    def close(self):
+        print(self.name, flush=True)
+        if self.name == "second":
+            raise KeyboardInterrupt
+
+kept = [Closeable(name) for name in ("first", "second", "third")]
+'''
+
+
+def test_the_last_object_closes_first_and_an_error_keeps_none_open():
+    with rank_process(CLOSEABLES) as process:
+        assert process.stdout.read().split() == ['third', 'second', 'first']
+        assert process.wait(LONG) == 0

@@ -1,5 +1,7 @@
 """Pipelines and rings against values computed on one process."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -26,6 +28,14 @@ def test_places(groups):
         assert (pipeline.stage, pipeline.stages) == (rank, STAGES)
         assert (pipeline.is_first, pipeline.is_last) == (rank == 0, rank == STAGES - 1)
         assert not cohort.Pipeline(group, next_rank=0, prev_rank=1).is_last
+
+
+def test_a_pipeline_keeps_its_group(groups):
+    def body(group, rank):
+        pipeline = cohort.Pipeline(cohort.create_groups(group, [list(range(STAGES))])[0])
+        gc.collect()
+        assert pipeline.stage == rank  # its group has no other reference
+    run_ranks(STAGES, lambda rank: body(groups[rank], rank))
 
 
 @pytest.mark.parametrize('count', [3, LARGE])
