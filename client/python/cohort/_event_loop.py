@@ -2,6 +2,7 @@
 
 import asyncio
 import collections
+import threading
 import weakref
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set, Tuple
 
@@ -183,11 +184,15 @@ def _any(_: Any) -> bool:
 
 
 class Inbox:
-    """Values of one queue or mailbox. The next call gets the value that a cancelled call left."""
+    """Values of one queue or mailbox. The next call gets the value that a cancelled call left. Calls
+    may run on several event loops."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._kept: Deque[Any] = collections.deque()
         self._takers: List[_Taker] = []  # also those whose calls have not ended yet
+        # Values that are on their way to the event loop of a taker.
+        self._promised: List[Tuple[_Taker, Any]] = []
 
     def empty(self) -> bool:
         """Whether it keeps no value, and no call may leave one."""
@@ -197,29 +202,60 @@ class Inbox:
                    owner: Optional[CallsInFlight] = None) -> Any:
         """Returns the next value, by `method` if no cancelled call has left one that
         `takes(value)`."""
-        for value in self._kept:
-            if takes(value):
-                self._kept.remove(value)
-                return value
+        with self._lock:
+            for value in self._kept:
+                if takes(value):
+                    self._kept.remove(value)
+                    return value
         taker: Optional[_Taker] = None
 
         def add(future: asyncio.Future) -> None:
             nonlocal taker
             taker = _Taker(future, takes)
-            self._takers.append(taker)
+            with self._lock:
+                self._takers.append(taker)
 
         try:
             return await run(method, *arguments, late=self._keep, on_start=add, owner=owner)
         finally:
             if taker is not None:
-                self._takers.remove(taker)
+                with self._lock:
+                    self._takers.remove(taker)
+                    promised = self._take_promised(taker)
+                for value in promised:
+                    self._keep(value)
+
+    def _take_promised(self, taker: _Taker) -> List[Any]:
+        mine = [each for each in self._promised if each[0] is taker]
+        self._promised = [each for each in self._promised if each[0] is not taker]
+        return [value for _, value in mine]
 
     def _keep(self, value: Any) -> None:
         if value is None:  # an empty queue
             return
-        loop = asyncio.get_running_loop()
-        for future, takes in self._takers:
-            if future.get_loop() is loop and not future.done() and takes(value):
-                future.set_result(value)
+        running = asyncio.get_running_loop()
+        with self._lock:
+            for taker in self._takers:
+                if taker.future.done() or not taker.takes(value) or any(
+                        other is taker for other, _ in self._promised):
+                    continue
+                if taker.future.get_loop() is running:
+                    taker.future.set_result(value)
+                    return
+                try:
+                    taker.future.get_loop().call_soon_threadsafe(self._give, taker)
+                except RuntimeError:  # that event loop is closed
+                    continue
+                self._promised.append((taker, value))
                 return
-        self._kept.append(value)
+            self._kept.append(value)
+
+    def _give(self, taker: _Taker) -> None:
+        """Runs on the taker's event loop."""
+        with self._lock:
+            promised = self._take_promised(taker)
+        for value in promised:
+            if taker.future.done():
+                self._keep(value)
+            else:
+                taker.future.set_result(value)

@@ -1,9 +1,11 @@
 """Calls of cohort.aio that are cancelled beside others, closed objects, and loops that ended."""
 
 import asyncio
+import concurrent.futures
 import gc
 import os
 import random
+import threading
 import time
 
 import pytest
@@ -153,3 +155,26 @@ def test_loops_that_end_with_calls_leave_no_descriptors(address):
         pass
     assert descriptors() <= before + 3
     run(store.close())
+
+
+def test_a_value_that_a_cancelled_call_left_reaches_a_waiter_on_another_loop(address):
+    store = cohort.aio.Store(address)
+    started = threading.Event()
+
+    async def wait():
+        pop = asyncio.ensure_future(store.queue_pop('loops', wait=LONG))
+        while 'loops' not in store._queues or not store._queues['loops']._takers:
+            await asyncio.sleep(0)
+        started.set()
+        return await pop
+
+    async def leave():
+        store._queues['loops']._keep(b'late')  # as a call does that was cancelled too late
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(run, wait())
+        assert started.wait(LONG)
+        run(leave())
+        assert waiting.result(LONG) == b'late'
+    assert 'loops' not in store._queues  # nothing is kept
+    store.release()
