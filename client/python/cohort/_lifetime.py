@@ -1,7 +1,6 @@
 """Closes open groups and stores when the interpreter ends, while its threads may still run."""
 
 import atexit
-import logging
 import os
 import sys
 import weakref
@@ -45,6 +44,7 @@ def _close_all() -> None:
                 leaving = False
             close(closeable)
         except BaseException as error:  # pylint: disable=broad-exception-caught
+            import logging  # pylint: disable=import-outside-toplevel  # it loads much
             logging.getLogger('cohort').warning('%r was not closed at the end of the process: %s',
                                                 closeable, error)
     _core.await_departures(_SECONDS)
