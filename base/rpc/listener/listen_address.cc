@@ -2,6 +2,8 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -16,6 +18,42 @@ constexpr size_t kMaxPathBytes = 107;
 
 absl::Status Malformed(absl::string_view text, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("listen address \"", text, "\": ", why));
+}
+
+// The numbers of an open socket.
+int OptionOf(int fd, int option) {
+  int value = 0;
+  socklen_t size = sizeof(value);
+  return getsockopt(fd, SOL_SOCKET, option, &value, &size) == 0 ? value : 0;
+}
+
+absl::StatusOr<ListenAddress> ParseInherited(absl::string_view text, absl::string_view number) {
+  ListenAddress address;
+  address.text = std::string(text);
+  if (!absl::SimpleAtoi(number, &address.fd) || address.fd < 0) {
+    return Malformed(text, "needs the number of a file descriptor, such as fd://3");
+  }
+  sockaddr_storage bound = {};
+  socklen_t size = sizeof(bound);
+  if (getsockname(address.fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
+    return Malformed(text, absl::StrCat("descriptor ", address.fd, ": ", strerror(errno)));
+  }
+  const bool is_v4 = bound.ss_family == AF_INET;
+  if (!is_v4 && bound.ss_family != AF_INET6) {
+    return Malformed(text, "the descriptor is no TCP socket");
+  }
+  if (OptionOf(address.fd, SO_TYPE) != SOCK_STREAM || OptionOf(address.fd, SO_ACCEPTCONN) == 0) {
+    return Malformed(text, "the socket does not listen: call listen() on it first");
+  }
+  const auto& v4 = reinterpret_cast<const sockaddr_in&>(bound);
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(bound);
+  char host[INET6_ADDRSTRLEN] = {};
+  inet_ntop(bound.ss_family,
+            is_v4 ? static_cast<const void*>(&v4.sin_addr) : static_cast<const void*>(&v6.sin6_addr),
+            host, sizeof(host));
+  address.host = host;
+  address.port = ntohs(is_v4 ? v4.sin_port : v6.sin6_port);
+  return address;
 }
 
 }  // namespace
@@ -45,6 +83,9 @@ absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text) {
     if (!absl::StartsWith(address.path, "/")) return Malformed(text, "unix: needs a full path");
     if (address.path.size() > kMaxPathBytes) return Malformed(text, "the path is too long");
     return address;
+  }
+  if (absl::StartsWith(text, "fd://")) {
+    return ParseInherited(text, absl::StripPrefix(text, "fd://"));
   }
   const size_t colon = text.rfind(':');
   if (colon == absl::string_view::npos) return Malformed(text, "needs host:port");

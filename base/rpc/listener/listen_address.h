@@ -14,6 +14,7 @@ struct ListenAddress {
   std::string host;  // without brackets; empty for a path
   int port = 0;
   std::string path;  // of a Unix socket
+  int fd = -1;       // a listening socket that the process inherited; host and port are its own
 
   bool is_unix() const { return !path.empty(); }
   // Whether only this machine can reach it: 127.0.0.0/8, ::1, localhost, Unix sockets.
@@ -25,7 +26,8 @@ struct ListenAddress {
 // "10.0.0.4:7700", "[::1]:7700"; `host` may have its brackets already.
 std::string HostAndPort(absl::string_view host, int port);
 
-// Parses host:port, [IPv6]:port or unix:/path. Errors: INVALID_ARGUMENT (another form).
+// Parses host:port, [IPv6]:port, unix:/path, or fd://N for a socket that already listens. Errors:
+// INVALID_ARGUMENT (another form; the descriptor is no listening TCP socket).
 absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text);
 
 }  // namespace cohort

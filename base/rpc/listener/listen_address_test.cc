@@ -34,7 +34,8 @@ TEST(ListenAddressTest, OpenToOthers) {
 
 TEST(ListenAddressTest, Malformed) {
   for (const char* text : {"", "7700", ":7700", "::1:7700", "[::1]", "[::1:7700", "[x]:1",
-                           "h:65536", "h:-1", "h:", "h:1x", "unix:", "unix:relative"}) {
+                           "h:65536", "h:-1", "h:", "h:1x", "unix:", "unix:relative",
+                           "fd://", "fd://x", "fd://-1", "fd://0x", "fd://99999"}) {
     EXPECT_EQ(ParseListenAddress(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
   }
 }

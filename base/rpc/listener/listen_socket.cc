@@ -1,6 +1,7 @@
 #include "base/rpc/listener/listen_socket.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -94,6 +95,18 @@ absl::StatusOr<std::vector<ListenSocket>> ListenSocket::Open(const ListenAddress
   if (address.is_unix()) {
     COHORT_ASSIGN_OR_RETURN(ListenSocket socket, OpenUnix(address, unix_mode));
     sockets.push_back(std::move(socket));
+    return sockets;
+  }
+  if (address.fd >= 0) {
+    // The connections that wait in its queue stay there.
+    ListenSocket inherited(address.fd);
+    inherited.port_ = address.port;
+    if (fcntl(address.fd, F_SETFD, FD_CLOEXEC) != 0 ||
+        fcntl(address.fd, F_SETFL, O_NONBLOCK) != 0) {
+      return CannotListen(address);
+    }
+    Set(address.fd, IPPROTO_TCP, TCP_NODELAY, 1);  // accepted sockets inherit it
+    sockets.push_back(std::move(inherited));
     return sockets;
   }
   addrinfo hints = {};
