@@ -69,6 +69,12 @@ absl::Status HostNetwork::Mend(int host) {
   return Run(*switch_, absl::StrCat("ip link set ", LinkOf(host), " up")).status();
 }
 
+absl::Status HostNetwork::Block(int host, int other) {
+  return Run(*hosts_[static_cast<size_t>(host)],
+             absl::StrCat("ip route add unreachable ", Address(other), "/32"))
+      .status();
+}
+
 absl::Status HostNetwork::Shape(int host, const std::string& discipline) {
   const std::string command = absl::StrCat(" root ", discipline);
   absl::Status status =

@@ -30,6 +30,8 @@ class HostNetwork {
   // Pulls the host's cable, and plugs it in again.
   absl::Status Cut(int host);
   absl::Status Mend(int host);
+  // Packets of `host` to `other` get "no route to host".
+  absl::Status Block(int host, int other);
 
   // Queues the packets of the link, both ways: `discipline` as in tc, such as "netem delay 20ms".
   // UNIMPLEMENTED: this kernel has no such discipline.

@@ -58,6 +58,7 @@ absl::StatusOr<Mesh> SocketCommunicator::ConnectLinks(int rank, const Listener& 
   mesh_options.streams = 1 + std::max(1, options.streams);
   mesh_options.link_timeout = options.link_timeout;
   mesh_options.names = options.names;
+  mesh_options.interrupt_fd = options.interrupt_fd;
   return ConnectMesh(listener, mesh_options, deadline);
 }
 

@@ -43,6 +43,7 @@ struct SocketOptions {
   std::optional<absl::Duration> spin;
   // The ranks' numbers in errors, by rank, if they are part of a larger group; otherwise empty.
   std::vector<int> names;
+  int interrupt_fd = -1;  // see MeshOptions
   WaitLog* waits = nullptr;  // gets the ranks for which it sleeps; outlives it; may be null
 };
 

@@ -1,5 +1,6 @@
 #include "worker/group/bootstrap/group_bootstrap.h"
 
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -7,13 +8,19 @@
 #include <optional>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "base/clock.h"
 #include "base/host_name.h"
 #include "base/id128.h"
 #include "base/rank_set.h"
+#include "base/rpc/rank_network.h"
 #include "base/status_macros.h"
 #include "base/text/printable.h"
+#include "base/threads/mutex.h"
+#include "base/unique_fd.h"
 #include "cohort/v1/rank_info.pb.h"
 #include "worker/communicator/nccl/agreement/nccl_operation_log.h"
 #include "worker/communicator/socket/mesh/link_proof.h"
@@ -34,6 +41,12 @@ constexpr uint64_t kUnshared = 0;
 constexpr char kRankInfo[] = "cohort.bootstrap.rank_info";
 constexpr char kReach[] = "cohort.bootstrap.reach";
 constexpr char kMeshed[] = "cohort.bootstrap.meshed";
+constexpr char kAddress[] = "cohort.bootstrap.address";
+// The tag of an object that is never sent: its receiver hears the end of the generation.
+constexpr char kFailure[] = "cohort.bootstrap.failure";
+// The begin of the error with which a rank ends a generation that it cannot connect to.
+constexpr char kCannotConnect[] = "cannot connect the ranks: ";
+constexpr absl::Duration kReportTimeout = absl::Seconds(5);
 
 absl::StatusOr<std::string> RandomSecret() {
   std::string secret(Id128::kBytes, '\0');
@@ -57,6 +70,47 @@ std::vector<PeerTls> PeersOf(const std::vector<v1::RankInfo>& infos) {
   return peers;
 }
 
+// Wakes a rank that connects when the generation ends.
+class EndOfGeneration {
+ public:
+  explicit EndOfGeneration(client::ProcessGroup& group) : state_(std::make_shared<State>()) {
+    client::AsyncOptions options;
+    options.timeout = absl::Hours(1);
+    options.cancellation = state_->cancellation;
+    group.async().Receive(std::nullopt, kFailure, options,
+                          [state = state_](absl::StatusOr<client::ReceivedObject> received) {
+                            MutexLock lock(&state->mutex);
+                            state->reason = received.status();
+                            // The mailbox may be full or the coordinator away: no reason to end.
+                            if (!absl::IsAborted(state->reason)) return;
+                            eventfd_write(state->event.get(), 1);
+                          });
+  }
+  ~EndOfGeneration() {
+    state_->cancellation->Cancel(absl::CancelledError("the ranks are connected"));
+  }
+
+  int fd() const { return state_->event.get(); }
+  // A rank's reason why it cannot connect is an error of this rank, too. After another end this
+  // rank may join the next generation.
+  absl::Status reason() const {
+    MutexLock lock(&state_->mutex);
+    const absl::string_view text = state_->reason.message();
+    if (!absl::StrContains(text, kCannotConnect)) return state_->reason;
+    return absl::UnavailableError(text);
+  }
+
+ private:
+  struct State {
+    const std::shared_ptr<client::Cancellation> cancellation =
+        std::make_shared<client::Cancellation>();
+    const UniqueFd event{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    mutable Mutex mutex;
+    absl::Status reason ABSL_GUARDED_BY(mutex);
+  };
+  const std::shared_ptr<State> state_;
+};
+
 class Bootstrap {
  public:
   Bootstrap(client::ProcessGroup& group, const BootstrapOptions& options)
@@ -74,6 +128,7 @@ class Bootstrap {
       return connected;
     }
     COHORT_RETURN_IF_ERROR(ExchangeRankInfo(coordinator_address));
+    COHORT_RETURN_IF_ERROR(ReplaceLoopback());
     COHORT_ASSIGN_OR_RETURN(HostMembers members, ShareMemoryOnHost());
     COHORT_ASSIGN_OR_RETURN(connections.hosts, ExchangeReach(members, connected));
     COHORT_RETURN_IF_ERROR(TakeDescriptors(DescriptorsOfGroup(connections.hosts, group_.rank())));
@@ -127,11 +182,19 @@ class Bootstrap {
 
   absl::Status ExchangeRankInfo(const std::string& coordinator_address) {
     COHORT_ASSIGN_OR_RETURN(local_listener_, shm::LocalListener::Create());
-    const std::string host = options_.advertised_host.empty()
-                                 ? LocalAddressTowards(coordinator_address)
-                                 : options_.advertised_host;
-    COHORT_ASSIGN_OR_RETURN(listener_, Listener::Open(host, 0));
     v1::RankInfo info;
+    AdvertisedHost advertised = {options_.advertised_host, "advertised_host"};
+    if (advertised.host.empty()) {
+      COHORT_ASSIGN_OR_RETURN(advertised, AdvertisedHostOfEnvironment());
+    }
+    if (advertised.host.empty()) {
+      advertised.host = LocalAddressTowards(coordinator_address, &advertised.origin);
+      info.set_may_change_address(true);
+    }
+    COHORT_ASSIGN_OR_RETURN(listener_, Listener::Open(advertised.host, 0));
+    info.set_network(HostIdentity());
+    info.set_is_loopback(listener_->is_loopback());
+    info.set_address_origin(advertised.origin);
     info.set_version(kVersion);
     info.set_host(options_.host_identity.empty() ? HostIdentity() : options_.host_identity);
     info.set_machine(Machine());
@@ -156,11 +219,76 @@ class Bootstrap {
       }
       MakePrintable(*other.mutable_host_name());
       MakePrintable(*other.mutable_machine());
+      MakePrintable(*other.mutable_address());
+      MakePrintable(*other.mutable_address_origin());
       infos_.push_back(std::move(other));
     }
     COHORT_RETURN_IF_ERROR(CheckPlacements());
     secret_ = Id128::FromBytes(infos_[0].secret());
     return absl::OkStatus();
+  }
+
+  // A rank of another host than `rank`; null if there is none that fits.
+  const v1::RankInfo* Elsewhere(size_t rank, bool is_reachable) const {
+    for (const v1::RankInfo& other : infos_) {
+      if (other.network() == infos_[rank].network()) continue;
+      if (!is_reachable || !other.is_loopback()) return &other;
+    }
+    return nullptr;
+  }
+
+  bool HasUselessAddress(size_t rank) const {
+    return infos_[rank].is_loopback() && Elsewhere(rank, /*is_reachable=*/false) != nullptr;
+  }
+
+  // Ranks that advertise a loopback address to other hosts choose their address towards one of
+  // these. All ranks take part, or none: each sees the same addresses.
+  absl::Status ReplaceLoopback() {
+    bool replaces = false;
+    for (size_t rank = 0; rank < infos_.size(); ++rank) {
+      if (!HasUselessAddress(rank)) continue;
+      if (!infos_[rank].may_change_address() ||
+          Elsewhere(rank, /*is_reachable=*/true) == nullptr) {
+        return UselessAddress(rank);
+      }
+      replaces = true;
+    }
+    if (!replaces) return absl::OkStatus();
+    const auto self = static_cast<size_t>(group_.rank());
+    v1::RankAddress address;
+    address.set_address(infos_[self].address());
+    if (HasUselessAddress(self)) {
+      const std::string host =
+          LocalAddressTowards(Elsewhere(self, /*is_reachable=*/true)->address());
+      // Without such an address, the ranks hear so by the exchange.
+      if (absl::StatusOr<Listener> listener = Listener::Open(host, 0); listener.ok()) {
+        listener_ = *std::move(listener);
+      }
+      address.set_address(listener_->address());
+      address.set_is_loopback(listener_->is_loopback());
+    }
+    COHORT_ASSIGN_OR_RETURN(const client::ObjectList all,
+                            AllGather(address.SerializeAsString(), kAddress));
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      v1::RankAddress other;
+      if (!other.ParseFromArray(all[rank].data(), static_cast<int>(all[rank].size()))) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("rank ", rank, " sent a malformed RankAddress"));
+      }
+      if (other.is_loopback()) return UselessAddress(rank);
+      MakePrintable(*other.mutable_address());
+      infos_[rank].set_address(other.address());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status UselessAddress(size_t rank) const {
+    const v1::RankInfo& info = infos_[rank];
+    return absl::FailedPreconditionError(absl::StrCat(
+        "group ", group_.group(), ": rank ", rank, " (", info.host_name(), ") advertises ",
+        info.address(), ", a loopback address that ranks of other hosts cannot reach; reason: ",
+        info.address_origin(),
+        ". Set advertised_host, COHORT_ADVERTISED_HOST or COHORT_SOCKET_IFNAME on that rank"));
   }
 
   absl::Status CheckPlacements() const {
@@ -266,8 +394,29 @@ class Bootstrap {
   absl::StatusOr<Mesh> BySockets() {
     std::vector<std::string> addresses;
     for (const v1::RankInfo& info : infos_) addresses.push_back(info.address());
-    return SocketCommunicator::ConnectLinks(group_.rank(), *listener_, addresses,
-                                            SecretToConnect(secret_), OptionsOfMesh(), deadline_);
+    return Connect(group_.rank(), addresses, SecretToConnect(secret_), OptionsOfMesh());
+  }
+
+  // The ranks wait for each other, so one that fails tells the others why.
+  absl::StatusOr<Mesh> Connect(int self, const std::vector<std::string>& addresses,
+                               const Id128& secret, SocketOptions options) {
+    const EndOfGeneration end(group_);
+    options.interrupt_fd = end.fd();
+    absl::StatusOr<Mesh> mesh = SocketCommunicator::ConnectLinks(self, *listener_, addresses,
+                                                                 secret, options, deadline_);
+    if (mesh.ok()) return mesh;
+    if (const absl::Status reason = end.reason(); absl::IsCancelled(mesh.status()) && !reason.ok()) {
+      return reason;
+    }
+    client::AsyncOptions report;
+    report.timeout = kReportTimeout;
+    const auto reported = std::make_shared<absl::Notification>();
+    group_.async().ReportError(
+        absl::StrCat(kCannotConnect, "rank ", group_.rank(), ": ", mesh.status().message()),
+        /*fatal=*/true, {}, report, [reported](const absl::Status&) { reported->Notify(); });
+    // The caller leaves the group next, and the others would hear only that.
+    reported->WaitForNotificationWithTimeout(kReportTimeout);
+    return mesh;
   }
 
   absl::Status Cross(Connections& connections) {
@@ -280,8 +429,7 @@ class Bootstrap {
     const Id128 secret = SecretToConnect(SecretOfCrossing(secret_, crossing));
     COHORT_ASSIGN_OR_RETURN(
         connections.across,
-        SocketCommunicator::ConnectLinks(static_cast<int>(crossing.host), *listener_, addresses,
-                                         secret, OptionsOfCrossing(crossing), deadline_));
+        Connect(static_cast<int>(crossing.host), addresses, secret, OptionsOfCrossing(crossing)));
     return absl::OkStatus();
   }
 

@@ -23,8 +23,10 @@ namespace cohort::worker {
 struct BootstrapOptions {
   // The heap from which this rank's tensors are allocated; it outlives the communicator.
   std::shared_ptr<shm::Heap> heap;
-  // The address to which other hosts connect, without a port. Empty: the local address of this host
-  // towards the coordinator.
+  // The address to which other hosts connect, without a port. Empty: COHORT_ADVERTISED_HOST, the
+  // interface of COHORT_SOCKET_IFNAME, or else the local address of this host towards the
+  // coordinator. If that is a loopback address and there are ranks of other hosts, the rank takes
+  // its local address towards one of them.
   std::string advertised_host;
   // Ranks with different names share no memory. Empty: this machine and its network namespace.
   std::string host_identity;
@@ -58,8 +60,10 @@ struct ConnectedRanks {
 // SecureConnections. Errors: those of ProcessGroup::AllGather (naming the
 // missing ranks); FAILED_PRECONDITION (ranks of another version); INVALID_ARGUMENT, on all ranks
 // alike (different placements); FAILED_PRECONDITION, on all ranks alike (some use TLS between
+// hosts); FAILED_PRECONDITION, on all ranks alike (a rank advertises a loopback address to other
 // hosts); UNAVAILABLE, DEADLINE_EXCEEDED and RESOURCE_EXHAUSTED name the rank that could not be
-// connected.
+// connected. A rank that cannot connect ends the generation, and the ranks that wait for it get its
+// reason at once, as UNAVAILABLE.
 absl::StatusOr<ConnectedRanks> ConnectRanks(client::ProcessGroup& group,
                                             const std::string& coordinator_address,
                                             const BootstrapOptions& options);

@@ -7,7 +7,9 @@
 
 #include <cstdint>
 #include <fstream>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/unique_fd.h"
 #include "worker/communicator/socket/mesh/rank_listener.h"
@@ -47,24 +49,38 @@ std::string ClockIdentity() {
   return absl::StrCat(MachineIdentity(), "/", time.st_ino);
 }
 
-std::string LocalAddressTowards(absl::string_view address) {
+std::string LocalAddressTowards(absl::string_view address, std::string* why) {
   constexpr char kLoopback[] = "127.0.0.1";
-  const absl::StatusOr<SocketAddress> target = ResolveAddress(address);
-  if (!target.ok()) return kLoopback;
-  // Connecting a datagram socket sends nothing; it only chooses the route.
-  const UniqueFd fd(socket(target->storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  sockaddr_storage local = {};
-  socklen_t size = sizeof(local);
-  if (fd.get() < 0 || connect(fd.get(), target->get(), target->size) != 0 ||
-      getsockname(fd.get(), reinterpret_cast<sockaddr*>(&local), &size) != 0) {
+  const auto because = [&](absl::string_view reason) {
+    if (why != nullptr) *why = absl::StrCat("it reaches the coordinator at ", address, reason);
+  };
+  because("");
+  if (absl::StartsWith(address, "unix:")) return kLoopback;
+  const absl::StatusOr<std::vector<SocketAddress>> targets = ResolveAddresses(address);
+  if (!targets.ok()) {
+    because(absl::StrCat(", and ", targets.status().message()));
     return kLoopback;
   }
-  char text[INET6_ADDRSTRLEN] = {};
-  const void* const number =
-      local.ss_family == AF_INET6
-          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in6*>(&local)->sin6_addr)
-          : static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(&local)->sin_addr);
-  return inet_ntop(local.ss_family, number, text, sizeof(text)) != nullptr ? text : kLoopback;
+  because(", and has no route there");
+  for (const SocketAddress& target : *targets) {
+    // Connecting a datagram socket sends nothing; it only chooses the route.
+    const UniqueFd fd(socket(target.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_storage local = {};
+    socklen_t size = sizeof(local);
+    if (fd.get() < 0 || connect(fd.get(), target.get(), target.size) != 0 ||
+        getsockname(fd.get(), reinterpret_cast<sockaddr*>(&local), &size) != 0) {
+      continue;
+    }
+    char text[INET6_ADDRSTRLEN] = {};
+    const void* const number =
+        local.ss_family == AF_INET6
+            ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in6*>(&local)->sin6_addr)
+            : static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(&local)->sin_addr);
+    if (inet_ntop(local.ss_family, number, text, sizeof(text)) == nullptr) continue;
+    because("");
+    return text;
+  }
+  return kLoopback;
 }
 
 }  // namespace cohort::worker

@@ -20,8 +20,9 @@ std::string HostIdentity();
 std::string ClockIdentity();
 
 // Returns the local address from which packets to `address` ("host:port", "[::1]:7700") leave.
-// Returns the loopback address if there is no route, or if the address is a path.
-std::string LocalAddressTowards(absl::string_view address);
+// Returns the loopback address if there is no route, or if the address is a path. `why` (may be
+// null) gets the reason for a choice, for errors.
+std::string LocalAddressTowards(absl::string_view address, std::string* why = nullptr);
 
 }  // namespace cohort::worker
 

@@ -45,6 +45,12 @@ absl::Status CheckAddress(absl::string_view address) {
         absl::StrCat("address \"", Printable(address.substr(0, 256)),
                      "\" is not host:port, [ipv6]:port or unix:/path"));
   }
+  if (host.find_first_of(" \t\r\n,") != absl::string_view::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("address \"", Printable(address.substr(0, 256)),
+                     "\" has several hosts, expected one; `hostname --ip-address` prints all "
+                     "addresses of a host"));
+  }
   return absl::OkStatus();
 }
 

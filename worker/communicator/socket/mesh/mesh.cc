@@ -32,16 +32,26 @@ constexpr size_t kVersionEnds = sizeof(uint64_t) + sizeof(uint32_t);
 static_assert(offsetof(Hello, version) == sizeof(uint64_t) &&
               offsetof(Welcome, version) == sizeof(uint64_t));
 
+// The next address of a name is tried if the one before does not answer for this long.
+constexpr absl::Duration kNextAddress = absl::Milliseconds(250);
+
 // A connection to a rank below.
 struct Outgoing {
   int rank = 0;
   int stream = 0;
+  std::vector<SocketAddress> addresses;
+  size_t tried = 0;                // addresses
+  Instant next;                    // when the next address is tried
+  std::vector<UniqueFd> attempts;  // until one of them is `fd`
   UniqueFd fd;
   bool connected = false;
   bool done = false;
   Hello hello;
   Welcome welcome;
   size_t got = 0;
+
+  bool has_next() const { return !connected && tried < addresses.size(); }
+  bool IsDue(Instant now) const { return has_next() && next <= now; }
 };
 
 // A connection whose rank is not known yet.
@@ -86,8 +96,11 @@ class Builder {
   absl::StatusOr<Mesh> Run();
 
  private:
-  absl::Status Start(int rank, int stream, const SocketAddress& address);
+  // Tries the next address, and those after it while they are refused at once.
+  absl::Status TryNext(Outgoing& outgoing, int error);
+  absl::Status TryDue();
   absl::Status Advance(Outgoing& outgoing);
+  absl::Status AdvanceAttempt(Outgoing& outgoing, int fd);
   absl::Status Say(Outgoing& outgoing);
   // Return whether the connection has been accepted or rejected, or has gone.
   bool Advance(PendingConnection& pending);
@@ -128,30 +141,52 @@ class Builder {
   std::vector<pollfd> polled_;
 };
 
-absl::Status Builder::Start(int rank, int stream, const SocketAddress& address) {
-  Outgoing outgoing;
-  outgoing.rank = rank;
-  outgoing.stream = stream;
-  outgoing.fd =
-      UniqueFd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!outgoing.fd.is_open()) {
-    const int error = errno;
-    if (!IsOutOfDescriptors(error)) return Failed(rank, strerror(error));
-    return OutOfDescriptors(absl::StrCat("connecting to rank ", Name(rank)), error);
+absl::Status Builder::TryNext(Outgoing& outgoing, int error) {
+  while (outgoing.tried < outgoing.addresses.size()) {
+    const SocketAddress& address = outgoing.addresses[outgoing.tried++];
+    UniqueFd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!fd.is_open() && IsOutOfDescriptors(errno)) {
+      error = errno;
+      return OutOfDescriptors(absl::StrCat("connecting to rank ", Name(outgoing.rank)), error);
+    }
+    CloseInChildren(fd.get());
+    if (fd.is_open() &&
+        (connect(fd.get(), address.get(), address.size) == 0 || errno == EINPROGRESS)) {
+      outgoing.attempts.push_back(std::move(fd));
+      outgoing.next = Clock::Steady().Now() + kNextAddress;
+      return absl::OkStatus();
+    }
+    error = errno;
   }
-  CloseInChildren(outgoing.fd.get());
-  if (connect(outgoing.fd.get(), address.get(), address.size) != 0 && errno != EINPROGRESS) {
-    return Failed(rank, strerror(errno));
+  return outgoing.attempts.empty() ? Failed(outgoing.rank, strerror(error)) : absl::OkStatus();
+}
+
+absl::Status Builder::TryDue() {
+  const Instant now = Clock::Steady().Now();
+  for (Outgoing& outgoing : outgoing_) {
+    if (outgoing.IsDue(now)) COHORT_RETURN_IF_ERROR(TryNext(outgoing, 0));
   }
-  outgoing_.push_back(std::move(outgoing));
   return absl::OkStatus();
 }
 
-absl::Status Builder::Say(Outgoing& outgoing) {
+absl::Status Builder::AdvanceAttempt(Outgoing& outgoing, int fd) {
+  const auto attempt =
+      std::find_if(outgoing.attempts.begin(), outgoing.attempts.end(),
+                   [fd](const UniqueFd& each) { return each.get() == fd; });
+  if (attempt == outgoing.attempts.end()) return absl::OkStatus();  // another one has connected
   int error = 0;
   socklen_t size = sizeof(error);
-  getsockopt(outgoing.fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  if (error != 0) return Failed(outgoing.rank, strerror(error));
+  getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error == 0) {
+    outgoing.fd = std::move(*attempt);
+    outgoing.attempts.clear();
+    return Say(outgoing);
+  }
+  outgoing.attempts.erase(attempt);
+  return TryNext(outgoing, error);
+}
+
+absl::Status Builder::Say(Outgoing& outgoing) {
   TuneConnection(outgoing.fd.get(), outgoing.stream, options_.link_timeout);
   outgoing.hello = MakeHello(self_, outgoing.rank, outgoing.stream);
   if (!SendWhole(outgoing.fd.get(), outgoing.hello)) return Failed(outgoing.rank, strerror(errno));
@@ -160,7 +195,6 @@ absl::Status Builder::Say(Outgoing& outgoing) {
 }
 
 absl::Status Builder::Advance(Outgoing& outgoing) {
-  if (!outgoing.connected) return Say(outgoing);
   const ssize_t got =
       recv(outgoing.fd.get(), reinterpret_cast<char*>(&outgoing.welcome) + outgoing.got,
            sizeof(Welcome) - outgoing.got, 0);
@@ -267,11 +301,12 @@ bool Builder::ReadProof(PendingConnection& pending) {
 absl::Status Builder::GiveUp() const {
   const absl::Duration timeout = deadline_ - started_;
   std::vector<std::string> parts;
+  std::string unreached;
   for (const Outgoing& outgoing : outgoing_) {
     if (outgoing.done) continue;
+    unreached = options_.addresses[static_cast<size_t>(outgoing.rank)];
     // Most of the ranks below are missed for the same reason; the first is named.
-    parts.push_back(absl::StrCat("rank ", Name(outgoing.rank), " at ",
-                                 options_.addresses[static_cast<size_t>(outgoing.rank)],
+    parts.push_back(absl::StrCat("rank ", Name(outgoing.rank), " at ", unreached,
                                  outgoing.connected ? ": did not answer" : ": cannot be reached"));
     break;
   }
@@ -291,20 +326,36 @@ absl::Status Builder::GiveUp() const {
     absl::StrAppend(&text, " (", rejected_, " others were rejected; the last: ", last_rejection_,
                     ")");
   }
+  // A firewall that drops packets looks like a rank that does not come.
+  const std::string& asked = unreached.empty() ? listener_.address() : unreached;
+  if (unreached.empty()) {
+    absl::StrAppend(&text, "; rank ", Name(self_.rank), " listens at ", asked);
+  }
+  absl::StrAppend(&text, "; is port ", asked.substr(asked.rfind(':') + 1),
+                  " open between the hosts? COHORT_PORT_RANGE sets the ports of ranks");
   return absl::DeadlineExceededError(text);
 }
 
 absl::Status Builder::Wait() {
-  polled_.clear();
-  polled_.push_back({listener_.fd(), POLLIN, 0});
-  for (const Outgoing& outgoing : outgoing_) {
-    if (outgoing.done) continue;
-    const short events = outgoing.connected ? POLLIN : POLLOUT;
-    polled_.push_back({outgoing.fd.get(), events, 0});
+  while (true) {
+    polled_.clear();
+    polled_.push_back({options_.interrupt_fd, POLLIN, 0});
+    polled_.push_back({listener_.fd(), POLLIN, 0});
+    Instant until = deadline_;
+    for (const Outgoing& outgoing : outgoing_) {
+      if (outgoing.done) continue;
+      if (outgoing.connected) polled_.push_back({outgoing.fd.get(), POLLIN, 0});
+      for (const UniqueFd& fd : outgoing.attempts) polled_.push_back({fd.get(), POLLOUT, 0});
+      if (outgoing.has_next()) until = std::min(until, outgoing.next);
+    }
+    for (const PendingConnection& pending : pending_)
+      polled_.push_back({pending.fd.get(), POLLIN, 0});
+    const bool ready = PollUntil(polled_, until);
+    if (polled_[0].revents != 0) return absl::CancelledError("another rank has failed");
+    if (ready) return absl::OkStatus();
+    if (Clock::Steady().Now() >= deadline_) return GiveUp();
+    COHORT_RETURN_IF_ERROR(TryDue());
   }
-  for (const PendingConnection& pending : pending_)
-    polled_.push_back({pending.fd.get(), POLLIN, 0});
-  return PollUntil(polled_, deadline_) ? absl::OkStatus() : GiveUp();
 }
 
 absl::StatusOr<Mesh> Builder::Run() {
@@ -315,20 +366,31 @@ absl::StatusOr<Mesh> Builder::Run() {
     missing_ += self_.streams;
   }
   for (int rank = 0; rank < self_.rank; ++rank) {
-    absl::StatusOr<SocketAddress> address =
-        ResolveAddress(options_.addresses[static_cast<size_t>(rank)]);
-    if (!address.ok()) return Failed(rank, address.status().message());
+    absl::StatusOr<std::vector<SocketAddress>> addresses =
+        ResolveAddresses(options_.addresses[static_cast<size_t>(rank)]);
+    if (!addresses.ok()) return Failed(rank, addresses.status().message());
     for (int stream = 0; stream < self_.streams; ++stream) {
-      COHORT_RETURN_IF_ERROR(Start(rank, stream, *address));
+      Outgoing outgoing;
+      outgoing.rank = rank;
+      outgoing.stream = stream;
+      outgoing.addresses = *addresses;
+      COHORT_RETURN_IF_ERROR(TryNext(outgoing, 0));
+      outgoing_.push_back(std::move(outgoing));
     }
   }
   while (missing_ > 0) {
     COHORT_RETURN_IF_ERROR(Wait());
-    size_t at = 0;
+    size_t at = 1;
     const bool knocked = polled_[at++].revents != 0;
     for (Outgoing& outgoing : outgoing_) {
-      if (outgoing.done || polled_[at++].revents == 0) continue;
-      COHORT_RETURN_IF_ERROR(Advance(outgoing));
+      if (outgoing.done) continue;
+      const size_t count = outgoing.connected ? 1 : outgoing.attempts.size();
+      const bool connected = outgoing.connected;
+      for (size_t end = at + count; at < end; ++at) {
+        if (polled_[at].revents == 0) continue;
+        COHORT_RETURN_IF_ERROR(connected ? Advance(outgoing)
+                                         : AdvanceAttempt(outgoing, polled_[at].fd));
+      }
     }
     for (auto it = pending_.begin(); it != pending_.end();) {
       const bool ready = polled_[at++].revents != 0;

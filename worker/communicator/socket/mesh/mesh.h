@@ -22,6 +22,8 @@ struct MeshOptions {
   // A link on which no data is acknowledged for this long is cut.
   absl::Duration link_timeout = absl::Seconds(15);
   std::vector<int> names;  // by rank, for errors; empty: as they are
+  // Readable once this rank need not wait any longer, because another rank has failed. -1: none.
+  int interrupt_fd = -1;
 };
 
 struct Mesh {
@@ -30,9 +32,11 @@ struct Mesh {
 };
 
 // Connects this rank with all others: it connects to the ranks below it and accepts those above it,
-// on one thread. Unidentified connections are rejected and do no harm. Errors: UNAVAILABLE (names a
-// rank that cannot be reached, and its address), DEADLINE_EXCEEDED (names the ranks that did not
-// come), RESOURCE_EXHAUSTED (file descriptors).
+// on one thread. If the name of a rank's host has several addresses, it tries the next one after
+// 250 ms, or once the one before is refused, and keeps the first that answers (RFC 8305).
+// Unidentified connections are rejected and do no harm. Errors: UNAVAILABLE (names a rank that
+// cannot be reached, and its address), DEADLINE_EXCEEDED (names the ranks that did not come),
+// RESOURCE_EXHAUSTED (file descriptors), CANCELLED (interrupt_fd).
 absl::StatusOr<Mesh> ConnectMesh(const Listener& listener, const MeshOptions& options,
                                  Instant deadline);
 

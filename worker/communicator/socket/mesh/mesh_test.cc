@@ -61,10 +61,11 @@ class MeshTest : public ::testing::Test {
     return meshes;
   }
   UniqueFd Knock(int rank) const {
-    const absl::StatusOr<SocketAddress> address =
-        ResolveAddress(addresses_[static_cast<size_t>(rank)]);
-    UniqueFd fd(socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    EXPECT_EQ(connect(fd.get(), address->get(), address->size), 0) << strerror(errno);
+    const absl::StatusOr<std::vector<SocketAddress>> addresses =
+        ResolveAddresses(addresses_[static_cast<size_t>(rank)]);
+    const SocketAddress& address = addresses->front();
+    UniqueFd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(connect(fd.get(), address.get(), address.size), 0) << strerror(errno);
     const timeval timeout = {20, 0};
     setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
     return fd;

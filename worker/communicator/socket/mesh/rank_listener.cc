@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/rpc/rank_network.h"
 #include "base/status_macros.h"
 
 namespace cohort::worker {
@@ -24,7 +26,7 @@ std::string Join(absl::string_view host, int port) {
   return absl::StrCat(host, ":", port);
 }
 
-absl::StatusOr<SocketAddress> Resolve(const std::string& host, int port) {
+absl::StatusOr<std::vector<SocketAddress>> Resolve(const std::string& host, int port) {
   addrinfo hints = {};
   hints.ai_flags = AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
@@ -34,10 +36,13 @@ absl::StatusOr<SocketAddress> Resolve(const std::string& host, int port) {
     return absl::UnavailableError(absl::StrCat(Join(host, port), ": ", gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, &freeaddrinfo);
-  SocketAddress address;
-  memcpy(&address.storage, all->ai_addr, all->ai_addrlen);
-  address.size = all->ai_addrlen;
-  return address;
+  std::vector<SocketAddress> addresses;
+  for (const addrinfo* one = all.get(); one != nullptr; one = one->ai_next) {
+    SocketAddress& address = addresses.emplace_back();
+    memcpy(&address.storage, one->ai_addr, one->ai_addrlen);
+    address.size = one->ai_addrlen;
+  }
+  return addresses;
 }
 
 int PortOf(int fd) {
@@ -51,7 +56,17 @@ int PortOf(int fd) {
 
 }  // namespace
 
-absl::StatusOr<SocketAddress> ResolveAddress(absl::string_view text) {
+bool IsLoopback(const SocketAddress& address) {
+  if (address.storage.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address.storage);
+    return (ntohl(v4.sin_addr.s_addr) >> 24) == 127;
+  }
+  if (address.storage.ss_family != AF_INET6) return false;
+  const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+}
+
+absl::StatusOr<std::vector<SocketAddress>> ResolveAddresses(absl::string_view text) {
   const size_t colon = text.rfind(':');
   int port = 0;
   if (colon == absl::string_view::npos || !absl::SimpleAtoi(text.substr(colon + 1), &port) ||
@@ -68,24 +83,54 @@ absl::StatusOr<SocketAddress> ResolveAddress(absl::string_view text) {
   return Resolve(std::string(host), port);
 }
 
-absl::StatusOr<Listener> Listener::Open(const std::string& host, int port) {
-  COHORT_ASSIGN_OR_RETURN(const SocketAddress address, Resolve(host, port));
-  const auto refuse = [&] {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", Join(host, port), ": ", strerror(errno)));
-  };
-  Listener listener;
-  listener.fd_ =
-      UniqueFd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!listener.fd_.is_open()) return refuse();
+namespace {
+
+// Returns a closed descriptor, with the reason in errno, if it cannot listen there.
+UniqueFd ListenAt(const SocketAddress& address) {
+  UniqueFd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.is_open()) return fd;
   // Takes over from connections that are still closing; never from a live listener.
   const int one = 1;
-  setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-  if (bind(listener.fd(), address.get(), address.size) != 0) return refuse();
-  if (listen(listener.fd(), SOMAXCONN) != 0) return refuse();
-  listener.port_ = PortOf(listener.fd());
-  listener.address_ = Join(host, listener.port_);
-  return listener;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+  if (bind(fd.get(), address.get(), address.size) == 0 && listen(fd.get(), SOMAXCONN) == 0) {
+    return fd;
+  }
+  const int error = errno;
+  fd = UniqueFd();
+  errno = error;
+  return fd;
+}
+
+}  // namespace
+
+absl::StatusOr<Listener> Listener::Open(const std::string& host, int port) {
+  std::vector<int> ports = {port};
+  if (port == 0) {
+    COHORT_ASSIGN_OR_RETURN(ports, ListenPortsOfEnvironment());
+  }
+  int error = 0;
+  for (const int each : ports) {
+    COHORT_ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses, Resolve(host, each));
+    std::stable_partition(addresses.begin(), addresses.end(),
+                          [](const SocketAddress& address) { return !IsLoopback(address); });
+    for (const SocketAddress& address : addresses) {
+      Listener listener;
+      listener.fd_ = ListenAt(address);
+      if (listener.fd_.is_open()) {
+        listener.is_loopback_ = IsLoopback(address);
+        listener.port_ = PortOf(listener.fd());
+        listener.address_ = Join(host, listener.port_);
+        return listener;
+      }
+      error = errno;
+      // The next port is free perhaps, the next address is another one.
+      if (error == EADDRINUSE) break;
+    }
+    if (error != EADDRINUSE) break;
+  }
+  if (error == EADDRINUSE && port == 0 && ports.front() != 0) return NoPortOfRangeIsFree(host);
+  return absl::UnavailableError(
+      absl::StrCat("cannot listen on ", Join(host, port), ": ", strerror(error)));
 }
 
 }  // namespace cohort::worker
