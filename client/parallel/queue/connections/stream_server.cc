@@ -1,9 +1,11 @@
 #include "client/parallel/queue/connections/stream_server.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <string.h>
 
 #include <utility>
 
@@ -15,6 +17,7 @@
 #include "base/rpc/listener/listen_address.h"
 #include "base/rpc/listener/listen_socket.h"
 #include "base/rpc/listener/listener.h"
+#include "base/rpc/rank_network.h"
 #include "base/status_macros.h"
 #include "base/tls/tls_context.h"
 #include "client/parallel/queue/connections/writer_stream.h"
@@ -64,18 +67,35 @@ std::vector<std::string> HostAddresses() {
   return v4;
 }
 
+// Port 0 stands for the ports of COHORT_PORT_RANGE, if that is set.
+absl::StatusOr<std::vector<ListenSocket>> OpenInRange(ListenAddress address) {
+  if (address.is_unix() || address.port != 0) return ListenSocket::Open(address);
+  COHORT_ASSIGN_OR_RETURN(const std::vector<int> ports, ListenPortsOfEnvironment());
+  absl::Status last;
+  for (const int port : ports) {
+    address.port = port;
+    absl::StatusOr<std::vector<ListenSocket>> sockets = ListenSocket::Open(address);
+    if (sockets.ok()) return sockets;
+    last = sockets.status();
+    if (!absl::StrContains(last.message(), strerror(EADDRINUSE))) return last;
+  }
+  return ports.front() != 0 ? NoPortOfRangeIsFree(address.host) : last;
+}
+
 // Opens sockets on all addresses; on a machine without IPv6, on all IPv4 addresses.
 absl::StatusOr<std::vector<ListenSocket>> OpenSockets(const std::string& listen) {
   if (!listen.empty()) {
-    COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(listen));
-    return ListenSocket::Open(address);
+    COHORT_ASSIGN_OR_RETURN(ListenAddress address, ParseListenAddress(listen));
+    return OpenInRange(std::move(address));
   }
+  absl::Status last;
   for (const char* everywhere : {"[::]:0", "0.0.0.0:0"}) {
-    COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(everywhere));
-    absl::StatusOr<std::vector<ListenSocket>> sockets = ListenSocket::Open(address);
+    COHORT_ASSIGN_OR_RETURN(ListenAddress address, ParseListenAddress(everywhere));
+    absl::StatusOr<std::vector<ListenSocket>> sockets = OpenInRange(std::move(address));
     if (sockets.ok()) return sockets;
+    last = sockets.status();
   }
-  return absl::UnavailableError("no port of this host can be listened at");
+  return last;
 }
 
 class Service final
@@ -112,6 +132,11 @@ StreamServer::StreamServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) 
 absl::StatusOr<std::unique_ptr<StreamServer>> StreamServer::Start(
     const StreamServerOptions& options, std::shared_ptr<RingWriter> writer,
     const v1::QueueHandle& handle) {
+  std::string advertise = options.advertise;
+  if (advertise.empty()) {
+    COHORT_ASSIGN_OR_RETURN(AdvertisedHost chosen, AdvertisedHostOfEnvironment());
+    advertise = std::move(chosen.host);
+  }
   COHORT_ASSIGN_OR_RETURN(std::vector<ListenSocket> sockets, OpenSockets(options.listen));
   const int port = sockets.front().port();
   if (port == 0) return absl::InvalidArgumentError("queues listen at ports, not at paths");
@@ -158,8 +183,8 @@ absl::StatusOr<std::unique_ptr<StreamServer>> StreamServer::Start(
 
   auto result = absl::WrapUnique(new StreamServer(std::move(impl)));
   result->port_ = port;
-  if (!options.advertise.empty()) {
-    result->addresses_.push_back(HostAndPort(options.advertise, port));
+  if (!advertise.empty()) {
+    result->addresses_.push_back(HostAndPort(advertise, port));
     return result;
   }
   std::vector<std::string> hosts = HostAddresses();

@@ -17,7 +17,8 @@ namespace cohort::parallel {
 struct StreamServerOptions {
   // "host:port" or "[IPv6]:port", port 0 for any. Empty: any port of all addresses.
   std::string listen;
-  // The host that the server tells readers. Empty: the hosts it listens at.
+  // The host that the server tells readers. Empty: COHORT_ADVERTISED_HOST, the interface of
+  // COHORT_SOCKET_IFNAME, or else the hosts it listens at.
   std::string advertise;
   RankTls tls;
 };
