@@ -4,6 +4,8 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -131,6 +133,61 @@ def test_listen_socket_keeps_the_port():
     assert run(groups, lambda group, rank: group.all_gather_obj(rank)) == [[0, 1]] * 2
     for group in reversed(groups):
         group.close()
+
+
+THIEF = '''
+import socket, sys
+print('ready', flush=True)
+port = int(sys.argv[1])
+while True:
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind(('0.0.0.0', port))
+            taken.listen()
+        except OSError:
+            continue
+        print('taken', flush=True)
+        break
+'''
+
+
+def test_listen_socket_is_never_free_for_another_process():
+    """The coordinator takes the socket over, also one that is bound to all addresses."""
+    for _ in range(100):
+        with socket.socket() as listening:
+            listening.bind(('0.0.0.0', 0))
+            listening.listen()
+            port = listening.getsockname()[1]
+            with subprocess.Popen([sys.executable, '-c', THIEF, str(port)],
+                                  stdout=subprocess.PIPE) as thief:
+                try:
+                    assert thief.stdout.readline() == b'ready\n'
+                    group = create(port, 0, 1, listen_socket=listening)
+                    assert thief.poll() is None
+                finally:
+                    thief.kill()
+            assert listening.fileno() == -1
+            group.close()
+
+
+def test_connections_that_wait_in_the_queue_are_served():
+    with socket.socket() as listening:
+        listening.bind(('127.0.0.1', 0))
+        listening.listen()
+        port = listening.getsockname()[1]
+        with socket.create_connection(('127.0.0.1', port), LONG) as early:
+            group = create(port, 0, 1, listen_socket=listening)
+            early.sendall(b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0')
+            assert early.recv(9), 'the coordinator does not answer'
+            group.close()
+
+
+def test_listen_socket_of_another_kind():
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind('')  # a name that the kernel chooses
+        with pytest.raises(cohort.Unavailable, match='could not serve'):
+            create(open_port(), 0, 1, listen_socket=listening)
 
 
 def test_pickle_is_off(groups):

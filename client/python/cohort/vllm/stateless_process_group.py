@@ -33,19 +33,29 @@ from cohort.reduce_op import Op
 class _OwnCoordinator:
     """A coordinator of this process, which ends with it."""
 
-    def __init__(self, host: str, port: int, timeout: float):
+    def __init__(self, host: str, port: int, timeout: float,
+                 listen_socket: Optional[socket.socket] = None):
         """Waits until it serves. Raises Unavailable if it ends, because the port is taken for example,
-        and DeadlineExceeded."""
+        and DeadlineExceeded. It takes over `listen_socket`, which this process closes."""
         end = time.monotonic() + timeout
         self._address = _address(host, port)
+        listen, inherited = self._address, ()
+        if listen_socket is not None:
+            if not listen_socket.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                listen_socket.listen(socket.SOMAXCONN)
+            listen, inherited = f'fd://{listen_socket.fileno()}', (listen_socket.fileno(),)
         with tempfile.TemporaryDirectory(prefix='cohort') as folder:
             ready = os.path.join(folder, 'port')
             # The pipe closes when this process ends, however it ends.
             self._process = subprocess.Popen(
-                [_programs.find('cohort-coordinator'), '--listen', self._address,
+                [_programs.find('cohort-coordinator'), '--listen', listen,
                  '--metrics-listen', '', '--log-level', 'error', '--insecure', '--drain-grace', '2s',
-                 '--until-stdin-closes', '--port-file', ready], stdin=subprocess.PIPE)
+                 '--until-stdin-closes', '--port-file', ready], stdin=subprocess.PIPE,
+                pass_fds=inherited)
             _coordinators.add(self)
+            # The coordinator's copy alone keeps the port, until it ends.
+            if listen_socket is not None:
+                listen_socket.close()
             _lifetime.close_at_exit(self)
             try:
                 self._await(ready, end)
@@ -126,8 +136,9 @@ class StatelessProcessGroup:
         a rank could not be connected; DeadlineExceeded lists the ranks that did not come.
 
         Args:
-          listen_socket: keeps rank 0's port for it until then; it is closed, and the coordinator
-            listens on host:port.
+          listen_socket: a TCP socket of rank 0, bound to the port. The coordinator takes it over with the
+            connections that wait in its queue, and this process closes its copy. It may be bound to
+            another address than `host`, such as 0.0.0.0.
           address: a coordinator that runs elsewhere, as for ProcessGroup; host and port are then
             only a part of the group's name.
           name: the group's name; None: made of the port, and of the host if there is an address.
@@ -142,9 +153,8 @@ class StatelessProcessGroup:
             if address is None:
                 address = _address(host, port)
                 if rank == 0:
-                    if listen_socket is not None:
-                        listen_socket.close()
-                    closers.callback(_OwnCoordinator(host, port, store_timeout).close)
+                    own = _OwnCoordinator(host, port, store_timeout, listen_socket)
+                    closers.callback(own.close)
             group = ProcessGroup(name, rank=rank, world_size=world_size, address=address,
                                  timeout=store_timeout, join_timeout=store_timeout,
                                  data_expiration=data_expiration_seconds)
