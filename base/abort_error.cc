@@ -14,6 +14,8 @@ namespace {
 // A rank that did one of these met an error, or ended in order, and need not be its cause.
 constexpr absl::string_view kReports[] = {"gave up", "could not", "found", "goes on"};
 
+constexpr char kLeft[] = "cohort/left";
+
 }  // namespace
 
 absl::Status AbortError(absl::string_view cause) {
@@ -28,5 +30,13 @@ absl::Status AbortError(absl::string_view cause) {
   }
   return WithCulprit(error, rank);
 }
+
+absl::Status LeftError(absl::string_view cause) {
+  absl::Status error = AbortError(cause);
+  error.SetPayload(kLeft, absl::Cord());
+  return error;
+}
+
+bool IsLeftError(const absl::Status& error) { return error.GetPayload(kLeft).has_value(); }
 
 }  // namespace cohort

@@ -94,7 +94,7 @@ class Communicator {
   //   two ranks that differ and has the mark of mismatch.h; the communicator stays usable.
   // - DEADLINE_EXCEEDED: some ranks did not call; the error names them. The communicator is broken:
   //   the other ranks get ABORTED.
-  // - ABORTED: a rank is lost or gave up, or Abort was called; names the rank and the cause.
+  // - ABORTED: a rank is lost, left or gave up, or Abort was called; names the rank and the cause.
   virtual absl::Status Run(const FlatCall& call, const void* input, void* output,
                            Instant deadline) = 0;
   // Returns, once, a mismatch that was detected in an earlier eager broadcast (INVALID_ARGUMENT).
@@ -114,7 +114,8 @@ class Communicator {
   // Waits until a message from one of `peers`, which are other ranks, has arrived or begun to, and
   // says what the next receive from that rank gets. With a deadline of InfinitePast it does not
   // block. Errors: DEADLINE_EXCEEDED (the communicator stays usable); ABORTED, as soon as this rank
-  // knows that the group or one of `peers` is lost.
+  // knows that the group or one of `peers` is lost, or that one of them left. A caller that can do
+  // without a rank that left calls it for the others.
   virtual absl::StatusOr<MessageInfo> AwaitMessage(
       absl::Span<const int> peers, Instant deadline,
       MessageChannel channel = MessageChannel::kData) = 0;
@@ -126,6 +127,12 @@ class Communicator {
   // Ends calls in flight on all ranks, and all later calls, with ABORTED and `cause`. `cause` names
   // the culprit, such as "rank 3 is gone". The first cause stays.
   virtual void Abort(absl::string_view cause) = 0;
+
+  // `rank` has left the group in order, and sends nothing any more; `cause` says so, such as "rank 3
+  // left the group". Collectives, and messages to or from it, then end with ABORTED and `cause`;
+  // messages that it has sent still arrive, and so do those between other ranks. Any thread may call
+  // it. A backend whose ranks cannot do without one ends all calls.
+  virtual void NoteLeft(int /*rank*/, absl::string_view cause) { Abort(cause); }
 
   // Whether AwaitMessage would find a message from `peer` now.
   absl::StatusOr<bool> HasMessage(int peer, MessageChannel channel = MessageChannel::kData) {

@@ -120,19 +120,20 @@ absl::Status AttachedGroup::Take(absl::Duration timeout, absl::Duration forming_
   COHORT_RETURN_IF_ERROR(
       SecureConnections(*connections, tls_files_, Clock::Steady().Now() + forming_timeout));
   COHORT_RETURN_IF_ERROR(Begin(*std::move(connections)));
-  session->AwaitEnd(
-      membership_->number(), generation(),
-      [this, rank = rank()](const std::string& cause, bool session_ended) {
-        // Other ranks get this text too, so it names the rank.
-        End(session_ended ? absl::StrCat("rank ", rank, " lost its worker: ", cause) : cause);
-      });
+  WorkerSessionImpl::GroupCallbacks callbacks;
+  callbacks.on_end = [this, rank = rank()](const std::string& cause, bool session_ended) {
+    // Other ranks get this text too, so it names the rank.
+    End(session_ended ? absl::StrCat("rank ", rank, " lost its worker: ", cause) : cause);
+  };
+  callbacks.on_left = [this](int rank, const std::string& cause) { NoteLeft(rank, cause); };
+  session->Watch(membership_->number(), generation(), std::move(callbacks));
   if (placement_ == Placement::kHost) return absl::OkStatus();
   WorkerRelayedUniqueIds ids(membership_.get());
   return BeginOnDevice(*gpu_, ids, forming_timeout);
 }
 
 void AttachedGroup::StopWatching() {
-  WorkerSessionImpl::Of(membership_->session()).AwaitEnd(membership_->number(), 0, nullptr);
+  WorkerSessionImpl::Of(membership_->session()).Unwatch(membership_->number());
 }
 
 }  // namespace cohort::worker

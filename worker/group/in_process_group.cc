@@ -87,6 +87,12 @@ void InProcessGroup::End(absl::string_view cause) {
   if (current_on_device_ != nullptr) current_on_device_->Abort(cause);
 }
 
+void InProcessGroup::NoteLeft(int rank, absl::string_view cause) {
+  MutexLock lock(&end_mutex_);
+  if (current_ != nullptr) current_->NoteLeft(rank, cause);
+  if (current_on_device_ != nullptr) current_on_device_->NoteLeft(rank, cause);
+}
+
 void InProcessGroup::Abort(const absl::Status& cause) {
   End(absl::StrCat("rank ", rank(), " aborted: ", cause.message()));
 }

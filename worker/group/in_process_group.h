@@ -81,6 +81,8 @@ class InProcessGroup : public client::Group {
   void Drop() ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   // Ends calls in flight and all later calls of the generation. Any thread may call it.
   void End(absl::string_view cause);
+  // `rank` has left in order: ends the calls that need it. Any thread may call it.
+  void NoteLeft(int rank, absl::string_view cause);
 
   // This rank's GPU; null if it has none.
   virtual GpuContext* gpu_context() const = 0;

@@ -87,10 +87,13 @@ absl::Status LocalGroup::Form(Connections connections, Instant deadline) {
   COHORT_RETURN_IF_ERROR(SecureConnections(connections, options_.tls->files, deadline));
   connections.gives_way = options_.gives_way;
   COHORT_RETURN_IF_ERROR(Begin(std::move(connections)));
-  membership_->NotifyOnEnd([this, generation = generation()](const std::string& cause) {
+  RankMembership::Callbacks callbacks;
+  callbacks.on_left = [this](int rank, const std::string& cause) { NoteLeft(rank, cause); };
+  callbacks.on_end = [this, generation = generation()](const std::string& cause) {
     End(cause);
     if (options_.on_end != nullptr) options_.on_end(generation, cause);
-  });
+  };
+  membership_->Notify(std::move(callbacks));
   if (placement() == Placement::kHost) return absl::OkStatus();
   MemberUniqueIds ids(&membership());
   return BeginOnDevice(*options_.gpu_context, ids, options_.bootstrap.timeout);

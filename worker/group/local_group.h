@@ -47,7 +47,8 @@ struct LocalGroupOptions {
 //
 // When a rank dies, its connections show it, within milliseconds on the same host, and the
 // coordinator notices too. Calls of all other ranks then end with ABORTED, which names that rank.
-// Rejoin forms the next generation from the ranks that join it.
+// Rejoin forms the next generation from the ranks that join it. A rank that leaves in order ends
+// only the calls that need it: collectives, and messages to or from it.
 class LocalGroup final : public InProcessGroup {
  public:
   // Joins the group, waits until it is complete, and connects the ranks. Errors: those of

@@ -111,6 +111,10 @@ void RemoteGroup::Adopt(const v1::JoinGroupResponse& joined) {
   paths_.assign(joined.paths().begin(), joined.paths().end());
   hosts_.assign(joined.machines().begin(), joined.machines().end());
   why_not_ = joined.why_not();
+  {
+    MutexLock lock(&inboxes_mutex_);
+    inboxes_.clear();
+  }
   MutexLock lock(&count_mutex_);
   peers_.Reset(rank_, world_size_);
 }
@@ -168,17 +172,19 @@ absl::Status RemoteGroup::CopyAll(absl::Span<const TensorCopy> copies, const Cal
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::string>> RemoteGroup::RunObject(v1::ObjectOperation operation,
-                                                                absl::string_view object, int peer,
-                                                                const CallOptions& options,
-                                                                absl::Span<const int> members) {
-  COHORT_RETURN_IF_ERROR(Standing());
+v1::RunObjectRequest RemoteGroup::ObjectRequest(v1::ObjectOperation operation,
+                                                absl::string_view object, int peer) const {
   v1::RunObjectRequest request;
   request.set_group(group_);
   request.set_operation(operation);
   request.set_object(std::string(object));
   request.set_peer(peer);
-  request.mutable_members()->Add(members.begin(), members.end());
+  return request;
+}
+
+absl::StatusOr<std::vector<std::string>> RemoteGroup::RunObject(v1::RunObjectRequest& request,
+                                                                const CallOptions& options) {
+  COHORT_RETURN_IF_ERROR(Standing());
   const absl::Duration timeout = TimeoutOf(options);
   SetDuration(timeout, request.mutable_timeout());
   v1::RunObjectResponse response;
@@ -191,11 +197,9 @@ absl::StatusOr<std::vector<std::string>> RemoteGroup::RunObject(v1::ObjectOperat
                                   std::make_move_iterator(response.mutable_objects()->end()));
 }
 
-absl::StatusOr<std::string> RemoteGroup::OneObject(v1::ObjectOperation operation,
-                                                   absl::string_view object, int peer,
+absl::StatusOr<std::string> RemoteGroup::OneObject(v1::RunObjectRequest& request,
                                                    const CallOptions& options) {
-  COHORT_ASSIGN_OR_RETURN(std::vector<std::string> objects,
-                          RunObject(operation, object, peer, options));
+  COHORT_ASSIGN_OR_RETURN(std::vector<std::string> objects, RunObject(request, options));
   if (objects.size() != 1) {
     return absl::InternalError(absl::StrCat(session().worker(), " sent no object"));
   }
@@ -204,27 +208,49 @@ absl::StatusOr<std::string> RemoteGroup::OneObject(v1::ObjectOperation operation
 
 absl::Status RemoteGroup::SendObject(absl::string_view object, int destination,
                                      const CallOptions& options) {
-  return RunObject(v1::OBJECT_OPERATION_SEND, object, destination, options).status();
+  v1::RunObjectRequest request = ObjectRequest(v1::OBJECT_OPERATION_SEND, object, destination);
+  return RunObject(request, options).status();
 }
 
 absl::StatusOr<std::string> RemoteGroup::ReceiveObject(int source, const CallOptions& options) {
-  return OneObject(v1::OBJECT_OPERATION_RECEIVE, "", source, options);
+  std::shared_ptr<Inbox> inbox;
+  {
+    MutexLock lock(&inboxes_mutex_);
+    std::shared_ptr<Inbox>& found = inboxes_[source];
+    if (found == nullptr) found = std::make_shared<Inbox>();
+    inbox = found;
+  }
+  if (!inbox->mutex.LockFor(TimeoutOf(options))) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("group ", name(), ": an object from rank ", source,
+                     ": another call that waits for one is not over"));
+  }
+  const TimedMutexLock lock(&inbox->mutex, std::adopt_lock);
+  v1::RunObjectRequest request = ObjectRequest(v1::OBJECT_OPERATION_RECEIVE, "", source);
+  request.set_taken(inbox->taken);
+  absl::StatusOr<std::string> object = OneObject(request, options);
+  if (object.ok()) ++inbox->taken;
+  return object;
 }
 
 absl::StatusOr<std::string> RemoteGroup::BroadcastObject(absl::string_view object, int root,
                                                          const CallOptions& options) {
-  return OneObject(v1::OBJECT_OPERATION_BROADCAST, object, root, options);
+  v1::RunObjectRequest request = ObjectRequest(v1::OBJECT_OPERATION_BROADCAST, object, root);
+  return OneObject(request, options);
 }
 
 absl::StatusOr<std::vector<std::string>> RemoteGroup::AllGatherObjects(absl::string_view object,
                                                                        const CallOptions& options) {
-  return RunObject(v1::OBJECT_OPERATION_ALL_GATHER, object, 0, options);
+  v1::RunObjectRequest request = ObjectRequest(v1::OBJECT_OPERATION_ALL_GATHER, object, 0);
+  return RunObject(request, options);
 }
 
 absl::StatusOr<std::vector<std::string>> RemoteGroup::AllGatherObjectsOf(
     absl::Span<const int> members, absl::string_view object, const CallOptions& options) {
   if (members.empty()) return absl::InvalidArgumentError("objects of members: there is no member");
-  return RunObject(v1::OBJECT_OPERATION_ALL_GATHER, object, 0, options, members);
+  v1::RunObjectRequest request = ObjectRequest(v1::OBJECT_OPERATION_ALL_GATHER, object, 0);
+  request.mutable_members()->Add(members.begin(), members.end());
+  return RunObject(request, options);
 }
 
 void RemoteGroup::Abort(const absl::Status& cause) {

@@ -3,14 +3,17 @@
 #define COHORT_CLIENT_COLLECTIVE_REMOTE_REMOTE_GROUP_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/threads/mutex.h"
+#include "base/threads/timed_mutex.h"
 #include "client/collective/group.h"
 #include "client/collective/remote/worker_session.h"
 
@@ -18,6 +21,7 @@ namespace cohort::v1 {
 class JoinGroupResponse;
 class RunCollectiveRequest;
 class RunCollectiveResponse;
+class RunObjectRequest;
 enum ObjectOperation : int;
 }  // namespace cohort::v1
 
@@ -132,12 +136,11 @@ class RemoteGroup final : public Group {
   absl::Status RunRequest(v1::RunCollectiveRequest& request, CallTensors& tensors,
                           const CallOptions& options, v1::RunCollectiveResponse* response);
   CallTensors TensorsOf(const CallOptions& options) const;
-  absl::StatusOr<std::vector<std::string>> RunObject(v1::ObjectOperation operation,
-                                                     absl::string_view object, int peer,
-                                                     const CallOptions& options,
-                                                     absl::Span<const int> members = {});
-  absl::StatusOr<std::string> OneObject(v1::ObjectOperation operation, absl::string_view object,
-                                        int peer, const CallOptions& options);
+  v1::RunObjectRequest ObjectRequest(v1::ObjectOperation operation, absl::string_view object,
+                                     int peer) const;
+  absl::StatusOr<std::vector<std::string>> RunObject(v1::RunObjectRequest& request,
+                                                     const CallOptions& options);
+  absl::StatusOr<std::string> OneObject(v1::RunObjectRequest& request, const CallOptions& options);
 
   RemoteGroupOptions options_;
   std::unique_ptr<FramedCollectiveClient> framed_client_;
@@ -148,6 +151,13 @@ class RemoteGroup final : public Group {
   std::vector<std::string> paths_;
   std::vector<std::string> hosts_;
   std::string why_not_;
+  // The objects of another rank that have arrived here, in this generation.
+  struct Inbox {
+    TimedMutex mutex;  // of the call that receives
+    uint64_t taken ABSL_GUARDED_BY(mutex) = 0;
+  };
+  Mutex inboxes_mutex_;
+  std::map<int, std::shared_ptr<Inbox>> inboxes_ ABSL_GUARDED_BY(inboxes_mutex_);
   Mutex count_mutex_;   // threads may call beside each other
   PeerCounters peers_;  // one of them at a time counts
 };

@@ -160,16 +160,9 @@ void WorkerSessionImpl::Listen() {
       opened_ = event.opened();
       opened_yet_ = true;
     } else if (event.has_group_ended()) {
-      GroupEnd& end = group_ends_[event.group_ended().group()];
-      if (event.group_ended().generation() > end.generation) {
-        end = {event.group_ended().generation(), event.group_ended().cause()};
-        const auto awaited = awaited_.find(event.group_ended().group());
-        if (awaited != awaited_.end() && awaited->second.generation == end.generation) {
-          const OnEnd on_end = std::move(awaited->second.on_end);
-          awaited_.erase(awaited);
-          on_end(end.cause, false);
-        }
-      }
+      OnGroupEnded(event.group_ended());
+    } else if (event.has_rank_left()) {
+      OnRankLeft(event.rank_left());
     }
   }
   const grpc::Status status = reader->Finish();
@@ -183,21 +176,50 @@ void WorkerSessionImpl::Listen() {
   } else {
     ended_ = absl::AbortedError(absl::StrCat(worker_, " is gone: ", status.error_message()));
   }
-  for (const auto& [group, awaited] : awaited_)
-    awaited.on_end(std::string(ended_->message()), true);
-  awaited_.clear();
+  for (const auto& [group, watched] : watched_)
+    watched.callbacks.on_end(std::string(ended_->message()), true);
+  watched_.clear();
 }
 
-void WorkerSessionImpl::AwaitEnd(uint64_t group, int64_t generation, OnEnd on_end) {
+void WorkerSessionImpl::OnGroupEnded(const v1::GroupEnded& ended) {
+  GroupEnd& end = group_ends_[ended.group()];
+  if (ended.generation() <= end.generation) return;
+  end = {ended.generation(), ended.cause()};
+  const auto watched = watched_.find(ended.group());
+  if (watched == watched_.end() || watched->second.generation != end.generation) return;
+  const GroupCallbacks callbacks = std::move(watched->second.callbacks);
+  watched_.erase(watched);
+  callbacks.on_end(end.cause, false);
+}
+
+void WorkerSessionImpl::OnRankLeft(const v1::RankLeft& left) {
+  Leavers& leavers = leavers_[left.group()];
+  if (left.generation() < leavers.generation) return;
+  if (left.generation() > leavers.generation) leavers = {left.generation(), {}};
+  if (!leavers.causes.emplace(left.rank(), left.cause()).second) return;
+  const auto watched = watched_.find(left.group());
+  if (watched == watched_.end() || watched->second.generation != left.generation()) return;
+  watched->second.callbacks.on_left(left.rank(), left.cause());
+}
+
+void WorkerSessionImpl::Watch(uint64_t group, int64_t generation, GroupCallbacks callbacks) {
   MutexLock lock(&mutex_);
-  awaited_.erase(group);
-  if (on_end == nullptr) return;
+  watched_.erase(group);
+  if (ended_.has_value()) return callbacks.on_end(std::string(ended_->message()), true);
   const auto end = group_ends_.find(group);
-  if (ended_.has_value()) return on_end(std::string(ended_->message()), true);
   if (end != group_ends_.end() && end->second.generation == generation) {
-    return on_end(end->second.cause, false);
+    return callbacks.on_end(end->second.cause, false);
   }
-  awaited_[group] = {generation, std::move(on_end)};
+  const auto leavers = leavers_.find(group);
+  if (leavers != leavers_.end() && leavers->second.generation == generation) {
+    for (const auto& [rank, cause] : leavers->second.causes) callbacks.on_left(rank, cause);
+  }
+  watched_[group] = {generation, std::move(callbacks)};
+}
+
+void WorkerSessionImpl::Unwatch(uint64_t group) {
+  MutexLock lock(&mutex_);
+  watched_.erase(group);
 }
 
 void WorkerSessionImpl::SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {

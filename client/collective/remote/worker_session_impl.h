@@ -115,11 +115,17 @@ class WorkerSessionImpl final : public WorkerSession,
 
   // --- Notifications of the worker.
 
-  // Calls `on_end` once, with the reason, when this session or that generation of the group ends;
-  // at once if it has ended. It may run on any thread, and it must not block or call the session.
-  // Null: withdraws the function; when the call returns, it does not run any more.
-  using OnEnd = std::function<void(const std::string& cause, bool session_ended)>;
-  void AwaitEnd(uint64_t group, int64_t generation, OnEnd on_end);
+  // They may run on any thread, and must not block or call the session.
+  struct GroupCallbacks {
+    // Called once, with the reason, when this session or that generation of the group ends.
+    std::function<void(const std::string& cause, bool session_ended)> on_end;
+    // Called once for each rank that has left that generation in order.
+    std::function<void(int rank, const std::string& cause)> on_left;
+  };
+  // From now on calls these; at once for what has happened already. One group has one watch.
+  void Watch(uint64_t group, int64_t generation, GroupCallbacks callbacks);
+  // When it returns, the group's callbacks do not run any more.
+  void Unwatch(uint64_t group);
   // OK, or why this session, or this generation of the group, has ended.
   absl::Status Standing(uint64_t group, int64_t generation) const;
 
@@ -128,9 +134,14 @@ class WorkerSessionImpl final : public WorkerSession,
     int64_t generation = 0;
     std::string cause;
   };
-  struct Awaited {
+  struct Watched {
     int64_t generation = 0;
-    OnEnd on_end;
+    GroupCallbacks callbacks;
+  };
+  // The ranks that have left the last generation that a rank has left.
+  struct Leavers {
+    int64_t generation = 0;
+    std::map<int, std::string> causes;
   };
   static constexpr absl::Duration kGoodBye = absl::Seconds(1);
   // The most bytes of scratch that are kept for later calls.
@@ -145,6 +156,8 @@ class WorkerSessionImpl final : public WorkerSession,
   std::string WhyNotConnected();
   // Reads events until the stream ends.
   void Listen();
+  void OnGroupEnded(const v1::GroupEnded& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnRankLeft(const v1::RankLeft& left) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const WorkerSessionOptions options_;
   const ClientTls tls_;
@@ -159,7 +172,8 @@ class WorkerSessionImpl final : public WorkerSession,
   bool opened_yet_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, GroupEnd> group_ends_ ABSL_GUARDED_BY(mutex_);
-  std::map<uint64_t, Awaited> awaited_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, Leavers> leavers_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, Watched> watched_ ABSL_GUARDED_BY(mutex_);
   // By offset in the shared memory.
   struct Block {
     uint64_t tensor = 0;

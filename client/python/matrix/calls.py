@@ -27,6 +27,8 @@ MESSAGE = 'message'
 QUEUE = 'queue'
 # All ranks call it, and it moves objects through the coordinator.
 ROUND = 'round'
+# As ROUND; a rank needs the root alone.
+ROOTED = 'rooted round'
 # It waits for an object of the peer at the coordinator.
 MAILBOX = 'mailbox'
 # It waits for a key or a queue of the store, which any program may write.
@@ -36,7 +38,7 @@ REQUEST = 'request'
 # It waits until the peer has joined the group.
 JOIN = 'join'
 
-KINDS = (COLLECTIVE, MESSAGE, QUEUE, ROUND, MAILBOX, KEY, REQUEST, JOIN)
+KINDS = (COLLECTIVE, MESSAGE, QUEUE, ROUND, ROOTED, MAILBOX, KEY, REQUEST, JOIN)
 
 
 class Context:

@@ -4,7 +4,7 @@ import numpy as np
 
 import cohort
 from cohort import moe
-from matrix.calls import (ANY, COLLECTIVE, JOIN, MAILBOX, MESSAGE, QUEUE, REQUEST, ROUND, Context, add)
+from matrix.calls import (ANY, COLLECTIVE, JOIN, MAILBOX, MESSAGE, QUEUE, REQUEST, ROOTED, ROUND, Context, add)
 
 FORMS = ('self', 'worker', 'attached')
 # The bytes of a message that waits for its receiver.
@@ -305,7 +305,7 @@ _add_queue('enqueue', 0,
 
 # --- Objects, through the coordinator.
 
-_add('broadcast_object', ROUND,
+_add('broadcast_object', ROOTED,
      lambda c: c.group.broadcast_object(c.object(1) if c.rank == 1 else None, c.at(1), **c.options()),
      lambda c: c.object(1), wrong=('rank',), peer_waits=False)
 _add('all_gather_objects', ROUND,

@@ -2,7 +2,7 @@
 
 import cohort
 import cohort.aio
-from matrix.calls import (ANY, JOIN_PATIENCE, KEY, MAILBOX, REQUEST, ROUND, Context, add)
+from matrix.calls import (ANY, JOIN_PATIENCE, KEY, MAILBOX, REQUEST, ROOTED, ROUND, Context, add)
 
 _LONG = 8
 
@@ -75,14 +75,14 @@ def _nobody(_):
 
 
 _add_group('barrier', ROUND, lambda c: c.group.barrier(**_limit(c)), _nobody)
-_add_group('broadcast', ROUND,
+_add_group('broadcast', ROOTED,
            lambda c: c.group.broadcast(c.object(1) if c.rank == 1 else None, c.at(1), **_limit(c)),
            lambda c: c.object(1), wrong=('rank',), peer_waits=False)
 _add_group('all_gather', ROUND, lambda c: c.group.all_gather(c.object(), **_limit(c)),
            lambda c: c.objects(), wrong=('type',))
 _add_group('gather', ROUND, lambda c: c.group.gather(c.object(), c.at(0), **_limit(c)),
            lambda c: c.objects() if c.rank == 0 else [], wrong=('type', 'rank'), peer_waits=False)
-_add_group('scatter', ROUND,
+_add_group('scatter', ROOTED,
            lambda c: c.group.scatter(c.objects() if c.rank == 1 else (), c.at(1), **_limit(c)),
            lambda c: c.object(), wrong=('rank',), peer_waits=False)
 _add_group('vote', ROUND, lambda c: c.group.vote(c.value(c.rank), cohort.VoteOp.MIN, **_limit(c)),
@@ -95,7 +95,8 @@ _add_group('receive_any', MAILBOX, _by_rank(
     lambda c: c.group.receive_any(**_limit(c)),
     lambda c: c.group.send(c.object(1), 0, **_limit(c))),
            _by_rank(lambda c: (c.object(1), 1), _nobody), peer_waits=False)
-_add_group('fetch_unique_ids', MAILBOX, _by_rank(
+# All ranks need the ids.
+_add_group('fetch_unique_ids', ROUND, _by_rank(
     lambda c: c.group.fetch_unique_ids(f'ids-{c.step}', **_limit(c)),
     lambda c: c.group.publish_unique_ids(f'ids-{c.step}', [c.object(1)])),
            _by_rank(lambda c: [c.object(1)], _nobody), peer_waits=False)

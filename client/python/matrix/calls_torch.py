@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 
-from matrix.calls import (ANY, COLLECTIVE, MAILBOX, MESSAGE, REQUEST, ROUND, Context,
+from matrix.calls import (ANY, COLLECTIVE, MAILBOX, MESSAGE, REQUEST, ROOTED, ROUND, Context,
                           add)
 
 _LARGE = 1 << 19
@@ -350,7 +350,7 @@ _add_vllm('gather', COLLECTIVE, lambda c: c.group.gather(_tensor(c), 0),
           _at(0, lambda c: [_full(c, each) for each in _values(c)]), wrong=_MISFIT, peer_waits=False)
 _add_vllm('barrier', COLLECTIVE, lambda c: c.group.barrier(
     c.patience if c.timeout is None else c.timeout), lambda c: None)
-_add_vllm('broadcast_obj', ROUND, lambda c: c.group.broadcast_obj({'a': c.value(1)}, 1),
+_add_vllm('broadcast_obj', ROOTED, lambda c: c.group.broadcast_obj({'a': c.value(1)}, 1),
           lambda c: {'a': c.value(1)}, peer_waits=False)
 _add_vllm('all_gather_obj', ROUND, lambda c: c.group.all_gather_obj(
     object() if c.variant == 'type' else c.value(c.rank)), _values, wrong=('type',))

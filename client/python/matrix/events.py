@@ -11,7 +11,7 @@ import time
 from typing import Callable, Dict
 
 from matrix import rules
-from matrix.calls import COLLECTIVE, MESSAGE, QUEUE, REQUEST, ROUND
+from matrix.calls import COLLECTIVE, MESSAGE, QUEUE, REQUEST, ROOTED, ROUND
 from matrix.outcomes import (PATIENCE, Violation, complete, end_all, end_of, enter, follow, judge,
                              judge_call, let_others_call, outcome_of)
 from matrix.rules import AT_ONCE, END, SHORT, SLACK, WITHOUT_COORDINATOR
@@ -32,7 +32,8 @@ def _lose(scene: Scene, row, lost: int, lose: Callable[[RankHandle], float]) -> 
     if row.other is not None:
         gone.tell('exit', status=0)
         judge(f'rank {lost}', row.other, end_of(gone), time.monotonic(), gone)
-    if lost == 2 and scene.call.kind not in (COLLECTIVE, ROUND):
+    all_call = scene.call.kind in (COLLECTIVE, ROUND, ROOTED)
+    if lost == 2 and (not all_call or row.subject is COMPLETES):
         complete(scene, row)
         return
     judge_call(subject, row.subject, since)

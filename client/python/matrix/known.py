@@ -8,10 +8,8 @@ _ENDS = 'destroy_process_group waits for the farewell and for pending calls befo
 _ROUNDS = 'the rule: a value that cannot be sent is an error of all members, which the table does not know'
 _MESSAGES = 'a refused message leaves the other rank without one, and may take the next one'
 _FORMING = 'a rank that gives up while groups form leaves a round, and the others wait for their timeout'
-_DAEMONS = 'a worker daemon may take the object of a call that its client has just cancelled'
 
 KNOWN: Dict[str, str] = {
-    '*:other_left': 'a rank that left ends the tensor calls of all others, not only those that need it',
     'torch.*:close_on_thread': _ENDS,
     'torch.*:coordinator_gone': _ENDS,
     'torch.monitored_barrier/*:peer_left': 'a farewell counts as the arrival in a monitored barrier',
@@ -20,8 +18,6 @@ KNOWN: Dict[str, str] = {
     '*all_gather_objects/*:wrong_*-type': _ROUNDS,
     '*ProcessGroup.gather/*:wrong_*-type': _ROUNDS,
     '*ProcessGroup.all_gather/*:wrong_*-type': _ROUNDS,
-    'group.receive_object/*@attached:handler_raises-*': _DAEMONS,
-    'group.receive_object/*@worker:handler_raises-*': _DAEMONS,
     'cohort.create_*:handler_raises-*': _FORMING,
     'cohort.create_*:close_on_thread': _FORMING,
     'cohort.create_*:ctrl_c': _FORMING,

@@ -3,7 +3,7 @@
 import time
 
 from matrix import rules
-from matrix.calls import COLLECTIVE, ROUND
+from matrix.calls import COLLECTIVE, ROOTED, ROUND
 from matrix.scene import RankHandle, Scene
 
 # Seconds to wait for an outcome: more than the timeout of the groups, so that a late error is seen.
@@ -59,7 +59,7 @@ def enter(rank: RankHandle, waits: bool, **arguments) -> None:
 def let_others_call(scene: Scene, **arguments) -> list:
     """Lets the ranks call that the subject needs, and returns them."""
     ranks = [rank for rank in scene.ranks[1:] if not rank.has_ended()]
-    if scene.call.kind not in (COLLECTIVE, ROUND):
+    if scene.call.kind not in (COLLECTIVE, ROUND, ROOTED):
         ranks = ranks[:1]
     for rank in ranks:
         rank.call(**arguments)

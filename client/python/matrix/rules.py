@@ -9,7 +9,7 @@ is not judged. A pair without a row is not in the matrix.
 
 from typing import Any, List, NamedTuple, Optional, Sequence
 
-from matrix.calls import (COLLECTIVE, JOIN, KEY, MAILBOX, MESSAGE, QUEUE, REQUEST, ROUND)
+from matrix.calls import (COLLECTIVE, JOIN, KEY, MAILBOX, MESSAGE, QUEUE, REQUEST, ROOTED, ROUND)
 
 # Seconds: an event is known to the others, and a process has ended.
 AT_ONCE = 1.0
@@ -189,12 +189,12 @@ class Row(NamedTuple):
     end: Pattern = Exits(0)
 
 
-_ALL_CALL = (COLLECTIVE, ROUND)
+_ALL_CALL = (COLLECTIVE, ROUND, ROOTED)
 _PAIR = (MESSAGE, QUEUE, MAILBOX)
-_NEED_PEER = (COLLECTIVE, ROUND, MESSAGE, QUEUE, MAILBOX)
-_WAIT = (COLLECTIVE, ROUND, MESSAGE, QUEUE, MAILBOX, KEY, JOIN)
-_COORDINATOR = (ROUND, MAILBOX, KEY, REQUEST, JOIN)
-_OWN = (ROUND, MAILBOX, KEY, REQUEST, QUEUE)
+_NEED_PEER = (COLLECTIVE, ROUND, ROOTED, MESSAGE, QUEUE, MAILBOX)
+_WAIT = (COLLECTIVE, ROUND, ROOTED, MESSAGE, QUEUE, MAILBOX, KEY, JOIN)
+_COORDINATOR = (ROUND, ROOTED, MAILBOX, KEY, REQUEST, JOIN)
+_OWN = (ROUND, ROOTED, MAILBOX, KEY, REQUEST, QUEUE)
 
 TABLE: List[Row] = [
     # --- A rank is gone, or silent.
@@ -206,11 +206,11 @@ TABLE: List[Row] = [
     Row(['other_killed'], (KEY,), subject=COMPLETES, peer=COMPLETES),
     Row(['peer_left'], _NEED_PEER, subject=names(1)),
     Row(['peer_left'], (REQUEST,), subject=Either(COMPLETES, names(1))),
-    Row(['other_left'], _ALL_CALL, subject=names(2), peer=Either(COMPLETES, names(2))),
-    Row(['other_left'], _PAIR + (KEY,), subject=COMPLETES, peer=COMPLETES, other=Exits(0)),
+    Row(['other_left'], (COLLECTIVE, ROUND), subject=names(2), peer=Either(COMPLETES, names(2))),
+    Row(['other_left'], _PAIR + (ROOTED, KEY), subject=COMPLETES, peer=COMPLETES, other=Exits(0)),
     Row(['peer_raised'], _NEED_PEER, subject=names(1), peer=Exits(1)),
     Row(['peer_stopped', 'timeout'], (COLLECTIVE,), subject=times_out(1, SHORT), after='rejoin'),
-    Row(['peer_stopped', 'timeout'], (MESSAGE, QUEUE, ROUND, MAILBOX),
+    Row(['peer_stopped', 'timeout'], (MESSAGE, QUEUE, ROUND, ROOTED, MAILBOX),
         subject=times_out(1, SHORT)),
     Row(['timeout'], (KEY,), subject=COMPLETES, after='in step'),
     Row(['peer_stopped', 'timeout'], (JOIN,), subject=times_out(1, SHORT)),
@@ -233,7 +233,7 @@ TABLE: List[Row] = [
     Row(['handler_raises'], (COLLECTIVE,), subject=HANDLER, peer=Either(names(0), COMPLETES),
         after='rejoin'),
     Row(['handler_raises'], (MESSAGE,), subject=HANDLER, peer=Either(names(0), COMPLETES)),
-    Row(['handler_raises'], (QUEUE, ROUND, MAILBOX, KEY), subject=HANDLER, after='again'),
+    Row(['handler_raises'], (QUEUE, ROUND, ROOTED, MAILBOX, KEY), subject=HANDLER, after='again'),
     Row(['handler_raises'], (JOIN,), subject=HANDLER),
     Row(['ctrl_c'], _ALL_CALL, subject=Exits(-2, 130), peer=Either(names(0), COMPLETES)),
     Row(['ctrl_c'], _PAIR + (KEY, JOIN), subject=Exits(-2, 130)),
@@ -247,11 +247,11 @@ TABLE: List[Row] = [
     Row(['raise_during'], _PAIR + (KEY, JOIN), subject=Exits(1)),
 
     # --- A forked child is no rank.
-    Row(['fork_before'], (COLLECTIVE, ROUND, MESSAGE, QUEUE, MAILBOX, KEY, REQUEST),
+    Row(['fork_before'], (COLLECTIVE, ROUND, ROOTED, MESSAGE, QUEUE, MAILBOX, KEY, REQUEST),
         subject=COMPLETES, peer=COMPLETES, child=FORKED, after='in step'),
-    Row(['fork_during'], (COLLECTIVE, ROUND, MESSAGE, QUEUE, MAILBOX, KEY), subject=COMPLETES,
+    Row(['fork_during'], (COLLECTIVE, ROUND, ROOTED, MESSAGE, QUEUE, MAILBOX, KEY), subject=COMPLETES,
         peer=COMPLETES, child=FORKED, after='in step'),
-    Row(['killed_with_child'], (COLLECTIVE, ROUND), peer=names(0)),
+    Row(['killed_with_child'], (COLLECTIVE, ROUND, ROOTED), peer=names(0)),
 
     # --- The coordinator is gone.
     Row(['coordinator_gone'], (COLLECTIVE, MESSAGE, QUEUE), subject=COMPLETES, peer=COMPLETES),

@@ -56,6 +56,10 @@ class HierarchicalCommunicator final : public Communicator {
   }
   void Drain(Instant deadline) override { levels_.inside->Drain(deadline); }
   void Abort(absl::string_view cause) override;
+  // The mesh finds first that a rank has left, before calls on the other levels begin.
+  void NoteLeft(int rank, absl::string_view cause) override {
+    levels_.mesh->NoteLeft(rank, cause);
+  }
 
  private:
   struct HostPosition {

@@ -44,6 +44,7 @@ HostCommunicator::HostCommunicator(HostMemory memory, int rank)
 absl::Status HostCommunicator::Run(const FlatCall& call, const void* input, void* output,
                                    Instant deadline) {
   COHORT_RETURN_IF_ERROR(CheckArguments(call, rank_, size(), input, output));
+  COHORT_RETURN_IF_ERROR(algorithms_.barrier().CheckLeft());
   if (call.collective == Collective::kBarrier)
     return algorithms_.ArriveAndWait(call, Stage::kPut, deadline);
   if (call.collective == Collective::kBroadcast && call.eager &&
@@ -407,5 +408,9 @@ void HostCommunicator::Drain(Instant deadline) {
 }
 
 void HostCommunicator::Abort(absl::string_view cause) { waiter_.SetPoison(cause); }
+
+void HostCommunicator::NoteLeft(int rank, absl::string_view cause) {
+  waiter_.SetLeft(rank, names_[static_cast<size_t>(rank)], cause);
+}
 
 }  // namespace cohort::worker

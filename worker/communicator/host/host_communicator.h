@@ -49,6 +49,7 @@ class HostCommunicator final : public Communicator {
   }
   void Drain(Instant deadline) override;
   void Abort(absl::string_view cause) override;
+  void NoteLeft(int rank, absl::string_view cause) override;
 
  private:
   HostMailbox& MailboxOf(MessageChannel channel) {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/abort_error.h"
 #include "base/error_ranks.h"
 #include "base/rank_set.h"
 #include "worker/communicator/arguments.h"
@@ -79,6 +80,8 @@ absl::Status HostMailbox::Exchange(absl::Span<const Transfer> transfers, Instant
   if (waiter_.poisoned()) return waiter_.CauseOfPoison();
   LineUp(transfers);
   mismatches_.clear();
+  absl::Status left;
+  if (waiter_.has_left()) left = DropLeft(transfers, /*only_sends=*/true);
   Pass(transfers);
   // The condition must stay true once it is: a pass that moves something may be followed by one
   // that does not.
@@ -87,13 +90,33 @@ absl::Status HostMailbox::Exchange(absl::Span<const Transfer> transfers, Instant
     const absl::Status status = waiter_.Await([&] { return moved = Pass(transfers) || moved; },
                                               deadline, [&] { return PeersOfTheRest(transfers); });
     if (absl::IsDeadlineExceeded(status)) return GiveUp(transfers);
+    if (IsLeftError(status)) {
+      left.Update(DropLeft(transfers, /*only_sends=*/false));
+      continue;
+    }
     if (!status.ok()) return status;
     if (waiter_.poisoned()) return waiter_.CauseOfPoison();
     // Only its sender knows how long a refused message is: it may never end.
     if (!mismatches_.empty() && Clock::Steady().Now() >= deadline) return GiveUp(transfers);
   }
-  return mismatches_.empty() ? absl::OkStatus()
+  return mismatches_.empty() ? left
                              : absl::InvalidArgumentError(absl::StrJoin(mismatches_, "; "));
+}
+
+absl::Status HostMailbox::DropLeft(absl::Span<const Transfer> transfers, bool only_sends) {
+  const RankSet ranks = waiter_.Left();
+  absl::Status cause;
+  size_t kept = 0;
+  for (const int index : current_) {
+    const Transfer& transfer = transfers[static_cast<size_t>(index)];
+    if (ranks.Contains(transfer.peer) && (transfer.sends || !only_sends)) {
+      cause.Update(waiter_.CauseOfLeaving(transfer.peer));
+    } else {
+      current_[kept++] = index;
+    }
+  }
+  current_.resize(kept);
+  return cause;
 }
 
 absl::StatusOr<MessageInfo> HostMailbox::AwaitMessage(absl::Span<const int> peers,
@@ -107,15 +130,20 @@ absl::StatusOr<MessageInfo> HostMailbox::AwaitMessage(absl::Span<const int> peer
     return first >= 0;
   };
   if (find()) return InfoOf(first);
-  // Without time it looks once, and skips the looks that precede a sleep.
-  if (deadline == absl::InfinitePast() || Clock::Steady().Now() >= deadline) {
-    return no_message_.Of(peers);
-  }
-  const absl::Status status = waiter_.Await(find, deadline, [&] {
+  const auto awaited = [&] {
     RankSet ranks;
     for (const int peer : peers) ranks.Add(peer);
     return ranks;
-  });
+  };
+  absl::Status status;
+  if (deadline == absl::InfinitePast() || Clock::Steady().Now() >= deadline) {
+    // Without time it looks once, and skips the looks that precede a sleep.
+    if (!waiter_.has_left()) return no_message_.Of(peers);
+    status = waiter_.CheckLeft(awaited());
+    if (status.ok()) return no_message_.Of(peers);
+  } else {
+    status = waiter_.Await(find, deadline, awaited);
+  }
   if (find()) return InfoOf(first);
   return absl::IsDeadlineExceeded(status) ? no_message_.Of(peers) : status;
 }
@@ -344,7 +372,7 @@ void HostMailbox::Drain(Instant deadline) const {
         ranks.Add(peer);
       }
     }
-    return ranks;
+    return ranks.Minus(waiter_.Left());
   };
   waiter_.Await([&] { return untaken().empty(); }, deadline, untaken).IgnoreError();
 }

@@ -94,6 +94,9 @@ class HostMailbox {
   bool Take(const Transfer& transfer, const FragmentLine& line, const char* buffer,
             Progress& progress);
   absl::Status GiveUp(absl::Span<const Transfer> transfers);
+  // Drops the transfers with ranks that have left; all of them, or only those that send. Returns
+  // the cause if it dropped one.
+  absl::Status DropLeft(absl::Span<const Transfer> transfers, bool only_sends);
   RankSet PeersOfTheRest(absl::Span<const Transfer> transfers) const;
   void Poison(int culprit, absl::string_view what);
 

@@ -42,6 +42,7 @@ Backend Fake() {
   };
   backend.uses_control = true;
   backend.rounds_at_each_step = true;
+  backend.outlives_leavers = false;
   return backend;
 }
 

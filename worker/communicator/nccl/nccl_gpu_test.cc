@@ -89,6 +89,7 @@ std::vector<Backend> FindBackends() {
     return ReductionFor(type, op, ComputeCapability(), ranks).ok();
   };
   backend.rounds_at_each_step = true;
+  backend.outlives_leavers = false;
   return {backend};
 }
 

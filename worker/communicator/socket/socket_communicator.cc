@@ -10,6 +10,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "base/abort_error.h"
 #include "base/status_macros.h"
 #include "worker/communicator/host/reduce/reduce_kernel.h"
 #include "worker/communicator/mismatch.h"
@@ -150,6 +151,12 @@ absl::Status SocketCommunicator::Run(const FlatCall& flat, const void* input, vo
 
 absl::Status SocketCommunicator::ArriveAndWait(const Call& call, bool direct, Instant deadline) {
   if (poisoned_.load(std::memory_order_acquire)) return Poisoned();
+  // A frame more, and the others would be behind by more than one operation.
+  absl::Status left;
+  ForEachPeer([&](Peer& peer) {
+    if (peer.link.left()) left.Update(CauseOfLeaving(peer));
+  });
+  COHORT_RETURN_IF_ERROR(left);
   ++sequence_;
   FrameHeader header;
   header.kind = FrameKind::kOperation;
@@ -229,6 +236,7 @@ absl::StatusOr<bool> SocketCommunicator::HasArrival(int rank, MessageChannel cha
   if (poisoned_.load(std::memory_order_acquire)) return Poisoned();
   if (mailbox.has_arrival()) return true;
   if (peer.link.end().empty()) return false;
+  if (peer.link.left()) return CauseOfLeaving(peer);
   Lost(rank, "");
   return Poisoned();
 }
@@ -239,10 +247,17 @@ absl::StatusOr<MessageInfo> SocketCommunicator::AwaitMessage(absl::Span<const in
   const auto mailbox_of = [&](int peer) -> const Mailbox& {
     return peers_[static_cast<size_t>(peer)]->MailboxOf(channel);
   };
+  absl::Status left;
   for (const int peer : peers) {
-    COHORT_ASSIGN_OR_RETURN(const bool come, HasArrival(peer, channel));
-    if (come) return mailbox_of(peer).next_arrival();
+    const absl::StatusOr<bool> come = HasArrival(peer, channel);
+    if (IsLeftError(come.status())) {
+      left.Update(come.status());
+      continue;
+    }
+    COHORT_RETURN_IF_ERROR(come.status());
+    if (*come) return mailbox_of(peer).next_arrival();
   }
+  COHORT_RETURN_IF_ERROR(left);
   if (deadline == absl::InfinitePast()) return no_message_.Of(peers);
   const Mailbox* first = nullptr;
   const auto found = [&] {
@@ -262,14 +277,25 @@ absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, 
                                           MessageChannel channel) {
   COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, rank_, size(), channel));
   if (poisoned_.load(std::memory_order_acquire)) return Poisoned();
+  if (look_for_goodbyes_.exchange(false)) {
+    ForEachPeer([this](Peer& peer) { Read(peer); });
+  }
   absl::InlinedVector<Posted, 4> all(transfers.size());
   int open = 0;
   for (size_t i = 0; i < all.size(); ++i) {
     all[i].transfer = transfers[i];
     Peer& peer = *peers_[static_cast<size_t>(transfers[i].peer)];
+    if (transfers[i].sends && peer.link.left()) {
+      all[i].completed = true;
+      all[i].status = CauseOfLeaving(peer);
+      continue;
+    }
     peer.MailboxOf(channel).Post(&all[i], &open);
     // Nothing else would show that a small message was lost.
-    if (transfers[i].sends && peer.link.is_broken()) Lost(transfers[i].peer, "it takes no more");
+    if (transfers[i].sends && peer.link.is_broken()) {
+      Lost(transfers[i].peer, "it takes no more");
+      if (all[i].completed && peer.link.left()) all[i].status = CauseOfLeaving(peer);
+    }
   }
   const absl::Status status =
       Drive([&] { return open == 0; },

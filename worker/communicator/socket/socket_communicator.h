@@ -79,6 +79,8 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
                                            MessageChannel channel = MessageChannel::kData) override;
   void Drain(Instant) override {}
   void Abort(absl::string_view cause) override;
+  // Its goodbye follows all that it sent in its connection, where a later call that sends looks.
+  void NoteLeft(int /*rank*/, absl::string_view /*cause*/) override { look_for_goodbyes_ = true; }
 
  private:
   // A rank has come to an operation.
@@ -152,7 +154,9 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   void Sleep(Instant deadline);
   // Whether the call in flight needs a frame of that rank.
   bool Waits(const Peer& peer) const;
-  void CheckEnd(const Peer& peer);
+  // A rank that has left ends what needs it; a lost one ends the communicator.
+  void CheckEnd(Peer& peer);
+  absl::Status CauseOfLeaving(const Peer& peer) const;
   void Lost(int rank, const std::string& reason);
 
   void OnAbort(int rank, const std::string& cause);
@@ -171,6 +175,7 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
 
   uint64_t sequence_ = 0;  // of operations
   bool in_barrier_ = false;
+  absl::Status left_;  // the call at work needs a rank that has left
   absl::Span<const int> watched_;  // peers whose messages are awaited
   NoMessageError no_message_;
   int missing_ = 0;  // ranks that have not come to this sequence
@@ -179,6 +184,7 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   std::vector<pollfd> polled_;
   std::vector<Peer*> polled_peers_;
 
+  std::atomic<bool> look_for_goodbyes_{false};
   std::atomic<bool> poisoned_{false};
   Mutex mutex_;
   absl::Status cause_ ABSL_GUARDED_BY(mutex_);

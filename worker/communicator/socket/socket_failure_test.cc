@@ -146,11 +146,11 @@ TEST(SocketFailureTest, ARankThatLeavesIsMissedOnlyByRanksThatNeedIt) {
   }
   // The message that it sent before it left is there.
   EXPECT_TRUE(Pass(*ranks[2], false, 0, 100).ok());
-  ExpectAborted(ranks[2]->Barrier(Soon()), "rank 0 is gone: it left");
+  ExpectAborted(ranks[2]->Barrier(Soon()), "rank 0 left the group");
   // The first may be lost; it is found out then at the latest.
   absl::Status sent;
   for (int i = 0; i < 1000 && sent.ok(); ++i) sent = Pass(*ranks[1], true, 0, 10);
-  ExpectAborted(sent, "rank 0 is gone: it left");
+  ExpectAborted(sent, "rank 0 left the group");
 }
 
 // Its end was seen by a call that did not need it.
@@ -161,7 +161,7 @@ TEST(SocketFailureTest, ARankThatLeftDuringAnotherCallIsNamedByTheNextCall) {
   const int peers[] = {1};
   EXPECT_EQ(ranks[2]->AwaitMessage(peers, In(absl::Milliseconds(100))).status().code(),
             absl::StatusCode::kDeadlineExceeded);
-  ExpectAborted(ranks[2]->Barrier(In(absl::Seconds(20))), "rank 0 is gone: it left");
+  ExpectAborted(ranks[2]->Barrier(In(absl::Seconds(20))), "rank 0 left the group");
 }
 
 // Data that is on its way when a rank leaves still arrives.

@@ -62,8 +62,20 @@ RankSet SocketCommunicator::Awaited() {
   return ranks;
 }
 
-void SocketCommunicator::CheckEnd(const Peer& peer) {
+absl::Status SocketCommunicator::CauseOfLeaving(const Peer& peer) const {
+  return LeftError(absl::StrCat("rank ", Name(peer.link.rank()), " left the group"));
+}
+
+void SocketCommunicator::CheckEnd(Peer& peer) {
   if (peer.link.end().empty()) return;
+  if (peer.link.left() && !traffic_.Needs(peer.link.rank())) {
+    const absl::Status cause = CauseOfLeaving(peer);
+    if (in_barrier_ && !Here(peer.link.rank())) left_.Update(cause);
+    peer.mailbox.FailWaiting(cause);
+    peer.control.FailWaiting(cause);
+    if (absl::c_linear_search(watched_, peer.link.rank())) left_.Update(cause);
+    return;
+  }
   // The other streams say themselves where they end, unless the way to that rank is cut.
   const bool cut = !peer.link.ended_in_order() && traffic_.Needs(peer.link.rank());
   if (!cut && !Waits(peer)) return;
@@ -87,6 +99,7 @@ void SocketCommunicator::Lost(int rank, const std::string& reason) {
   Peer& peer = *peers_[static_cast<size_t>(rank)];
   while (!poisoned_.load() && Read(peer)) {
   }
+  if (peer.link.left() && !traffic_.Needs(rank)) return CheckEnd(peer);
   Poison(absl::StrCat("rank ", Name(rank),
                       " is gone: ", peer.link.end().empty() ? reason : peer.link.end()));
 }
@@ -111,12 +124,14 @@ absl::Status SocketCommunicator::Drive(absl::FunctionRef<bool()> finished,
 }
 
 absl::Status SocketCommunicator::DriveUntil(absl::FunctionRef<bool()> finished, Instant deadline) {
+  left_ = absl::OkStatus();
   ForEachPeer([this](Peer& peer) { CheckEnd(peer); });
   Instant idle_since = absl::InfiniteFuture();
   int rounds = 0;
   while (true) {
     if (poisoned_.load(std::memory_order_acquire)) return Poisoned();
     if (Flushed() && finished()) return absl::OkStatus();
+    if (!left_.ok()) return left_;
     const bool moved = Advance();
     if (moved) {
       idle_since = absl::InfiniteFuture();

@@ -96,10 +96,18 @@ std::vector<absl::Status> ConformanceTest::World::Run(
   std::vector<absl::Status> statuses(ranks_.size());
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (ranks_[rank] == nullptr) continue;  // it has left
     threads.emplace_back([&, rank] { statuses[rank] = body(*ranks_[rank]); });
   }
   for (std::thread& thread : threads) thread.join();
   return statuses;
+}
+
+void ConformanceTest::World::Leave(int rank, const std::string& cause) {
+  ranks_[static_cast<size_t>(rank)].reset();
+  for (const auto& other : ranks_) {
+    if (other != nullptr) other->NoteLeft(rank, cause);
+  }
 }
 
 void ConformanceTest::ForEachWorld(const std::function<void(World&)>& body) {

@@ -33,6 +33,8 @@ struct Backend {
   std::function<bool(DataType, ReduceOp, int ranks)> reduces;
   // It announces messages by control messages of the backend below it.
   bool uses_control = false;
+  // Messages between other ranks go on when a rank has left in order.
+  bool outlives_leavers = true;
   // Rounds at each step, in any order, and keeps the value of a bool that is true.
   bool rounds_at_each_step = false;
 };
@@ -53,6 +55,8 @@ class ConformanceTest : public ::testing::TestWithParam<Backend> {
     Communicator& rank(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
     // The statuses by rank.
     std::vector<absl::Status> Run(const std::function<absl::Status(Communicator&)>& body);
+    // Destroys that rank's communicator, and tells the others. Later calls of Run are without it.
+    void Leave(int rank, const std::string& cause);
 
    private:
     Communicators ranks_;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/memory/no_memory.h"
 #include "base/status_macros.h"
+#include "base/threads/timed_mutex.h"
 #include "worker/daemon/methods/answer.h"
 #include "worker/daemon/methods/cancellable_call.h"
 #include "worker/daemon/methods/collective_request.h"
@@ -96,6 +97,32 @@ grpc::ServerUnaryReactor* WorkerService::RunObject(grpc::CallbackServerContext* 
                         });
 }
 
+namespace {
+
+absl::StatusOr<std::string> ReceiveObject(ClientRank& entry, int peer,
+                                          const v1::RunObjectRequest& request,
+                                          absl::Duration timeout) {
+  client::ProcessGroup& member = entry.membership();
+  if (!request.has_taken() || peer < 0 || peer >= member.world_size()) {
+    return member.Receive(peer, "", timeout);
+  }
+  const Instant deadline = Clock::Steady().Now() + timeout;
+  const std::shared_ptr<ClientRank::Inbox> inbox = entry.InboxOf(peer);
+  if (!inbox->mutex.LockFor(timeout)) {
+    return absl::DeadlineExceededError(absl::StrCat("an object from rank ", peer,
+                                                    ": another call that waits for one is not over"));
+  }
+  const TimedMutexLock lock(&inbox->mutex, std::adopt_lock);
+  if (inbox->sent > request.taken()) return inbox->last;
+  inbox->last.clear();
+  COHORT_ASSIGN_OR_RETURN(inbox->last,
+                          member.Receive(peer, "", deadline - Clock::Steady().Now()));
+  inbox->sent = request.taken() + 1;
+  return inbox->last;
+}
+
+}  // namespace
+
 absl::Status WorkerService::RunObject(Session& session, const v1::RunObjectRequest& request,
                                       v1::RunObjectResponse* response) {
   COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<ClientRank> entry,
@@ -110,7 +137,7 @@ absl::Status WorkerService::RunObject(Session& session, const v1::RunObjectReque
       return member.Send(request.object(), request.peer(), "", timeout);
     case v1::OBJECT_OPERATION_RECEIVE: {
       COHORT_ASSIGN_OR_RETURN(*response->add_objects(),
-                              member.Receive(request.peer(), "", timeout));
+                              ReceiveObject(*entry, request.peer(), request, timeout));
       return absl::OkStatus();
     }
     case v1::OBJECT_OPERATION_BROADCAST: {

@@ -153,10 +153,11 @@ absl::StatusOr<LocalGroupOptions> ReadJoin(const WorkerServiceOptions& daemon,
   return options;
 }
 
-// Tells the client of the session, while it is connected, that a generation of its group has ended.
-ClientRank::OnEnded NotifierOfEnd(const std::shared_ptr<Session>& session, uint64_t group) {
-  return [weak = std::weak_ptr<Session>(session), group](int64_t generation,
-                                                         const std::string& cause) {
+// Tells the client of the session, while it is connected, what happens to its group.
+ClientRank::Notifier NotifierOf(const std::shared_ptr<Session>& session, uint64_t group) {
+  const std::weak_ptr<Session> weak = session;
+  ClientRank::Notifier notifier;
+  notifier.on_ended = [weak, group](int64_t generation, const std::string& cause) {
     const std::shared_ptr<Session> live_session = weak.lock();
     if (live_session == nullptr) return;
     v1::SessionEvent event;
@@ -165,6 +166,17 @@ ClientRank::OnEnded NotifierOfEnd(const std::shared_ptr<Session>& session, uint6
     event.mutable_group_ended()->set_cause(cause);
     live_session->Notify(event);
   };
+  notifier.on_left = [weak, group](int64_t generation, int rank, const std::string& cause) {
+    const std::shared_ptr<Session> live_session = weak.lock();
+    if (live_session == nullptr) return;
+    v1::SessionEvent event;
+    event.mutable_rank_left()->set_group(group);
+    event.mutable_rank_left()->set_generation(generation);
+    event.mutable_rank_left()->set_rank(rank);
+    event.mutable_rank_left()->set_cause(cause);
+    live_session->Notify(event);
+  };
+  return notifier;
 }
 
 }  // namespace
@@ -201,12 +213,12 @@ absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
     return descriptors->Resize(count, of_ranks(size));
   };
   const uint64_t group = session->NextGroup();
-  const auto on_ended = NotifierOfEnd(session, group);
+  ClientRank::Notifier notifier = NotifierOf(session, group);
   const absl::StatusOr<std::shared_ptr<ClientRank>> entered =
       request.attached()
           ? AttachedRank::Join({std::move(options.membership), std::move(options.bootstrap)},
-                               on_ended)
-          : DaemonRank::Join(std::move(options), on_ended);
+                               std::move(notifier))
+          : DaemonRank::Join(std::move(options), std::move(notifier));
   const absl::StatusOr<std::shared_ptr<ClientRank>> joined =
       entered.ok() ? Holding(std::move(descriptors), *entered) : entered;
   absl::Status cancelled = joining->reason();

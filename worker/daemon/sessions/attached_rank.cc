@@ -10,11 +10,11 @@
 namespace cohort::worker {
 
 absl::StatusOr<std::shared_ptr<ClientRank>> AttachedRank::Join(RankMembershipOptions options,
-                                                               OnEnded on_ended) {
+                                                               Notifier notifier) {
   const std::string tenant = options.membership.connection.tenant;
   const absl::Duration timeout = options.bootstrap.timeout;
   std::shared_ptr<AttachedRank> entry(
-      new AttachedRank(options.membership.cancellation, std::move(on_ended)));
+      new AttachedRank(options.membership.cancellation, std::move(notifier)));
   entry->tenant_ = tenant;
   options.membership.report_tensors = [reporter = entry->reporter_] { return reporter->Report(); };
   entry->reporter_->Start([entry = entry.get()] { return entry->LookAtRecord(); });
@@ -45,8 +45,12 @@ void AttachedRank::Keep(Connections connections) {
   connections_ = std::move(connections);
   const int64_t generation = facts.generation;
   SetFacts(std::move(facts));
-  membership_->NotifyOnEnd(
-      [this, generation](const std::string& cause) { NoteEnd(generation, cause); });
+  RankMembership::Callbacks callbacks;
+  callbacks.on_end = [this, generation](const std::string& cause) { NoteEnd(generation, cause); };
+  callbacks.on_left = [this, generation](int rank, const std::string& cause) {
+    NoteLeft(generation, rank, cause);
+  };
+  membership_->Notify(std::move(callbacks));
 }
 
 absl::Status AttachedRank::Rejoin(absl::Duration timeout) {

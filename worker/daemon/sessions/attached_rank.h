@@ -24,7 +24,7 @@ class AttachedRank final : public ClientRank {
   // join_timeout plus the bootstrap's timeout. Errors: those of RankMembership::Join and
   // RankMembership::Connect.
   static absl::StatusOr<std::shared_ptr<ClientRank>> Join(RankMembershipOptions options,
-                                                          OnEnded on_ended);
+                                                          Notifier notifier);
   ~AttachedRank() override;
 
   client::ProcessGroup& membership() override { return membership_->process_group(); }
@@ -37,8 +37,8 @@ class AttachedRank final : public ClientRank {
   std::vector<WaitedFor> ReadWaits() const override;
 
  private:
-  AttachedRank(std::shared_ptr<client::Cancellation> joining, OnEnded on_ended)
-      : ClientRank(std::move(joining), std::move(on_ended)) {}
+  AttachedRank(std::shared_ptr<client::Cancellation> joining, Notifier notifier)
+      : ClientRank(std::move(joining), std::move(notifier)) {}
   // Reads the flight record in the client's memory; empty before SendToClient.
   TensorWaitReporter::Look LookAtRecord() const;
   void Keep(Connections connections) ABSL_EXCLUSIVE_LOCKS_REQUIRED(membership_mutex_);

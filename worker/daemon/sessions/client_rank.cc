@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/abort_error.h"
+
 namespace cohort::worker {
 
 GroupFacts ClientRank::facts() const {
@@ -19,10 +21,19 @@ std::string ClientRank::tenant() const {
 void ClientRank::SetFacts(GroupFacts facts) {
   MutexLock lock(&mutex_);
   facts_ = std::move(facts);
+  inboxes_.clear();
+}
+
+std::shared_ptr<ClientRank::Inbox> ClientRank::InboxOf(int peer) {
+  MutexLock lock(&mutex_);
+  std::shared_ptr<Inbox>& inbox = inboxes_[peer];
+  if (inbox == nullptr) inbox = std::make_shared<Inbox>();
+  return inbox;
 }
 
 void ClientRank::NoteResult(int64_t generation, const absl::Status& status) {
   if (!absl::IsAborted(status) && !absl::IsDeadlineExceeded(status)) return;
+  if (IsLeftError(status)) return;
   NoteEnd(generation, std::string(status.message()));
 }
 
@@ -33,7 +44,11 @@ void ClientRank::NoteEnd(int64_t generation, const std::string& cause) {
     ended_ = generation;
     why_ = cause;
   }
-  if (on_ended_ != nullptr) on_ended_(generation, cause);
+  if (notifier_.on_ended != nullptr) notifier_.on_ended(generation, cause);
+}
+
+void ClientRank::NoteLeft(int64_t generation, int rank, const std::string& cause) const {
+  if (notifier_.on_left != nullptr) notifier_.on_left(generation, rank, cause);
 }
 
 }  // namespace cohort::worker

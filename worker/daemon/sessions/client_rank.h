@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "base/clock.h"
 #include "base/shm/local_socket.h"
 #include "base/threads/mutex.h"
+#include "base/threads/timed_mutex.h"
 #include "client/rendezvous/call/cancellation.h"
 #include "client/rendezvous/process_group/process_group.h"
 #include "worker/daemon/tensors/tensor_table.h"
@@ -41,8 +43,13 @@ struct GroupFacts {
 // Thread-safe.
 class ClientRank {
  public:
-  // Called, on any thread, when `generation` has ended by itself; once for each. It must not block.
-  using OnEnded = std::function<void(int64_t generation, const std::string& cause)>;
+  // Called on any thread; they must not block. Both may be null.
+  struct Notifier {
+    // `generation` has ended by itself; once for each.
+    std::function<void(int64_t generation, const std::string& cause)> on_ended;
+    // Another rank has left it in order. Only a rank whose client executes the collectives says so.
+    std::function<void(int64_t generation, int rank, const std::string& cause)> on_left;
+  };
 
   virtual ~ClientRank() = default;
 
@@ -59,6 +66,15 @@ class ClientRank {
   client::Cancellation& joining() { return *joining_; }
   // Records the result of a collective: some ends of a generation show in calls first.
   void NoteResult(int64_t generation, const absl::Status& status);
+
+  // The objects of one other rank that the client receives in the present generation.
+  struct Inbox {
+    TimedMutex mutex;  // of the call that receives
+    uint64_t sent ABSL_GUARDED_BY(mutex) = 0;  // objects
+    std::string last ABSL_GUARDED_BY(mutex);   // the last one: the client may not have got it
+  };
+  // Precondition: `peer` is a rank of the group.
+  std::shared_ptr<Inbox> InboxOf(int peer);
 
   // Ends calls in flight, on all ranks. Never blocks for long.
   virtual void Abort(absl::string_view cause) = 0;
@@ -80,17 +96,19 @@ class ClientRank {
 
  protected:
   // `joining` cancels the joining of the group.
-  ClientRank(std::shared_ptr<client::Cancellation> joining, OnEnded on_ended)
-      : joining_(std::move(joining)), on_ended_(std::move(on_ended)) {}
+  ClientRank(std::shared_ptr<client::Cancellation> joining, Notifier notifier)
+      : joining_(std::move(joining)), notifier_(std::move(notifier)) {}
 
   void SetFacts(GroupFacts facts);
   void NoteEnd(int64_t generation, const std::string& cause);
+  void NoteLeft(int64_t generation, int rank, const std::string& cause) const;
 
  private:
   const std::shared_ptr<client::Cancellation> joining_;
-  const OnEnded on_ended_;
+  const Notifier notifier_;
   mutable Mutex mutex_;
   GroupFacts facts_ ABSL_GUARDED_BY(mutex_);
+  std::map<int, std::shared_ptr<Inbox>> inboxes_ ABSL_GUARDED_BY(mutex_);
   int64_t ended_ ABSL_GUARDED_BY(mutex_) = 0;  // the last generation that has ended
   std::string why_ ABSL_GUARDED_BY(mutex_);
 };

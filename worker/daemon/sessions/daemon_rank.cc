@@ -7,9 +7,9 @@
 namespace cohort::worker {
 
 absl::StatusOr<std::shared_ptr<ClientRank>> DaemonRank::Join(LocalGroupOptions options,
-                                                             OnEnded on_ended) {
+                                                             Notifier notifier) {
   std::shared_ptr<DaemonRank> entry(
-      new DaemonRank(options.membership.cancellation, std::move(on_ended)));
+      new DaemonRank(options.membership.cancellation, std::move(notifier)));
   entry->tenant_ = options.membership.connection.tenant;
   options.on_end = [entry = entry.get()](int64_t generation, const std::string& cause) {
     entry->NoteEnd(generation, cause);

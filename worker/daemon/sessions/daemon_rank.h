@@ -17,7 +17,7 @@ class DaemonRank final : public ClientRank {
  public:
   // Blocks like LocalGroup::Create. Errors: those of LocalGroup::Create.
   static absl::StatusOr<std::shared_ptr<ClientRank>> Join(LocalGroupOptions options,
-                                                          OnEnded on_ended);
+                                                          Notifier notifier);
 
   client::ProcessGroup& membership() override { return group_->membership(); }
   LocalGroup* local() override { return group_.get(); }
@@ -34,8 +34,8 @@ class DaemonRank final : public ClientRank {
   }
 
  private:
-  DaemonRank(std::shared_ptr<client::Cancellation> joining, OnEnded on_ended)
-      : ClientRank(std::move(joining), std::move(on_ended)) {}
+  DaemonRank(std::shared_ptr<client::Cancellation> joining, Notifier notifier)
+      : ClientRank(std::move(joining), std::move(notifier)) {}
   void TakeFacts();
 
   std::string tenant_;

@@ -18,8 +18,7 @@ constexpr size_t kMaxWhy = 500;
 }  // namespace
 
 PeerProcessWatch::PeerProcessWatch(std::shared_ptr<WatchThread> watch_thread,
-                                   std::vector<HostLink> links,
-                                   std::function<void(const std::string&)> on_gone)
+                                   std::vector<HostLink> links, OnGone on_gone)
     : watch_thread_(std::move(watch_thread)), on_gone_(std::move(on_gone)) {
   for (HostLink& link : links) {
     auto watched = std::make_unique<Watched>();
@@ -65,11 +64,11 @@ bool PeerProcessWatch::OnReadable(Watched& watched, bool process_ended) {
   const int rank = watched.link.rank;
   if (message.ok() && absl::StartsWith(message->bytes, kBye)) {
     const absl::string_view why = absl::string_view(message->bytes).substr(kBye.size());
-    on_gone_(why.empty() ? absl::StrCat("rank ", rank, " left the group")
-                         : absl::StrCat("rank ", rank, " left the group: ", why));
+    on_gone_(rank, why.empty(),
+             absl::StrCat("rank ", rank, " left the group", why.empty() ? "" : ": ", why));
   } else {
     const std::string pid = watched.pid == 0 ? "" : absl::StrCat(watched.pid, " ");
-    on_gone_(absl::StrCat("rank ", rank, " is gone: its process ", pid, "ended"));
+    on_gone_(rank, false, absl::StrCat("rank ", rank, " is gone: its process ", pid, "ended"));
   }
   return false;
 }

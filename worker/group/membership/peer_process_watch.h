@@ -18,10 +18,11 @@ namespace cohort::worker {
 // (pidfd) reports its end even then.
 class PeerProcessWatch {
  public:
-  // `on_gone` gets a text such as "rank 3 is gone: its process 4711 ended", at most once for each
-  // link. It runs on the watch thread.
+  // `on_gone` gets the rank and a text such as "rank 3 is gone: its process 4711 ended", at most once
+  // for each link. `left`: the rank left in order. It runs on the watch thread.
+  using OnGone = std::function<void(int rank, bool left, const std::string& cause)>;
   PeerProcessWatch(std::shared_ptr<WatchThread> watch_thread, std::vector<HostLink> links,
-                   std::function<void(const std::string&)> on_gone);
+                   OnGone on_gone);
   // Tells the other ranks that this rank leaves: they do not take it for dead.
   ~PeerProcessWatch();
 
@@ -41,7 +42,7 @@ class PeerProcessWatch {
   bool OnReadable(Watched& watched, bool process_ended);
 
   const std::shared_ptr<WatchThread> watch_thread_;
-  const std::function<void(const std::string&)> on_gone_;
+  const OnGone on_gone_;
   std::vector<std::unique_ptr<Watched>> watched_;
 };
 

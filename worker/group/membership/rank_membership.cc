@@ -5,6 +5,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "client/collective/trace/path_report.h"
@@ -16,6 +17,9 @@ namespace {
 
 using client::EventKind;
 
+// The reason of a member that leaves because its ProcessGroup is destroyed. Another reason is a
+// failure, such as an exception.
+constexpr absl::string_view kInOrder = "destroyed";
 constexpr absl::Duration kNoteTimeout = absl::Seconds(2);
 
 // Such as: rank 3 (trainer-3 on host-a) ended the generation: LEASE_EXPIRED, nothing heard for 30s.
@@ -70,27 +74,31 @@ absl::StatusOr<Connections> RankMembership::Connect(absl::Duration timeout) {
                           ConnectRanks(*process_group_, connection_->options().address, bootstrap));
   if (process_group_->rank() == 0) StorePaths(connected);
   if (connected.links.empty()) return std::move(connected.connections);
-  // The watch begins here, so that it sees connections that close before NotifyOnEnd.
+  // The watch begins here, so that it sees connections that close before Notify.
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<WatchThread> watch_thread, WatchThread::Shared());
   MutexLock lock(&watch_mutex_);
   watch_ =
-      std::make_unique<PeerProcessWatch>(std::move(watch_thread), std::move(connected.links),
-                                         [this, generation = process_group_->generation()](
-                                             const std::string& cause) { End(generation, cause); });
+      std::make_unique<PeerProcessWatch>(
+          std::move(watch_thread), std::move(connected.links),
+          [this, generation = process_group_->generation()](int rank, bool left,
+                                                            const std::string& cause) {
+            MutexLock lock(&mutex_);
+            left ? LeftLocked(generation, rank, cause) : EndLocked(generation, cause);
+          });
   return std::move(connected.connections);
 }
 
-void RankMembership::NotifyOnEnd(std::function<void(const std::string&)> on_end) {
+void RankMembership::Notify(Callbacks callbacks) {
   MutexLock lock(&mutex_);
-  // The generation may have ended before this call.
-  if (ended_generation_ == generation_) return on_end(cause_);
-  on_end_ = std::move(on_end);
+  for (const auto& [rank, cause] : left_) callbacks.on_left(rank, cause);
+  if (ended_generation_ == generation_) return callbacks.on_end(cause_);
+  callbacks_ = std::move(callbacks);
 }
 
 void RankMembership::StopWatching() {
   {
     MutexLock lock(&mutex_);
-    on_end_ = nullptr;
+    callbacks_ = {};
   }
   MutexLock lock(&watch_mutex_);
   watch_.reset();
@@ -136,11 +144,16 @@ void RankMembership::OnEvent(const client::GroupEvent& event) {
   if (!closes && !goes) return;
   MutexLock lock(&mutex_);
   if (closes) return EndLocked(event.generation, Describe(event));
+  const bool in_order = event.kind == EventKind::kLeft && event.cause.detail == kInOrder;
+  const std::optional<int> left = in_order ? event.rank : std::nullopt;
+  const std::string cause =
+      left.has_value() ? absl::StrCat("rank ", *left, " left the group") : Describe(event);
   // While a generation forms, a member may leave its rank to another member.
   if (event.generation > generation_) {
-    early_.push_back({event.generation, event.revision, Describe(event)});
+    early_.push_back({event.generation, event.revision, left, cause});
   } else if (event.revision > revision_) {
-    EndLocked(event.generation, Describe(event));
+    left.has_value() ? LeftLocked(event.generation, *left, cause)
+                     : EndLocked(event.generation, cause);
   }
 }
 
@@ -148,15 +161,18 @@ void RankMembership::MarkComplete() {
   MutexLock lock(&mutex_);
   generation_ = process_group_->generation();
   revision_ = process_group_->revision();
+  left_.clear();
   for (const Early& early : early_) {
-    if (early.revision > revision_) EndLocked(early.generation, early.cause);
+    if (early.revision <= revision_) continue;
+    early.left.has_value() ? LeftLocked(early.generation, *early.left, early.cause)
+                           : EndLocked(early.generation, early.cause);
   }
   early_.clear();
 }
 
-void RankMembership::End(int64_t generation, const std::string& cause) {
-  MutexLock lock(&mutex_);
-  EndLocked(generation, cause);
+void RankMembership::LeftLocked(int64_t generation, int rank, const std::string& cause) {
+  if (generation != generation_ || !left_.emplace(rank, cause).second) return;
+  if (callbacks_.on_left != nullptr) callbacks_.on_left(rank, cause);
 }
 
 void RankMembership::EndLocked(int64_t generation, const std::string& cause) {
@@ -165,7 +181,7 @@ void RankMembership::EndLocked(int64_t generation, const std::string& cause) {
   if (generation <= ended_generation_ || generation < generation_) return;
   ended_generation_ = generation;
   cause_ = cause;
-  if (on_end_ != nullptr) std::exchange(on_end_, nullptr)(cause_);
+  if (callbacks_.on_end != nullptr) std::exchange(callbacks_, {}).on_end(cause_);
 }
 
 }  // namespace cohort::worker

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,11 +40,18 @@ class RankMembership {
 
   // Connects the ranks of the generation. Errors: those of ConnectRanks.
   absl::StatusOr<Connections> Connect(absl::Duration timeout);
-  // From now on, calls `on_end` once when the generation ends, with the cause, such as "rank 3 is
-  // gone: its process 4711 ended". Calls it at once if the generation has ended already. It runs on
-  // any thread; it must not block, nor call this object.
-  void NotifyOnEnd(std::function<void(const std::string&)> on_end);
-  // Undoes NotifyOnEnd and ends the watch. The other ranks learn that this rank leaves the
+  // Callbacks run on any thread; they must not block, nor call this object.
+  struct Callbacks {
+    // Called once when the generation ends, with the cause, such as "rank 3 is gone: its process
+    // 4711 ended".
+    std::function<void(const std::string& cause)> on_end;
+    // Called once for each rank that leaves the generation in order, with a cause such as "rank 3
+    // left the group". The other ranks still reach each other.
+    std::function<void(int rank, const std::string& cause)> on_left;
+  };
+  // From now on calls these; at once for what has happened already. Both are set.
+  void Notify(Callbacks callbacks);
+  // Undoes Notify and ends the watch. The other ranks learn that this rank leaves the
   // generation.
   void StopWatching();
 
@@ -63,7 +72,8 @@ class RankMembership {
   // Stores at the coordinator, for people, how the ranks reach each other.
   void StorePaths(const ConnectedRanks& connected);
   void OnEvent(const client::GroupEvent& event);
-  void End(int64_t generation, const std::string& cause);
+  void LeftLocked(int64_t generation, int rank, const std::string& cause)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndLocked(int64_t generation, const std::string& cause)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Marks a generation as complete: earlier events of it concern ranks that are not in it.
@@ -77,18 +87,20 @@ class RankMembership {
   std::unique_ptr<PeerProcessWatch> watch_ ABSL_GUARDED_BY(watch_mutex_);
 
   Mutex mutex_;
-  std::function<void(const std::string&)> on_end_ ABSL_GUARDED_BY(mutex_);
+  Callbacks callbacks_ ABSL_GUARDED_BY(mutex_);  // empty functions: Notify was not called
   int64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;  // the complete one
   int64_t revision_ ABSL_GUARDED_BY(mutex_) = 0;    // of the group when it became complete
-  // Ends of generations that are not complete yet.
+  // Ranks that went from generations that are not complete yet.
   struct Early {
     int64_t generation = 0;
     int64_t revision = 0;
+    std::optional<int> left;  // the rank, if it left in order
     std::string cause;
   };
   std::vector<Early> early_ ABSL_GUARDED_BY(mutex_);
   int64_t ended_generation_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string cause_ ABSL_GUARDED_BY(mutex_);  // of that generation's end
+  std::map<int, std::string> left_ ABSL_GUARDED_BY(mutex_);  // causes by rank, of this generation
 };
 
 }  // namespace cohort::worker

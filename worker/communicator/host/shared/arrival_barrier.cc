@@ -42,6 +42,14 @@ absl::Status ArrivalBarrier::ArriveAndWait(const FlatCall& call, int stage, Inst
                        Describe(space_.line(different, sequence_).key));
 }
 
+absl::Status ArrivalBarrier::CheckLeft() const {
+  if (!waiter_.has_left()) return absl::OkStatus();
+  for (const int rank : waiter_.Left().ToVector()) {
+    if (!Here(rank, sequence_ + 1)) return waiter_.CauseOfLeaving(rank);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ArrivalBarrier::Follow(const FlatCall& call, int root, Instant deadline) {
   if (waiter_.poisoned()) return waiter_.CauseOfPoison();
   if (sequence_ + 1 > compared_ + kMaxLead) {
@@ -56,7 +64,10 @@ absl::Status ArrivalBarrier::Follow(const FlatCall& call, int root, Instant dead
   if (!waiter_.Glance(root_here)) {
     RankSet missing;
     missing.Add(names_[static_cast<size_t>(root)]);
-    const absl::Status status = waiter_.Await(root_here, deadline, [&] { return missing; });
+    // A root that knows of a rank that left does not come.
+    const absl::Status status = waiter_.Await(root_here, deadline, [&] {
+      return waiter_.has_left() ? Missing(sequence_) : missing;
+    });
     if (absl::IsDeadlineExceeded(status)) return GiveUp(missing, call);
     if (!status.ok()) return status;
   }
@@ -67,9 +78,8 @@ absl::Status ArrivalBarrier::Follow(const FlatCall& call, int root, Instant dead
 
 void ArrivalBarrier::Drain(Instant deadline) const {
   if (compared_ == sequence_) return;
-  waiter_
-      .Await([this] { return AllHere(sequence_); }, deadline, [this] { return Missing(sequence_); })
-      .IgnoreError();
+  const auto missing = [this] { return Missing(sequence_).Minus(waiter_.Left()); };
+  waiter_.Await([&] { return missing().empty(); }, deadline, missing).IgnoreError();
 }
 
 void ArrivalBarrier::Arrive(const FlatCall& call, int stage) {

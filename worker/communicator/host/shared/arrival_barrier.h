@@ -36,8 +36,12 @@ class ArrivalBarrier {
   //
   // Errors: INVALID_ARGUMENT (the ranks called different collectives; all ranks get it),
   // DEADLINE_EXCEEDED (names the ranks that did not come, and poisons the space), ABORTED (the
-  // cause of the poison).
+  // cause of the poison, or of a rank's leaving).
   absl::Status ArriveAndWait(const FlatCall& call, int stage, Instant deadline);
+
+  // ABORTED if a rank left before it arrived at the next sequence number. To be called before this
+  // rank writes any data for that number: it must not rewrite buffers that others may still read.
+  absl::Status CheckLeft() const;
 
   // Waits until `root` has arrived at this sequence number; the root does not wait. A rank that is
   // kMaxLead numbers ahead first waits for the ranks behind it. The other ranks' calls are compared

@@ -65,17 +65,58 @@ absl::Status FutexWaiter::Await(absl::FunctionRef<bool()> done, Instant deadline
     hooked.RunIfDue();
     // A rank may make `done` true and leave before this rank looks: then the wait has succeeded.
     if (poisoned()) return done() ? absl::OkStatus() : CauseOfPoison();
+    const int left = left_count_.load(std::memory_order_acquire);
+    if (left > 0) {
+      const absl::Status status = CheckLeft(absent());
+      if (!status.ok()) return done() ? absl::OkStatus() : status;
+    }
     const Instant now = Clock::Steady().Now();
     if (now >= deadline) return absl::DeadlineExceededError("");
     // A sleep ends after kLoggedSleep, also to bound the cost of a lost wake-up.
     const Instant look_again = std::min(deadline, now + hooked.Shorten(kLoggedSleep));
     if (log_ == nullptr) {
-      Sleep(done, look_again);
+      Sleep(done, look_again, left);
       continue;
     }
     const RankSet awaited = absent();
-    Sleep(done, look_again);
+    Sleep(done, look_again, left);
     log_->Add(awaited, Clock::Steady().Now() - now);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FutexWaiter::CheckLeft(const RankSet& ranks) const {
+  MutexLock lock(&mutex_);
+  for (const Leaver& leaver : left_) {
+    if (ranks.Contains(leaver.name)) return LeftError(leaver.cause);
+  }
+  return absl::OkStatus();
+}
+
+void FutexWaiter::SetLeft(int rank, int name, absl::string_view cause) {
+  {
+    MutexLock lock(&mutex_);
+    for (const Leaver& leaver : left_) {
+      if (leaver.rank == rank) return;
+    }
+    left_.push_back({rank, name, std::string(cause)});
+    left_count_.store(static_cast<int>(left_.size()), std::memory_order_release);
+  }
+  FullFence();
+  WakeNow(rank_);  // a thread of this process
+}
+
+RankSet FutexWaiter::Left() const {
+  MutexLock lock(&mutex_);
+  RankSet ranks;
+  for (const Leaver& leaver : left_) ranks.Add(leaver.rank);
+  return ranks;
+}
+
+absl::Status FutexWaiter::CauseOfLeaving(int rank) const {
+  MutexLock lock(&mutex_);
+  for (const Leaver& leaver : left_) {
+    if (leaver.rank == rank) return LeftError(leaver.cause);
   }
   return absl::OkStatus();
 }
@@ -97,13 +138,15 @@ bool FutexWaiter::SharesProcessor() const {
   return false;
 }
 
-void FutexWaiter::Sleep(absl::FunctionRef<bool()> done, Instant deadline) const {
+void FutexWaiter::Sleep(absl::FunctionRef<bool()> done, Instant deadline, int left) const {
   SleepWords& words = space_.sleep_words(rank_);
   const uint32_t event = words.event.load(std::memory_order_acquire);
   words.sleeps.store(1, std::memory_order_relaxed);
   space_.sleepers().fetch_add(1, std::memory_order_seq_cst);
   FullFence();
-  if (!done() && !poisoned()) shm::FutexWait(words.event, event, deadline);
+  if (!done() && !poisoned() && left_count_.load(std::memory_order_acquire) == left) {
+    shm::FutexWait(words.event, event, deadline);
+  }
   space_.sleepers().fetch_sub(1, std::memory_order_relaxed);
   words.sleeps.store(0, std::memory_order_relaxed);
 }

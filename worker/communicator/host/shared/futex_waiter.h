@@ -4,13 +4,17 @@
 #define COHORT_WORKER_COMMUNICATOR_HOST_SHARED_FUTEX_WAITER_H_
 
 #include <atomic>
+#include <string>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
 #include "base/cpu_pause.h"
 #include "base/rank_set.h"
+#include "base/threads/mutex.h"
 #include "worker/communicator/host/shared/host_shared_memory.h"
 #include "worker/communicator/wait_log.h"
 
@@ -46,8 +50,9 @@ class FutexWaiter {
               WaitLog* log = nullptr);
 
   // Waits until `done`. The rank that makes it true calls SomebodySleeps afterwards. Before each
-  // sleep that is logged, `absent` returns the ranks that have to come, as errors name them.
-  // Errors: ABORTED (the cause of the poison), DEADLINE_EXCEEDED (without a text).
+  // sleep that is logged, and once a rank has left, `absent` returns the ranks that have to come, as
+  // errors name them. Errors: ABORTED (the cause of the poison; or one of those ranks has left, and
+  // IsLeftError), DEADLINE_EXCEEDED (without a text).
   absl::Status Await(absl::FunctionRef<bool()> done, Instant deadline,
                      absl::FunctionRef<RankSet()> absent) const;
   // Looks at `done` a few times, without the cost of Await. Returns false if it is not true yet.
@@ -80,13 +85,25 @@ class FutexWaiter {
   // ABORTED with the cause. The space is poisoned.
   absl::Status CauseOfPoison() const;
 
+  // Records that a rank has left in order. It is `rank` of the space, and `name` in errors.
+  void SetLeft(int rank, int name, absl::string_view cause);
+  bool has_left() const { return left_count_.load(std::memory_order_acquire) > 0; }
+  // The ranks of the space that have left.
+  RankSet Left() const;
+  bool HasLeft(int rank) const { return has_left() && Left().Contains(rank); }
+  // ABORTED (IsLeftError) with the cause. The rank of the space has left.
+  absl::Status CauseOfLeaving(int rank) const;
+  // The same if one of `ranks`, as errors name them, has left; else OK.
+  absl::Status CheckLeft(const RankSet& ranks) const;
+
  private:
   static constexpr int kGlances = 30;
 
   // Stores on which processor this rank runs. True if another rank that is awake was last seen
   // there: then it cannot run while this one looks.
   bool SharesProcessor() const;
-  void Sleep(absl::FunctionRef<bool()> done, Instant deadline) const;
+  // Does not sleep if there are more leavers than `left` by now.
+  void Sleep(absl::FunctionRef<bool()> done, Instant deadline, int left) const;
 
   const HostSharedMemory& space_;
   const int rank_;
@@ -95,6 +112,15 @@ class FutexWaiter {
   // Waits in a row that found another rank on this rank's processor.
   mutable int shared_waits_ = 0;
   WaitLog* const log_;
+
+  struct Leaver {
+    int rank = 0;
+    int name = 0;
+    std::string cause;
+  };
+  std::atomic<int> left_count_{0};
+  mutable Mutex mutex_;
+  std::vector<Leaver> left_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cohort::worker

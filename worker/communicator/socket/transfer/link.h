@@ -61,6 +61,8 @@ class Link {
   // earlier on other streams has then arrived, or will.
   bool ended_in_order() const { return in_order_; }
   void set_leaving() { leaving_ = true; }
+  // Whether the other rank has said goodbye, and all that it sent was read.
+  bool left() const { return leaving_ && !end_.empty(); }
 
  private:
   void SendLocked(const FrameHeader& header, absl::string_view payload)

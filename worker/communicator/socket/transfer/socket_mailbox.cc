@@ -47,6 +47,14 @@ void Mailbox::Drop() {
   open_ = nullptr;
 }
 
+void Mailbox::FailWaiting(const absl::Status& cause) {
+  for (std::deque<Posted*>* waiting : {&sends_, &offers_, &receives_}) {
+    for (Posted* const posted : *waiting) Complete(*posted, cause);
+    waiting->clear();
+  }
+  direct_ = nullptr;
+}
+
 void Mailbox::Complete(Posted& posted, absl::Status status) {
   posted.completed = true;
   posted.status = std::move(status);

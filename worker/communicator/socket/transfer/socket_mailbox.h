@@ -39,6 +39,8 @@ class Mailbox {
   // until the transfers are done.
   void Post(Posted* posted, int* open);
   void Drop();
+  // Completes the posted transfers that wait for the other rank, which has left, with `cause`.
+  void FailWaiting(const absl::Status& cause);
   // Whether a transfer waits for a frame of the other rank.
   bool waits() const { return !sends_.empty() || !offers_.empty() || !receives_.empty(); }
 

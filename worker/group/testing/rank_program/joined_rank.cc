@@ -67,7 +67,8 @@ absl::Status JoinedRank::Form(Connections connections) {
     MutexLock lock(&mutex_);
     ended_.clear();
   }
-  membership_->NotifyOnEnd([this](const std::string& cause) { End(cause); });
+  membership_->Notify({[this](const std::string& cause) { End(cause); },
+                       [this](int /*rank*/, const std::string& cause) { End(cause); }});
   COHORT_ASSIGN_OR_RETURN(formed_, backend_.Form(membership(), std::move(host), timeout_));
   // If the generation ended while it formed, the communicator is aborted now.
   SetCurrent(formed_.communicator.get());
