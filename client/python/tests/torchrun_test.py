@@ -78,11 +78,30 @@ def agents(count, address, nodes, folder, script, *arguments):
                for _ in range(count)]
 
 
+# torchrun on a host whose clock is wrong by the first argument, in seconds.
+SKEWED = '''
+import datetime, sys
+from torch.distributed import run
+from torch.distributed.elastic.rendezvous import dynamic_rendezvous
+
+skew = datetime.timedelta(seconds=float(sys.argv.pop(1)))
+
+class Skewed(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return datetime.datetime.now(tz) + skew
+
+dynamic_rendezvous.datetime = Skewed
+run.main()
+'''
+
+
 @contextlib.contextmanager
-def agent(address, nodes, folder, script, *arguments, run_id=('--rdzv-id=job',), errors=None):
-    """Runs an agent, and yields it."""
+def agent(address, nodes, folder, script, *arguments, run_id=('--rdzv-id=job',), errors=None,
+          skew=0):
+    """Runs an agent, and yields it. Its clock is wrong by `skew` seconds."""
     (folder / 'script.py').write_text(script)
-    command = [sys.executable, '-m', 'torch.distributed.run', '--rdzv-backend=cohort',
+    command = [sys.executable, '-c', SKEWED, str(skew), '--rdzv-backend=cohort',
                f'--rdzv-endpoint={address}', *run_id, f'--nnodes={nodes}',
                '--nproc-per-node=1', '--max-restarts=3', '--monitor-interval=0.1',
                '--rdzv-conf=join_timeout=100,last_call_timeout=2,keep_alive_interval=1,'
@@ -136,6 +155,33 @@ def test_a_late_agent_joins(folder):
             agent(running.address, '1:2', folder, UNTIL_THE_SIZE_CHANGES, 1) as early:
         assert early.stdout.readline() == 'restart 0 with 1 workers\n'
         with agent(running.address, '1:2', folder, UNTIL_THE_SIZE_CHANGES, 1) as late:
+            for node in (early, late):
+                lines = finish(node)
+                assert 'restart 0 with 2 workers' in lines and lines[-1] == 'finished'
+
+
+@pytest.mark.parametrize('skew', [-60, 60])
+def test_agents_with_wrong_clocks_form_a_round_and_stay(folder, skew):
+    signal_file = folder / 'fifo'
+    os.mkfifo(signal_file)
+    with restartable_coordinator() as running, \
+            agent(running.address, '2', folder, KILLED_WORKER, signal_file) as right, \
+            agent(running.address, '2', folder, KILLED_WORKER, signal_file, skew=skew) as wrong:
+        nodes = (right, wrong)
+        for node in nodes:
+            assert node.stdout.readline() == 'restart 0 with 2 workers\n'
+        signal_file.write_text('now')
+        for node in nodes:
+            lines = finish(node)
+            assert lines[-2].endswith('with 2 workers') and lines[-1] == 'finished'
+
+
+@pytest.mark.parametrize('skew', [-60, 60])
+def test_an_agent_with_a_wrong_clock_joins_a_job_that_runs(folder, skew):
+    with restartable_coordinator() as running, \
+            agent(running.address, '1:2', folder, UNTIL_THE_SIZE_CHANGES, 1) as early:
+        assert early.stdout.readline() == 'restart 0 with 1 workers\n'
+        with agent(running.address, '1:2', folder, UNTIL_THE_SIZE_CHANGES, 1, skew=skew) as late:
             for node in (early, late):
                 lines = finish(node)
                 assert 'restart 0 with 2 workers' in lines and lines[-1] == 'finished'

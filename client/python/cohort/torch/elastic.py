@@ -28,6 +28,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
     RendezvousBackend, create_handler)
 
 import cohort
+from cohort.torch.elastic_clock import use_own_clock
 from cohort.torch.job_keys import escape
 from cohort.torch.rendezvous import WORKERS_URL
 from cohort.torch.store import Store
@@ -178,7 +179,8 @@ def create(params: RendezvousParameters) -> RendezvousHandler:
     # first round alone: an agent that joins a later round waits for it in vain.
     os.environ.setdefault('TORCH_DISABLE_SHARE_RDZV_TCP_STORE', '1')
     backend = Backend(store.client, store.prefix + escape('cohort/state'))
-    return Handler(create_handler(store, backend, params), store, params.run_id)
+    handler = use_own_clock(create_handler(store, backend, params))
+    return Handler(handler, store, params.run_id)
 
 
 def entry_point() -> Callable[[RendezvousParameters], RendezvousHandler]:
