@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -92,6 +93,15 @@ class RestartableCoordinator:
         """Kills it by SIGKILL."""
         self._process.kill()
         self._process.wait()
+
+    def pause(self):
+        """Stops it by SIGSTOP, until `resume`."""
+        self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
+
+    def resume(self):
+        """Continues it."""
+        self._process.send_signal(signal.SIGCONT)
 
 
 @contextlib.contextmanager

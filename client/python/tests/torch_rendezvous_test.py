@@ -1,9 +1,12 @@
 """init_method="cohort://...", and the rendezvous backend of torchrun without torchrun."""
 
+import concurrent.futures
+import contextlib
 import datetime
 import os
 import queue
 import time
+import types
 
 import pytest
 
@@ -276,6 +279,31 @@ def test_an_absent_coordinator_is_a_connection_error(monkeypatch, tmp_path):
         *args, **options, connect_timeout=0.3))
     with pytest.raises(RendezvousConnectionError, match='open of store "torchrun/job" at unix:'):
         elastic.create(parameters(f'unix:{tmp_path}/none'))
+
+
+def test_a_pause_of_the_coordinator_counts_against_read_timeout():
+    with restartable_coordinator() as running, contextlib.ExitStack() as stack:
+        pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(1))
+        short = elastic.create(parameters(running.address, read_timeout='0.2'))
+        default = elastic.create(parameters(running.address))
+        for handler in (short, default):
+            stack.callback(handler.shutdown)
+        running.pause()
+        stack.callback(running.resume)
+        waiting = pool.submit(default.is_closed)
+        for _ in range(3):
+            with pytest.raises(RendezvousConnectionError, match='the state of the rendezvous: '):
+                short.is_closed()
+        assert not waiting.done()
+        running.resume()
+        assert waiting.result() is False and not short.is_closed()
+
+
+def test_the_limit_of_the_backend_is_that_of_pytorch():
+    limits = []
+    client = types.SimpleNamespace(get_many=lambda keys, timeout: limits.append(timeout) or {})
+    elastic.Backend(client, 'key').get_state()
+    assert limits == [60]
 
 
 def test_the_registry_of_torch_takes_the_handler(address):

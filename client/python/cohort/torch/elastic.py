@@ -36,6 +36,8 @@ from cohort.torch.store import Store
 NAME = 'cohort'
 _DEFAULT_PORT = 7700
 _CHECKSUM_BYTES = 4
+# As `read_timeout` of PyTorch's own backend. Agents survive a shorter absence of the coordinator.
+_READ_SECONDS = 60
 
 
 def _checksum(state: bytes) -> bytes:
@@ -46,9 +48,11 @@ class Backend(RendezvousBackend):
     """The state of one rendezvous: a key of the coordinator, whose revision is the token. Its value
     begins with a checksum."""
 
-    def __init__(self, client: cohort.Store, key: str):
+    def __init__(self, client: cohort.Store, key: str, timeout: float = _READ_SECONDS):
+        """`timeout`, in seconds, limits each call, also while the coordinator is away."""
         self._client = client
         self._key = key
+        self._timeout = timeout
 
     @property
     def name(self) -> str:
@@ -84,7 +88,7 @@ class Backend(RendezvousBackend):
 
     def _call(self, function: Callable, *args: object, **options: object):
         try:
-            return function(*args, **options)
+            return function(*args, timeout=self._timeout, **options)
         except (cohort.Unavailable, cohort.DeadlineExceeded) as error:
             raise RendezvousConnectionError(f'the state of the rendezvous: {error}') from error
         except cohort.Error as error:
@@ -160,8 +164,9 @@ def _with_run_id(params: RendezvousParameters) -> RendezvousParameters:
 
 
 def create(params: RendezvousParameters) -> RendezvousHandler:
-    """Returns the handler of an agent. `--rdzv-conf` takes `tenant` and `lease` besides PyTorch's
-    options of the dynamic rendezvous. Without a run id, a job of one node gets one of its own.
+    """Returns the handler of an agent. `--rdzv-conf` takes `tenant`, `lease` and `read_timeout`
+    (60 seconds by default) besides PyTorch's options of the dynamic rendezvous. Without a run id,
+    a job of one node gets one of its own.
 
     Errors: ValueError (no run id for a job of several nodes), DistNetworkError (the coordinator did
     not answer).
@@ -178,7 +183,8 @@ def create(params: RendezvousParameters) -> RendezvousHandler:
     # Else PyTorch 2.13 shares a TCPStore of the agent of rank 0, whose address it publishes in the
     # first round alone: an agent that joins a later round waits for it in vain.
     os.environ.setdefault('TORCH_DISABLE_SHARE_RDZV_TCP_STORE', '1')
-    backend = Backend(store.client, store.prefix + escape('cohort/state'))
+    backend = Backend(store.client, store.prefix + escape('cohort/state'),
+                      float(params.get('read_timeout', _READ_SECONDS)))
     handler = use_own_clock(create_handler(store, backend, params))
     return Handler(handler, store, params.run_id)
 
