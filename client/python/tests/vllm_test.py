@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 
@@ -247,3 +248,125 @@ def test_coordinator_ends_with_a_killed_rank_0(program):
             connection.settimeout(LONG)
             while connection.recv(4096):  # until the coordinator closes the connection
                 pass
+
+
+# --- The coordinator of rank 0 with the certificates of the environment.
+
+TLS_VARIABLES = ('CERTIFICATE', 'KEY', 'CA')
+
+
+def make_certificate(folder, *names):
+    """Makes a certificate for the names, which is its own CA. Returns the paths by variable."""
+    key, certificate = str(folder / 'tls.key'), str(folder / 'tls.crt')
+    subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt',
+                    'ec_paramgen_curve:P-256', '-nodes', '-subj', '/CN=rank', '-addext',
+                    f'subjectAltName={",".join(names)}', '-days', '1', '-keyout', key, '-out',
+                    certificate], check=True, capture_output=True)
+    return {'CERTIFICATE': certificate, 'KEY': key, 'CA': certificate}
+
+
+def set_variables(monkeypatch, paths, names=TLS_VARIABLES):
+    for name in TLS_VARIABLES:
+        monkeypatch.delenv(f'COHORT_TLS_{name}', raising=False)
+    for name in names:
+        monkeypatch.setenv(f'COHORT_TLS_{name}', paths[name])
+
+
+def refusal(port, rank, host='127.0.0.1'):
+    """The text of the error with which a rank refuses. Its store_timeout is longer than the test's."""
+    with pytest.raises(cohort.FailedPrecondition) as caught:
+        StatelessProcessGroup.create(host, port, rank, 2, store_timeout=10 * LONG)
+    assert f'group stateless-{port}, rank {rank}: ' in str(caught.value)
+    assert 'or pass address= of a coordinator' in str(caught.value)
+    return str(caught.value)
+
+
+def test_own_coordinator_serves_tls_with_the_certificate_of_the_environment(tmp_path, monkeypatch):
+    set_variables(monkeypatch, make_certificate(tmp_path, 'IP:127.0.0.1'))
+    port = open_port()
+    groups = run_ranks(2, lambda rank: create(port, rank, 2))
+    assert run(groups, lambda group, rank: group.all_gather_obj(rank)) == [[0, 1], [0, 1]]
+    assert run(groups, lambda group, rank: group.all_reduce(np.ones(1)).tolist()) == [[2], [2]]
+    context = ssl.create_default_context(cafile=tmp_path / 'tls.crt')
+    with socket.create_connection(('127.0.0.1', port), LONG) as plain, \
+            pytest.raises(ssl.SSLError, match='(?i)certificate.required'), \
+            context.wrap_socket(plain, server_hostname='127.0.0.1') as stranger:
+        stranger.recv(1)
+    for group in reversed(groups):
+        group.close()
+
+
+@pytest.mark.parametrize('names, missing', [
+    (('CA',), 'COHORT_TLS_CERTIFICATE and COHORT_TLS_KEY'), (('CERTIFICATE', 'KEY'), 'COHORT_TLS_CA'),
+    (('CERTIFICATE', 'CA'), 'COHORT_TLS_KEY')])
+@pytest.mark.parametrize('rank', [0, 1])
+def test_own_coordinator_without_all_variables_is_refused_at_once(tmp_path, monkeypatch, names,
+                                                                  missing, rank):
+    set_variables(monkeypatch, make_certificate(tmp_path, 'IP:127.0.0.1'), names)
+    assert f'cannot serve TLS without {missing}. ' in refusal(open_port(), rank)
+
+
+@pytest.mark.parametrize('name, text', [('CA', 'COHORT_TLS_CA='), ('KEY', 'COHORT_TLS_KEY=')])
+def test_a_certificate_file_that_cannot_be_read(tmp_path, monkeypatch, name, text):
+    paths = make_certificate(tmp_path, 'IP:127.0.0.1')
+    paths[name] += '.absent'
+    set_variables(monkeypatch, paths)
+    for rank in range(2):
+        with pytest.raises(cohort.FailedPrecondition, match='cannot read') as caught:
+            create(open_port(), rank, 2)
+        assert f'{text}{paths[name]}' in str(caught.value)
+
+
+def test_a_certificate_for_another_host_is_refused_at_once(tmp_path, monkeypatch):
+    set_variables(monkeypatch, make_certificate(tmp_path, 'DNS:elsewhere'))
+    port = open_port()
+    error = refusal(port, 0)
+    assert 'must be for the name 127.0.0.1' in error and 'COHORT_TLS_CERTIFICATE of rank 0' in error
+    with socket.socket() as probe:  # its coordinator has ended
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(('127.0.0.1', port))
+
+
+def test_a_rank_with_a_certificate_refuses_a_coordinator_without(tmp_path, monkeypatch):
+    port = open_port()
+    with contextlib.closing(create(port, 0, 1)):
+        set_variables(monkeypatch, make_certificate(tmp_path, 'IP:127.0.0.1'))
+        assert 'do not agree on TLS' in refusal(port, 1)
+
+
+def test_a_rank_whose_certificate_the_coordinator_does_not_accept(tmp_path, monkeypatch):
+    theirs, ours = tmp_path / 'theirs', tmp_path / 'ours'
+    theirs.mkdir()
+    ours.mkdir()
+    coordinators = make_certificate(theirs, 'IP:127.0.0.1')
+    set_variables(monkeypatch, coordinators)
+    port = open_port()
+    with contextlib.closing(create(port, 0, 1)):
+        stranger = make_certificate(ours, 'IP:127.0.0.1')
+        set_variables(monkeypatch, stranger)
+        assert 'does not accept: self' in refusal(port, 1)
+        set_variables(monkeypatch, {**stranger, 'CA': coordinators['CA']})
+        assert 'do not agree on TLS' in refusal(port, 1)
+
+
+def test_a_rank_of_another_host_without_a_certificate_refuses_a_coordinator_with_tls(
+        tmp_path, monkeypatch):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(('192.0.2.1', 9))  # sends nothing
+        except OSError:
+            pytest.skip('this host has no address but loopback')
+        host = probe.getsockname()[0]
+    set_variables(monkeypatch, make_certificate(tmp_path, f'IP:{host}'))
+    port = open_port()
+    with contextlib.closing(StatelessProcessGroup.create(host, port, 0, 1, store_timeout=LONG)):
+        set_variables(monkeypatch, {}, ())
+        assert 'serves this host by TLS only' in refusal(port, 1, host)
+
+
+def test_an_absent_coordinator_is_unavailable_after_store_timeout(tmp_path, monkeypatch):
+    set_variables(monkeypatch, make_certificate(tmp_path, 'IP:127.0.0.1'))
+    port = open_port()
+    with pytest.raises(cohort.Unavailable, match=f'group stateless-{port}, rank 1: the coordinator of '
+                                                 'rank 0 at 127.0.0.1 port .* did not answer within 0.1 s'):
+        StatelessProcessGroup.create('127.0.0.1', port, 1, 2, store_timeout=0.1)

@@ -28,12 +28,13 @@ from cohort.errors import Aborted, DeadlineExceeded, Error, InvalidArgument, Una
 from cohort.group import Group
 from cohort.process_group import ProcessGroup
 from cohort.reduce_op import Op
+from cohort.vllm.coordinator_tls import CoordinatorTls
 
 
 class _OwnCoordinator:
     """A coordinator of this process, which ends with it."""
 
-    def __init__(self, host: str, port: int, timeout: float,
+    def __init__(self, host: str, port: int, timeout: float, flags: List[str],
                  listen_socket: Optional[socket.socket] = None):
         """Waits until it serves. Raises Unavailable if it ends, because the port is taken for example,
         and DeadlineExceeded. It takes over `listen_socket`, which this process closes."""
@@ -49,7 +50,7 @@ class _OwnCoordinator:
             # The pipe closes when this process ends, however it ends.
             self._process = subprocess.Popen(
                 [_programs.find('cohort-coordinator'), '--listen', listen,
-                 '--metrics-listen', '', '--log-level', 'error', '--insecure', '--drain-grace', '2s',
+                 '--metrics-listen', '', '--log-level', 'error', '--drain-grace', '2s', *flags,
                  '--until-stdin-closes', '--port-file', ready], stdin=subprocess.PIPE,
                 pass_fds=inherited)
             _coordinators.add(self)
@@ -135,6 +136,11 @@ class StatelessProcessGroup:
         takes calls from every host that can reach the port. Raises Unavailable if the port is taken, or
         a rank could not be connected; DeadlineExceeded lists the ranks that did not come.
 
+        With COHORT_TLS_CERTIFICATE, COHORT_TLS_KEY and COHORT_TLS_CA on all ranks, that coordinator
+        serves TLS with those files of rank 0, and takes only ranks with a certificate. Raises
+        FailedPrecondition if some of the three are missing, or if the certificates do not fit each
+        other or the host.
+
         Args:
           listen_socket: a TCP socket of rank 0, bound to the port. The coordinator takes it over with the
             connections that wait in its queue, and this process closes its copy. It may be bound to
@@ -152,9 +158,11 @@ class StatelessProcessGroup:
         with closers:
             if address is None:
                 address = _address(host, port)
+                tls = CoordinatorTls(f'group {name}, rank {rank}', host, port)
                 if rank == 0:
-                    own = _OwnCoordinator(host, port, store_timeout, listen_socket)
+                    own = _OwnCoordinator(host, port, store_timeout, tls.flags, listen_socket)
                     closers.callback(own.close)
+                tls.verify(end)
             group = ProcessGroup(name, rank=rank, world_size=world_size, address=address,
                                  timeout=store_timeout, join_timeout=store_timeout,
                                  data_expiration=data_expiration_seconds)
