@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy
 import torch
-from torch.distributed import BroadcastOptions
+from torch.distributed import AllreduceOptions, BroadcastOptions, ReduceOp
 from vllm.distributed.utils import stateless_init_torch_distributed_process_group
 from vllm.distributed.weight_transfer import factory
 
@@ -42,6 +42,14 @@ class GlooGroup:
         self.broadcast(data, root)
         return json.loads(data.tobytes())
 
+    def all_reduce(self, tensor, op):
+        """Returns the largest elements of all ranks."""
+        assert op == 'max'
+        options = AllreduceOptions()
+        options.reduceOp = ReduceOp.MAX
+        self._group.allreduce([tensor], options).wait()
+        return tensor
+
     def abort(self, reason):
         """Gloo has no way to end the calls of other ranks."""
 
@@ -55,6 +63,9 @@ class GlooReceiver(WeightReceiver):
 
     def _join(self, options):
         return GlooGroup(options.name, options.address, self._rank + 1, options.world_size)
+
+    def _connect(self, options):
+        return None  # the address is not a coordinator's
 
 
 @dataclasses.dataclass

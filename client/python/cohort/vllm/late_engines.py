@@ -10,6 +10,7 @@ import threading
 from typing import Any, Callable, Optional
 
 import cohort
+from cohort.vllm.update_decisions import UpdateDecisions
 from cohort.vllm.weight_broadcast import NamedTensors, Receiver, Received, Sender
 
 # How often the trainer's thread looks whether it should end.
@@ -75,25 +76,27 @@ class LateEngines:
 
 
 def fetch(name: str, engine: str, rank: int, ranks: int, address: str, tenant: str, timeout: float,
-          load: Callable[[NamedTensors], Any]) -> Received:
+          load: Callable[[NamedTensors], Any], staging_bytes: Optional[int] = None) -> Received:
     """Fetches the newest weights of trainer `name`. All ranks of the engine call it.
 
     Args:
       engine: a name that no other engine has.
       rank, ranks: this rank of the engine, and how many it has.
       load: as for Receiver.receive.
+      staging_bytes: as for Receiver.
 
     Raises:
       DeadlineExceeded: the trainer did not answer, or ranks of the engine did not call.
       Those of Receiver.receive.
     """
     group_name = f'vllm-weights-{name}-late-{engine}'
-    if rank == 0:
-        with cohort.Store(address, tenant=tenant) as store:
+    with cohort.Store(address, tenant=tenant, timeout=timeout) as store:
+        if rank == 0:
             store.queue_push(_queue(name), json.dumps(
                 {'group': group_name, 'world_size': ranks + 1}), expiration=timeout)
-    with cohort.Group(group_name, rank=rank + 1, world_size=ranks + 1, address=address,
-                      tenant=tenant, timeout=timeout, join_timeout=timeout) as group:
-        received = Receiver(group).receive(group, load)
-        group.barrier()
-        return received
+        with cohort.Group(group_name, rank=rank + 1, world_size=ranks + 1, address=address,
+                          tenant=tenant, timeout=timeout, join_timeout=timeout) as group:
+            receiver = Receiver(UpdateDecisions(store, name).decide, staging_bytes)
+            received = receiver.receive(group, load)
+            group.barrier()
+            return received

@@ -17,9 +17,10 @@ An engine that starts later fetches the newest weights alone, whenever it wants:
     llm.finish_weight_update()
 """
 
+import contextlib
 import dataclasses
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any, ClassVar, Optional
+from typing import Any, Callable, ClassVar, Iterator, Optional
 
 import torch
 from vllm.distributed.weight_transfer.base import (
@@ -28,7 +29,8 @@ from vllm.distributed.weight_transfer.base import (
 
 import cohort
 from cohort.vllm.late_engines import LateEngines, fetch
-from cohort.vllm.weight_broadcast import Received, Receiver, Sender
+from cohort.vllm.update_decisions import UpdateDecisions
+from cohort.vllm.weight_broadcast import NamedTensors, Received, Receiver, Sender
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -41,6 +43,9 @@ class EngineOptions(WeightTransferInitInfo):
       world_size: the trainer and all engine ranks that receive together; 0: the engine is late.
       engine: the name of a late engine, which no other engine has.
       timeout: limits each call, in seconds.
+      staging_bytes: each rank holds an update of at most so many bytes in host memory before it loads
+        it. It loads a larger one while it arrives, so that an error leaves the model unusable until
+        the next update. None: no limit.
     """
     name: str
     address: str = '127.0.0.1:7700'
@@ -48,6 +53,7 @@ class EngineOptions(WeightTransferInitInfo):
     world_size: int = 0
     engine: str = ''
     timeout: float = 300
+    staging_bytes: Optional[int] = None
 
     def __post_init__(self) -> None:
         if bool(self.world_size) == bool(self.engine):
@@ -75,6 +81,7 @@ class WeightReceiver(WeightTransferEngine[EngineOptions, UpdateOptions]):
         self.received: Optional[Received] = None
         self._options: Optional[EngineOptions] = None
         self._group: Optional[cohort.Group] = None
+        self._store: Optional[cohort.Store] = None
         self._receiver: Optional[Receiver] = None
         parallel = self.parallel_config
         self._rank = parallel.data_parallel_index * parallel.world_size + parallel.rank
@@ -86,7 +93,13 @@ class WeightReceiver(WeightTransferEngine[EngineOptions, UpdateOptions]):
         self._options = init_info
         if init_info.world_size:
             self._group = self._join(init_info)
-            self._receiver = Receiver(self._group)
+            self._store = self._connect(init_info)
+            self._receiver = Receiver(
+                None if self._store is None else UpdateDecisions(self._store, init_info.name).decide,
+                init_info.staging_bytes)
+
+    def _connect(self, options: EngineOptions) -> Optional[cohort.Store]:
+        return cohort.Store(options.address, tenant=options.tenant, timeout=options.timeout)
 
     def _join(self, options: EngineOptions) -> Any:
         return cohort.Group(
@@ -95,16 +108,31 @@ class WeightReceiver(WeightTransferEngine[EngineOptions, UpdateOptions]):
             join_timeout=options.timeout)
 
     def start_weight_update(self) -> None:
-        """Prepares the model's layers for weights in the form of a checkpoint."""
-        # pylint: disable-next=import-outside-toplevel
-        from vllm.model_executor.model_loader.reload import initialize_layerwise_reload
-        initialize_layerwise_reload(self.model)
+        """Does nothing: the model serves until `update_weights` has received all weights."""
 
     def finish_weight_update(self) -> None:
-        """Processes the layers that have waited for further weights."""
+        """Does nothing: the layers are complete after `update_weights`."""
+
+    @contextlib.contextmanager
+    def _reload(self) -> Iterator[Callable[[NamedTensors], Any]]:
+        """Yields a function that loads tensors in the form of a checkpoint. Its first call prepares
+        the model's layers, and the end of the context completes them."""
         # pylint: disable-next=import-outside-toplevel
-        from vllm.model_executor.model_loader.reload import finalize_layerwise_reload
-        finalize_layerwise_reload(self.model, self.model_config)
+        from vllm.model_executor.model_loader.reload import (
+            finalize_layerwise_reload, initialize_layerwise_reload)
+        begun = False
+
+        def load(tensors: NamedTensors) -> None:
+            nonlocal begun
+            if not begun:
+                begun = True
+                initialize_layerwise_reload(self.model)
+            self.model.load_weights(tensors)
+        try:
+            yield load
+        finally:
+            if begun:
+                finalize_layerwise_reload(self.model, self.model_config)
 
     def update_weights(self, update_info: dict) -> None:
         """Receives all weights. As the base class, but without a GPU it does not wait for one."""
@@ -113,24 +141,28 @@ class WeightReceiver(WeightTransferEngine[EngineOptions, UpdateOptions]):
             torch.accelerator.synchronize()
 
     def receive_weights(self, update_info: UpdateOptions) -> None:
-        """Receives one version from the trainer; a late engine fetches the newest. Raises DataLoss
-        for wrong checksums, and the errors of cohort.Group."""
+        """Receives one version from the trainer; a late engine fetches the newest. All ranks load it,
+        or none does: see Receiver.receive, which has the errors."""
         options = self._options
         if options is None:
             raise cohort.FailedPrecondition(
                 'weight transfer: call init_weight_transfer_engine before update_weights')
-        if self._group is not None and self._receiver is not None:
-            self.received = self._receiver.receive(self._group, self.model.load_weights)
-        else:
-            self.received = fetch(options.name, options.engine, self._rank, self._ranks,
-                                  options.address, options.tenant, options.timeout,
-                                  self.model.load_weights)
+        with self._reload() as load:
+            if self._group is not None and self._receiver is not None:
+                self.received = self._receiver.receive(self._group, load)
+            else:
+                self.received = fetch(options.name, options.engine, self._rank, self._ranks,
+                                      options.address, options.tenant, options.timeout, load,
+                                      options.staging_bytes)
 
     def shutdown(self) -> None:
         """Leaves the trainer's group."""
         if self._group is not None:
             self._group.close()
             self._group = self._receiver = None
+        if self._store is not None:
+            self._store.close()
+            self._store = None
 
 
 @dataclasses.dataclass
@@ -144,6 +176,7 @@ class TrainerOptions(TrainerInitInfo):
       part_bytes: the weights travel in parts of this size.
       checksums: engines verify each tensor by CRC-32.
       timeout: limits each call, in seconds.
+      staging_bytes: as in EngineOptions, for the engines of the client.
     """
     backend: ClassVar[str] = 'cohort'
     name: str
@@ -153,6 +186,7 @@ class TrainerOptions(TrainerInitInfo):
     part_bytes: int = 64 << 20
     checksums: bool = True
     timeout: float = 300
+    staging_bytes: Optional[int] = None
 
 
 class WeightSender(TrainerWeightTransferEngine[TrainerOptions]):
@@ -186,7 +220,8 @@ class WeightSender(TrainerWeightTransferEngine[TrainerOptions]):
     def _join(self) -> None:
         options = self._options
         told = {'name': options.name, 'address': options.address, 'tenant': options.tenant,
-                'world_size': options.engine_ranks + 1, 'timeout': options.timeout}
+                'world_size': options.engine_ranks + 1, 'timeout': options.timeout,
+                'staging_bytes': options.staging_bytes}
         self._group = self._with_client(lambda: self.client.init_weight_transfer_engine(told),
                                         self._join_group)
         self._sender = Sender(self._group, options.part_bytes, options.checksums)
