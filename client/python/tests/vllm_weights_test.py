@@ -1,5 +1,6 @@
 """cohort.vllm without vLLM: weights from a trainer to engines, and the functions of the plug-in."""
 
+import concurrent.futures
 import configparser
 import importlib
 import os
@@ -362,6 +363,33 @@ def test_engines_fetch_alone(late, address):
         received = fetch_all(address, engine, ranks, lambda rank, each: found[rank].update(each))
         assert {each.version for each in received} == {str(version)}
         assert all(is_equal(each, weights(version)) for each in found)
+
+
+def test_the_trainer_copies_no_new_version_while_a_late_engine_fetches(late, address, monkeypatch):
+    sender, served = late
+    sender.copy('1', weights(1))
+    fetching, fetched = threading.Event(), threading.Event()
+    send = sender.send
+
+    def send_slowly(group):
+        fetching.set()
+        assert fetched.wait(LONG)
+        send(group)
+    monkeypatch.setattr(sender, 'send', send_slowly)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        found = {}
+        engine = pool.submit(fetch_all, address, 'slow', 1, lambda rank, each: found.update(each))
+
+        def copy():
+            with served.lock:
+                sender.copy('2', weights(2))
+        assert fetching.wait(LONG)
+        trainer = pool.submit(copy)
+        locked = served.lock.locked()
+        fetched.set()
+        assert locked and engine.result()[0].version == '1' and is_equal(found, weights(1))
+        trainer.result()
+    assert fetch_all(address, 'next', 1, lambda rank, each: None)[0].version == '2'
 
 
 def test_a_late_engine_of_which_a_rank_cannot_load_does_not_disturb_the_next(late, address):
