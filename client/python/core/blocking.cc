@@ -40,18 +40,6 @@ bool OnMainThread() {
   return is_main;
 }
 
-// "KeyboardInterrupt" or "SystemExit: 3".
-std::string Describe(PyObject* exception) {
-  const Object name(
-      PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(exception)), "__name__"));
-  const Object text(PyObject_Str(exception));
-  std::string type = "an exception", message;
-  if (name) Read(name.get(), "name", &type);
-  if (text) Read(text.get(), "text", &message);
-  PyErr_Clear();
-  return message.empty() ? type : absl::StrCat(type, ": ", message.substr(0, 200));
-}
-
 }  // namespace
 
 void NoteUse() {
@@ -93,7 +81,7 @@ void Blocking::RunHandlers() {
   raised_ = true;
   exception_ = TakeRaised();
   end_(absl::CancelledError(
-      absl::StrCat("a signal handler raised ", Describe(exception_.get()))));
+      absl::StrCat("a signal handler raised ", DescribeException(exception_.get()))));
 }
 
 PyObject* Blocking::Raise(const absl::Status& status) {

@@ -4,11 +4,20 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "client/python/core/convert.h"
+#include "client/python/core/errors.h"
 
 namespace cohort::python {
 
 absl::Status TakeException() {
+  if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_Exception) == 0) {
+    Object interrupt = TakeRaised();
+    absl::Status status = absl::InvalidArgumentError(
+        absl::StrCat("reading the arguments raised ", DescribeException(interrupt.get())));
+    KeptInterrupt::Keep(std::move(interrupt));
+    return status;
+  }
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
   PyErr_Fetch(&type, &value, &trace);
   const Object type_kept(type), value_kept(value), trace_kept(trace);

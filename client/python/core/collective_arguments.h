@@ -72,7 +72,8 @@ class Arrays {
 
 // The timeout of a call; None stands for the group's. Errors: as CollectiveArguments::Read.
 absl::Status ReadTimeout(PyObject* from, client::CallOptions* to);
-// Clears the exception that is set, and returns its text as INVALID_ARGUMENT.
+// Clears the exception that is set, and returns its text as INVALID_ARGUMENT. An exception that is no
+// Exception, such as KeyboardInterrupt, is raised when the method ends: see KeptInterrupt.
 absl::Status TakeException();
 
 }  // namespace cohort::python

@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "client/python/core/convert.h"
 #include "client/rendezvous/report/report.h"
 
@@ -12,6 +13,7 @@ namespace {
 
 PyObject* factory = nullptr;  // owned until the process ends
 std::thread::id exiting_thread;  // that of BeginExit; with the interpreter's lock
+thread_local PyObject* interrupt = nullptr;  // owned; that of the innermost method
 
 bool Set(PyObject* dict, const char* key, PyObject* owned) {
   const Object value(owned);
@@ -70,6 +72,33 @@ Object TakeRaised() {
   Py_XDECREF(type);
   Py_XDECREF(trace);
   return Object(value);
+}
+
+std::string DescribeException(PyObject* exception) {
+  const Object name(
+      PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(exception)), "__name__"));
+  const Object text(PyObject_Str(exception));
+  std::string type = "an exception", message;
+  if (name) Read(name.get(), "name", &type);
+  if (text) Read(text.get(), "text", &message);
+  PyErr_Clear();
+  return message.empty() ? type : absl::StrCat(type, ": ", message.substr(0, 200));
+}
+
+KeptInterrupt::KeptInterrupt() : outer_(std::exchange(interrupt, nullptr)) {}
+
+KeptInterrupt::~KeptInterrupt() { Py_XDECREF(std::exchange(interrupt, outer_)); }
+
+void KeptInterrupt::Keep(Object exception) {
+  if (interrupt == nullptr) interrupt = exception.release();
+}
+
+PyObject* KeptInterrupt::Return(PyObject* result) const {
+  if (interrupt == nullptr) return result;
+  Py_XDECREF(result);
+  const Object exception(std::exchange(interrupt, nullptr));
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.get())), exception.get());
+  return nullptr;
 }
 
 }  // namespace cohort::python

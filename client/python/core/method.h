@@ -22,6 +22,7 @@
 
 #include "client/python/core/blocking.h"
 #include "client/python/core/convert.h"
+#include "client/python/core/errors.h"
 #include "client/python/core/python_api.h"
 
 namespace cohort::python {
@@ -91,8 +92,9 @@ PyObject* CallWith(PyObject* self, PyObject* const* args, std::index_sequence<kI
 // Returns `call()`. No C++ exception may reach the interpreter.
 template <typename Callable>
 PyObject* Guarded(const Callable& call) {
+  const KeptInterrupt kept;
   try {
-    return call();
+    return kept.Return(call());
   } catch (const std::bad_alloc&) {
     return PyErr_NoMemory();
   } catch (const std::exception& error) {

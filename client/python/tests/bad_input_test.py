@@ -144,6 +144,27 @@ def test_a_thousand_errors_of_all_ranks_leave_nothing(groups, name):
     check_works(groups)
 
 
+def interrupts():
+    raise KeyboardInterrupt('Ctrl-C')
+
+
+@pytest.mark.parametrize('call', [
+    lambda group, array: group.all_reduce(array, out=np.ones(3)),
+    lambda group, array: group.all_reduce(array, out=np.ones(3), wait=False),
+    lambda group, array: group.all_reduce_coalesced([array], [np.ones(3)])])
+def test_an_interrupt_while_an_array_is_read_is_raised_when_the_other_ranks_know(groups, call):
+    def body(rank):
+        if rank == 0:
+            with pytest.raises(KeyboardInterrupt, match='Ctrl-C'):
+                call(groups[0], Exported(interrupts))
+        else:
+            with pytest.raises(cohort.InvalidArgument, match='rank 0.*KeyboardInterrupt: Ctrl-C'):
+                groups[1].all_reduce(np.ones(3))
+    for _ in range(3):
+        run_ranks(2, body)
+        check_works(groups)
+
+
 def test_a_list_that_reading_it_changes(groups):
     def body(rank):
         arrays = [np.full(50, float(i)) for i in range(100)]
