@@ -91,6 +91,12 @@ absl::Status AttachedGroup::Rejoin(absl::Duration timeout) {
   return Take(left, left);
 }
 
+void AttachedGroup::Abort(const absl::Status& cause) {
+  InProcessGroup::Abort(cause);
+  // Ranks that are in no call, or that wait at the coordinator, learn it from the worker.
+  membership_->Abort(cause);
+}
+
 absl::StatusOr<Tensor> AttachedGroup::Allocate(DataType type, const Shape& shape, Device device) {
   if (device.is_host()) return membership_->Allocate(type, shape);
   return AllocateOn(gpu_.get(), type, shape, device);

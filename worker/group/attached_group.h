@@ -48,6 +48,7 @@ class AttachedGroup final : public InProcessGroup {
   Placement placement() const override { return placement_; }
   Device device() const override { return gpu_ == nullptr ? Device::Host() : gpu_->device(); }
 
+  void Abort(const absl::Status& cause) override;
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device device = {}) override;
 
   absl::Status SendObject(absl::string_view object, int destination,

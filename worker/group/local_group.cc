@@ -169,7 +169,7 @@ void LocalGroup::Abort(const absl::Status& cause) {
   const std::string why = absl::StrCat("rank ", rank(), " aborted: ", cause.message());
   End(why);
   // Ranks that are in no call learn it too.
-  membership_->NotifyHost(why);
+  membership_->EndForAll(why);
 }
 
 }  // namespace cohort::worker

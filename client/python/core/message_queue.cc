@@ -150,13 +150,17 @@ bool ReadQueueOptions(Options& options, QueueOptions* to) {
 
 namespace {
 
-// Returns the queue of `make(options)`, which may block.
+// Returns the queue of `make(options)`, which may block. A handler of a signal that raises, and the
+// end of `world` (may be null), end it on all ranks.
 template <typename Make>
-PyObject* MakeQueue(QueueOptions options, const Make& make) {
+PyObject* MakeQueue(QueueOptions options, RunningGroup* world, const Make& make) {
   client::Cancellation cancellation;
   options.cancellation = &cancellation;
-  const auto end = [&](const absl::Status& reason) { cancellation.Cancel(reason); };
-  Blocking blocking(end);
+  const auto end = [&](const absl::Status& reason) {
+    cancellation.Cancel(reason);
+    if (world != nullptr) world->group->Abort(reason);
+  };
+  Blocking blocking(end, world);
   if (blocking.raised()) return nullptr;
   absl::StatusOr<std::unique_ptr<MessageQueue>> queue = blocking.Run([&] { return make(options); });
   if (!queue.ok()) return blocking.Raise(queue.status());
@@ -170,7 +174,7 @@ PyObject* CreateExternal(PyObject* /*module*/, PyObject* dict) {
   QueueOptions queue;
   std::string name;
   if (!options.Get("name", &name) || !ReadQueueOptions(options, &queue)) return nullptr;
-  return MakeQueue(queue, [&](const QueueOptions& made) {
+  return MakeQueue(queue, nullptr, [&](const QueueOptions& made) {
     return MessageQueue::CreateExternal(name, made);
   });
 }
@@ -184,7 +188,7 @@ PyObject* Open(PyObject* /*module*/, PyObject* dict) {
       !ReadQueueOptions(options, &queue)) {
     return nullptr;
   }
-  return MakeQueue(queue, [&](const QueueOptions& made) {
+  return MakeQueue(queue, nullptr, [&](const QueueOptions& made) {
     return MessageQueue::Open(handle.bytes, reader, made);
   });
 }
@@ -286,7 +290,7 @@ PyObject* CreateQueue(GroupHandle& handle, PyObject* dict) {
   QueueOptions queue;
   // The other ranks wait for this one.
   if (!ReadQueueOptions(options, &queue)) queue.failure = TakeException();
-  return MakeQueue(queue, [&](const QueueOptions& made) {
+  return MakeQueue(queue, &*running, [&](const QueueOptions& made) {
     return MessageQueue::Create(*running->group, made);
   });
 }

@@ -33,7 +33,7 @@ def _lose(scene: Scene, row, lost: int, lose: Callable[[RankHandle], float]) -> 
         gone.tell('exit', status=0)
         judge(f'rank {lost}', row.other, end_of(gone), time.monotonic(), gone)
     all_call = scene.call.kind in (COLLECTIVE, ROUND, ROOTED)
-    if lost == 2 and (not all_call or row.subject is COMPLETES):
+    if lost == 2 and (not all_call or row.subject is rules.COMPLETES):
         complete(scene, row)
         return
     judge_call(subject, row.subject, since)

@@ -7,7 +7,6 @@ from typing import Dict
 _ENDS = 'destroy_process_group waits for the farewell and for pending calls before it ends them'
 _ROUNDS = 'the rule: a value that cannot be sent is an error of all members, which the table does not know'
 _MESSAGES = 'a refused message leaves the other rank without one, and may take the next one'
-_FORMING = 'a rank that gives up while groups form leaves a round, and the others wait for their timeout'
 
 KNOWN: Dict[str, str] = {
     'torch.*:close_on_thread': _ENDS,
@@ -18,12 +17,6 @@ KNOWN: Dict[str, str] = {
     '*all_gather_objects/*:wrong_*-type': _ROUNDS,
     '*ProcessGroup.gather/*:wrong_*-type': _ROUNDS,
     '*ProcessGroup.all_gather/*:wrong_*-type': _ROUNDS,
-    'cohort.create_*:handler_raises-*': _FORMING,
-    'cohort.create_*:close_on_thread': _FORMING,
-    'cohort.create_*:ctrl_c': _FORMING,
-    'MessageQueue.create/*:handler_raises-*': _FORMING,
-    'MessageQueue.create/*:close_on_thread': _FORMING,
-    'MessageQueue.create/*:ctrl_c': _FORMING,
     'torch.all_to_all/future@*:wrong_*-type': 'PyTorch loads its meta kernels for seconds before it raises the error',
     '*Store.watch/*:coordinator_gone': 'a watch waits for its reconnect timeout, which is 30 s',
 }

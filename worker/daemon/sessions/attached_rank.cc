@@ -68,7 +68,7 @@ void AttachedRank::Abort(absl::string_view cause) {
   const GroupFacts facts = this->facts();
   const std::string why = absl::StrCat("rank ", facts.rank, " aborted: ", cause);
   NoteEnd(facts.generation, why);
-  membership_->NotifyHost(why);
+  membership_->EndForAll(why);
 }
 
 void AttachedRank::Leave(absl::string_view reason) {

@@ -21,6 +21,7 @@ using client::EventKind;
 // failure, such as an exception.
 constexpr absl::string_view kInOrder = "destroyed";
 constexpr absl::Duration kNoteTimeout = absl::Seconds(2);
+constexpr absl::Duration kReportTimeout = absl::Seconds(5);
 
 // Such as: rank 3 (trainer-3 on host-a) ended the generation: LEASE_EXPIRED, nothing heard for 30s.
 std::string Describe(const client::GroupEvent& event) {
@@ -123,9 +124,14 @@ absl::StatusOr<Connections> RankMembership::Rejoin(absl::Duration timeout) {
   }
 }
 
-void RankMembership::NotifyHost(const std::string& why) {
-  MutexLock lock(&watch_mutex_);
-  if (watch_ != nullptr) watch_->SayGoodbye(why);
+void RankMembership::EndForAll(const std::string& why) {
+  {
+    MutexLock lock(&watch_mutex_);
+    if (watch_ != nullptr) watch_->SayGoodbye(why);
+  }
+  client::AsyncOptions options;
+  options.timeout = kReportTimeout;
+  process_group_->async().ReportError(why, /*fatal=*/true, {}, options, [](const absl::Status&) {});
 }
 
 void RankMembership::StorePaths(const ConnectedRanks& connected) {

@@ -60,9 +60,10 @@ class RankMembership {
   // connected).
   absl::StatusOr<Connections> Rejoin(absl::Duration timeout);
 
-  // Tells the other ranks of this host at once that this rank leaves because of `why`. Ranks of
-  // other hosts learn it when this rank leaves. Any thread may call it.
-  void NotifyHost(const std::string& why);
+  // Ends the generation because of `why`. The other ranks of this host learn it at once, and those of
+  // other hosts, and calls that wait at the coordinator, through the coordinator. Does not block. Any
+  // thread may call it.
+  void EndForAll(const std::string& why);
 
   client::ProcessGroup& process_group() const { return *process_group_; }
 
