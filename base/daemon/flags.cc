@@ -212,7 +212,8 @@ void Flags::AddPairs(const std::string& name,
 void Flags::Add(DaemonOptions& options) {
   Add("listen", options.listen,
       absl::StrCat("address to serve on: host:port, [ipv6]:port, unix:/path, or fd://N, a socket "
-                   "that listens already as descriptor N; port 0 picks one; 0.0.0.0 means IPv4, [::] IPv6 and IPv4; repeatable (",
+                   "that listens already as descriptor N; port 0 picks one; 0.0.0.0 means IPv4, "
+                   "[::] IPv6 and IPv4; repeatable (",
                    options.listen[0], ")"));
   AddMode("unix-socket-mode", options.unix_socket_mode,
           "mode of the files of Unix sockets: 0600 admits this user alone, 0660 its group (0600)");

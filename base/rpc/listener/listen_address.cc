@@ -48,9 +48,8 @@ absl::StatusOr<ListenAddress> ParseInherited(absl::string_view text, absl::strin
   const auto& v4 = reinterpret_cast<const sockaddr_in&>(bound);
   const auto& v6 = reinterpret_cast<const sockaddr_in6&>(bound);
   char host[INET6_ADDRSTRLEN] = {};
-  inet_ntop(bound.ss_family,
-            is_v4 ? static_cast<const void*>(&v4.sin_addr) : static_cast<const void*>(&v6.sin6_addr),
-            host, sizeof(host));
+  const void* const bytes = is_v4 ? static_cast<const void*>(&v4.sin_addr) : &v6.sin6_addr;
+  inet_ntop(bound.ss_family, bytes, host, sizeof(host));
   address.host = host;
   address.port = ntohs(is_v4 ? v4.sin_port : v6.sin6_port);
   return address;

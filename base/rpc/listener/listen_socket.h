@@ -18,10 +18,10 @@ inline constexpr mode_t kPrivateMode = 0600;
 // A socket that does not block. The object closes it, and removes the file of a Unix socket.
 class ListenSocket {
  public:
-  // Opens one socket for each address of the host's name, or takes over the inherited one. Replaces the file that a dead server
-  // left. `unix_mode`: the mode of a Unix socket's file, whatever the umask is; a client needs the
-  // right to write. Errors: UNAVAILABLE (in use, not an address of this machine, or not allowed;
-  // names the address).
+  // Opens one socket for each address of the host's name, or takes over the inherited one. Replaces
+  // the file that a dead server left. `unix_mode`: the mode of a Unix socket's file, whatever the
+  // umask is; a client needs the right to write. Errors: UNAVAILABLE (in use, not an address of this
+  // machine, or not allowed; names the address).
   static absl::StatusOr<std::vector<ListenSocket>> Open(const ListenAddress& address,
                                                         mode_t unix_mode = kPrivateMode);
 

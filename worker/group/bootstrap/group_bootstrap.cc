@@ -228,7 +228,7 @@ class Bootstrap {
     return absl::OkStatus();
   }
 
-  // A rank of another host than `rank`; null if there is none that fits.
+  // A rank of another host than `rank`; null if no rank fits.
   const v1::RankInfo* Elsewhere(size_t rank, bool is_reachable) const {
     for (const v1::RankInfo& other : infos_) {
       if (other.network() == infos_[rank].network()) continue;
