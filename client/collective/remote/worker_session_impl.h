@@ -122,7 +122,7 @@ class WorkerSessionImpl final : public WorkerSession,
     // Called once for each rank that has left that generation in order.
     std::function<void(int rank, const std::string& cause)> on_left;
   };
-  // From now on calls these; at once for what has happened already. One group has one watch.
+  // From now on calls these, and at once for earlier events. One group has one watch.
   void Watch(uint64_t group, int64_t generation, GroupCallbacks callbacks);
   // When it returns, the group's callbacks do not run any more.
   void Unwatch(uint64_t group);

@@ -49,7 +49,7 @@ class RankMembership {
     // left the group". The other ranks still reach each other.
     std::function<void(int rank, const std::string& cause)> on_left;
   };
-  // From now on calls these; at once for what has happened already. Both are set.
+  // From now on calls these, and at once for earlier events. Both are set.
   void Notify(Callbacks callbacks);
   // Undoes Notify and ends the watch. The other ranks learn that this rank leaves the
   // generation.
