@@ -6,6 +6,7 @@
 
 #include <limits>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -115,6 +116,33 @@ class BadInputTest : public WorkerTest {
   // The session ends with it.
   std::unique_ptr<client::AttachConnection> attached_;
 };
+
+// A client that was interrupted does not know whether the worker has answered.
+TEST_F(BadInputTest, AnObjectThatTheClientHasNotGotIsSentAgain) {
+  v1::RunObjectRequest request;
+  request.set_session(opened_.session());
+  request.set_group(group_);
+  request.set_operation(v1::OBJECT_OPERATION_SEND);
+  for (const char* const object : {"first", "second", "third"}) {
+    request.set_object(object);
+    v1::RunObjectResponse sent;
+    ASSERT_TRUE(Call(&Stub::RunObject, request, &sent).ok());
+  }
+  request.clear_object();
+  request.set_operation(v1::OBJECT_OPERATION_RECEIVE);
+  const auto receive = [&](std::optional<uint64_t> taken) {
+    request.clear_taken();
+    if (taken.has_value()) request.set_taken(*taken);
+    v1::RunObjectResponse received;
+    const grpc::Status status = Call(&Stub::RunObject, request, &received);
+    return status.ok() ? received.objects(0) : status.error_message();
+  };
+  EXPECT_EQ(receive(0), "first");
+  EXPECT_EQ(receive(0), "first");
+  EXPECT_EQ(receive(1), "second");
+  EXPECT_EQ(receive(1), "second");
+  EXPECT_EQ(receive(std::nullopt), "third") << "a client of an older version";
+}
 
 TEST_F(BadInputTest, ABarrierOfObjectsNeedsTheCoordinatorAndOneOfTensorsDoesNot) {
   v1::RunObjectRequest of_objects;

@@ -11,8 +11,8 @@ import numpy
 import pytest
 
 import cohort
-from testing.coordinator import LONG, rank_process, restartable_coordinator
-from testing.fixtures import address_fixture, joined_groups
+from testing.coordinator import LONG, rank_process, restartable_coordinator, run_ranks
+from testing.fixtures import address_fixture, joined_groups, run
 
 _address = address_fixture()
 
@@ -273,3 +273,43 @@ def test_the_last_object_closes_first_and_an_error_keeps_none_open():
     with rank_process(CLOSEABLES) as process:
         assert process.stdout.read().split() == ['third', 'second', 'first']
         assert process.wait(LONG) == 0
+
+
+# --- A rank that leaves ends only the calls that need it.
+
+@pytest.mark.parametrize('options', [{}, {'host_identity': True}])
+def test_messages_of_other_ranks_go_on_when_a_rank_has_left(address, options):
+    name = f'leaves-{len(options)}'
+    groups = run_ranks(3, lambda rank: cohort.Group(
+        name, rank=rank, world_size=3, address=address, timeout=LONG,
+        **{key: f'host-{rank}' for key in options}))
+    first, second, third = groups
+    first.send(numpy.arange(3.0), 1)
+    first.close()
+    assert second.receive(numpy.empty(3), 0).tolist() == [0, 1, 2]
+    for size in (1, 1 << 20):
+        received = run((second, third), lambda group, rank: (
+            group.send(numpy.ones(size), 2) if rank == 0 else group.receive(numpy.empty(size), 1)))
+        assert (received[1] == 1).all()
+    for call in (lambda: second.all_reduce(numpy.ones(3)), second.barrier,
+                 lambda: third.broadcast(numpy.ones(3), 2),
+                 lambda: second.receive(numpy.empty(3), 0),
+                 lambda: third.send(numpy.ones(1 << 20), 0)):
+        with pytest.raises(cohort.Aborted, match='rank 0 left the group') as caught:
+            call()
+        assert caught.value.culprit == 0
+    second.send(numpy.ones(3), 2)
+    assert third.receive(numpy.empty(3), 1).tolist() == [1, 1, 1]
+    for group in (second, third):
+        group.close()
+
+
+def test_an_abort_ends_the_waits_of_others_at_the_coordinator(address):
+    with joined_groups('aborts', 2, address) as (first, second):
+        def wait(_, rank):
+            if rank == 0:
+                return first.abort('enough')
+            with pytest.raises(cohort.Error, match='enough') as caught:
+                second.receive_object(0)
+            return caught.value.culprit
+        assert run((first, second), wait)[1] == 0

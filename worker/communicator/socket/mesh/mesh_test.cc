@@ -1,10 +1,16 @@
 #include "worker/communicator/socket/mesh/mesh.h"
 
+#include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
@@ -15,6 +21,25 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/communicator/socket/mesh/handshake.h"
+
+namespace {
+
+// A name with three addresses: one refuses, one does not answer, and the last one is that of ranks.
+constexpr char kSeveral[] = "several.test";
+
+}  // namespace
+
+// Replaces the C library's in this test alone.
+extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo* hints,
+                           addrinfo** result) {
+  static const auto real = reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
+  if (node == nullptr || strcmp(node, kSeveral) != 0) return real(node, service, hints, result);
+  for (const char* const address : {"127.0.0.2", "127.0.0.3", "127.0.0.1"}) {
+    if (const int error = real(address, service, hints, result); error != 0) return error;
+    while (*result != nullptr) result = &(*result)->ai_next;
+  }
+  return 0;
+}
 
 namespace cohort::worker {
 namespace {
@@ -231,6 +256,54 @@ TEST_F(MeshTest, AnAbsentRankIsNamedWithItsAddress) {
   const absl::Status status = Connect(Options(1), Soon()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_EQ(status.message(), absl::StrCat("rank 0 at ", addresses_[0], ": Connection refused"));
+}
+
+// A name of a host may have addresses at which the rank does not listen, or that do not answer.
+TEST_F(MeshTest, AllAddressesOfANameAreTried) {
+  Listen(2);
+  const int port = listeners_[0].port();
+  // Its queue is full, so the kernel drops each further attempt to connect.
+  sockaddr_in silent = {};
+  silent.sin_family = AF_INET;
+  silent.sin_port = htons(static_cast<uint16_t>(port));
+  inet_pton(AF_INET, "127.0.0.3", &silent.sin_addr);
+  const auto* const address = reinterpret_cast<const sockaddr*>(&silent);
+  const UniqueFd full(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(bind(full.get(), address, sizeof(silent)), 0) << strerror(errno);
+  ASSERT_EQ(listen(full.get(), 0), 0);
+  std::vector<UniqueFd> waiting;
+  for (int i = 0; i < 3; ++i) {
+    waiting.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    connect(waiting.back().get(), address, sizeof(silent));
+  }
+  addresses_[0] = absl::StrCat(kSeveral, ":", port);
+  for (const absl::StatusOr<Mesh>& mesh : ConnectAll({Options(0), Options(1)})) {
+    EXPECT_TRUE(mesh.ok()) << mesh.status();
+  }
+}
+
+TEST_F(MeshTest, AnotherRankMayEndTheWait) {
+  Listen(2);
+  MeshOptions options = Options(0);
+  const UniqueFd event(eventfd(1, EFD_CLOEXEC));
+  options.interrupt_fd = event.get();
+  EXPECT_EQ(Connect(options, Soon()).status().code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(MeshTest, TheRangeOfPortsIsKept) {
+  Listen(1);
+  const int taken = listeners_[0].port();
+  const std::string range = absl::StrCat(taken, "-", taken);
+  setenv("COHORT_PORT_RANGE", range.c_str(), 1);
+  const absl::Status full = Listener::Open("127.0.0.1", 0).status();
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted) << full;
+  EXPECT_EQ(full.message(), absl::StrCat("cannot listen on 127.0.0.1: no port of COHORT_PORT_RANGE=",
+                                         range, " is free"));
+  listeners_.clear();
+  const absl::StatusOr<Listener> free = Listener::Open("127.0.0.1", 0);
+  unsetenv("COHORT_PORT_RANGE");
+  ASSERT_TRUE(free.ok()) << free.status();
+  EXPECT_EQ(free->port(), taken);
 }
 
 // The ranks of a crossing of hosts have other numbers in the group, and people know those.
