@@ -136,6 +136,7 @@ class Call(NamedTuple):
       peer_waits: so does rank 1.
       sender: the rank that sends a message; None: both do.
       is_told: the receiver hears of a mistake of the sender at once.
+      are_told: each of the two ranks of a message hears of a mistake of the other one at once.
       is_async: the functions return coroutines.
     """
     name: str
@@ -158,6 +159,7 @@ class Call(NamedTuple):
     needs_torch: bool = False
     sender: Optional[int] = None
     is_told: bool = False
+    are_told: bool = False
 
     @property
     def id(self) -> str:

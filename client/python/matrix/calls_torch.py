@@ -249,6 +249,23 @@ def _prepare_messages(c):
         work.wait()
 
 
+def _follow_messages(c):
+    """A collective, and a message in each direction."""
+    total, theirs = _follow(c), None
+    if c.rank < 2:
+        mine = _torch().full((3,), float(c.value(c.rank)), dtype=_torch().float64)
+        theirs = _torch().zeros(3, dtype=_torch().float64)
+        work = _dist().isend(mine, 1 - c.rank)
+        _dist().recv(theirs, 1 - c.rank)
+        work.wait()
+    return [total, theirs]
+
+
+_MESSAGE = {'prepare': _prepare_messages, 'follow': _follow_messages, 'are_told': True,
+            'follow_expected': lambda c: [
+                c.full(c.total, 3), c.full(c.value(1 - c.rank), 3) if c.rank < 2 else None]}
+
+
 def _message(c, is_sender, elements=0, **options):
     dist = _dist()
     tensor = _tensor(c, elements)
@@ -259,11 +276,9 @@ def _message(c, is_sender, elements=0, **options):
 
 
 _add('recv', MESSAGE, lambda c, **o: _message(c, c.rank == 1), lambda c: _full(c, c.value(1)),
-     wrong=_MISFIT, peer_waits=False, sender=1,
-     prepare=_prepare_messages)
+     wrong=_MISFIT, peer_waits=False, sender=1, **_MESSAGE)
 _add('send', MESSAGE, lambda c, **o: _message(c, c.rank == 0, _LARGE),
-     lambda c: _full(c, c.value(0), _LARGE), wrong=_MISFIT, sender=0,
-     prepare=_prepare_messages)
+     lambda c: _full(c, c.value(0), _LARGE), wrong=_MISFIT, sender=0, **_MESSAGE)
 
 
 def _any_source(c, **_):
@@ -274,7 +289,7 @@ def _any_source(c, **_):
 
 
 _add('recv_any', MESSAGE, _any_source, lambda c: _full(c, c.value(1)), modes=('sync',),
-     peer_waits=False, prepare=_prepare_messages)
+     wrong=_MISFIT, peer_waits=False, **_MESSAGE)
 
 
 def _batch(c, **_):
@@ -294,7 +309,7 @@ def _batch(c, **_):
 
 
 _add('batch_isend_irecv', MESSAGE, _batch, lambda c: _full(c, c.value(1 - c.rank)), modes=('async',),
-     prepare=_prepare_messages)
+     wrong=('type',), **_MESSAGE)
 
 # --- cohort.regions, on a cohort.Group.
 

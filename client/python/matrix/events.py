@@ -125,12 +125,12 @@ def _judge_message(scene, wrong: int, since: float) -> None:
     """The other rank hears of the mistake at once, or it still waits: then the rank that made the
     mistake calls again, and both complete."""
     mistaken, other = scene.ranks[wrong], scene.ranks[1 - wrong]
-    is_told = scene.call.is_told and scene.call.sender == wrong
+    is_told = scene.call.are_told or (scene.call.is_told and scene.call.sender == wrong)
     judge_call(mistaken, rules.MISTAKE, since)
     outcome = other.poll('outcome', AT_ONCE + SLACK if is_told else 0)
     if is_told and outcome is None:
         raise Violation(f'rank {other.rank} does not hear of the mistake of rank {wrong}')
-    if outcome is not None and outcome['kind'] != 'value':
+    if is_told or (outcome is not None and outcome['kind'] != 'value'):
         judge(f'rank {other.rank}', rules.refused(wrong), outcome, since, other)
         return
     mistaken.call()

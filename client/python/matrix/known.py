@@ -6,14 +6,11 @@ from typing import Dict
 
 _ENDS = 'destroy_process_group waits for the farewell and for pending calls before it ends them'
 _ROUNDS = 'the rule: a value that cannot be sent is an error of all members, which the table does not know'
-_MESSAGES = 'a refused message leaves the other rank without one, and may take the next one'
 
 KNOWN: Dict[str, str] = {
     'torch.*:close_on_thread': _ENDS,
     'torch.*:coordinator_gone': _ENDS,
     'torch.monitored_barrier/*:peer_left': 'a farewell counts as the arrival in a monitored barrier',
-    'torch.send/*:wrong_*': _MESSAGES,
-    'torch.recv/*:wrong_*': _MESSAGES,
     '*all_gather_objects/*:wrong_*-type': _ROUNDS,
     '*ProcessGroup.gather/*:wrong_*-type': _ROUNDS,
     '*ProcessGroup.all_gather/*:wrong_*-type': _ROUNDS,

@@ -219,8 +219,9 @@ TABLE: List[Row] = [
     # the rank that made the mistake calls again.
     Row(['wrong_here'], (COLLECTIVE,), subject=MISTAKE, peer=refused(0), after='in step'),
     Row(['wrong_there'], (COLLECTIVE,), subject=refused(1), peer=MISTAKE, after='in step'),
-    # Two ranks take part in a message. The other one is refused, too, or it waits until the rank that
-    # made the mistake calls again. For sizes that do not fit, the sender may have returned.
+    # Two ranks take part in a message. The other one is refused, too. In cohort.Group it may also wait
+    # until the rank that made the mistake calls again. For sizes that do not fit, the sender may have
+    # returned.
     Row(['wrong_here'], (MESSAGE,), subject=MISTAKE, peer=Either(refused(0), COMPLETES),
         after='in step'),
     Row(['wrong_there'], (MESSAGE,), subject=Either(refused(1), COMPLETES), peer=MISTAKE,

@@ -5,6 +5,8 @@ from typing import Any, List, Sequence
 import torch
 import torch.distributed as dist
 
+import cohort
+
 
 def in_list(tensors: Any) -> List[torch.Tensor]:
     """Returns a list of tensors for a tensor or a list."""
@@ -66,3 +68,14 @@ def on_gpu(arguments: Any) -> bool:
     if isinstance(arguments, torch.Tensor):
         return arguments.is_cuda
     return isinstance(arguments, (list, tuple)) and any(map(on_gpu, arguments))
+
+def refusal_text(name: str, error: Exception) -> str:
+    """The text about an exception of this rank that the other ranks get."""
+    text = str(error).strip() or type(error).__name__
+    if 'to unpack' in text:
+        text = f'expected a list of one: {text}'
+    if not isinstance(error, (ValueError, cohort.Error)):
+        text = f'{type(error).__name__}: {text}'
+    if not text.startswith(name):
+        text = f'{name}: {text}'
+    return text[:2000].encode('utf-8', 'replace').decode()

@@ -2,21 +2,46 @@
 
 import contextlib
 import threading
-from typing import Any, Callable
+from typing import Callable, NamedTuple
 
 import torch
 
 import cohort
 
 _SENDER, _RECEIVER = 0, 1
-_HEADER = 2  # numbers: the tag, and the bytes
+_NUMBERS = 3  # of a header
+
+
+class Header(NamedTuple):
+    """The announcement of a message.
+
+    Attributes:
+      size: the number of bytes.
+      is_refusal: the sender has a wrong argument. The bytes are the text of its error, in UTF-8.
+    """
+    tag: int
+    size: int
+    is_refusal: bool
+
+
+def text_bytes(text: str) -> torch.Tensor:
+    """A text as an array of bytes."""
+    return torch.frombuffer(bytearray(text.encode('utf-8', 'replace')), dtype=torch.uint8) \
+        if text else torch.empty(0, dtype=torch.uint8)
+
+
+def text_of(array: torch.Tensor) -> str:
+    """The text of such an array."""
+    return array.numpy().tobytes().decode('utf-8', 'replace')
 
 
 class Channel:
     """Messages from one rank to one other, in order. One thread sends or receives at a time.
 
-    The first rank that leaves ends the calls of the other one. So neither leaves between two steps
-    of one message: the sender waits for a receipt, and the receiver until the sender has got it.
+    The receiver answers each message with a receipt, which is 0 or the number of bytes of the
+    refusal that follows it. The first rank that leaves ends the calls of the other one. So neither
+    leaves between two steps of one message: the sender waits for a receipt, and the receiver until
+    the sender has got it.
     """
 
     def __init__(self, name: str, sends: bool, join: Callable[..., cohort.Group], timeout: float):
@@ -30,32 +55,42 @@ class Channel:
         """
         self._group = join(name, rank=_SENDER if sends else _RECEIVER, world_size=2,
                            timeout=float('inf'), join_timeout=timeout)
-        self._header = torch.empty(_HEADER, dtype=torch.int64)
-        self._receipt = torch.zeros(1, dtype=torch.uint8)
+        self._header = torch.empty(_NUMBERS, dtype=torch.int64)
+        self._receipt = torch.zeros(1, dtype=torch.int64)
         self._receipt_is_taken = threading.Lock()  # held while that is awaited
 
-    def send(self, array: torch.Tensor, tag: int) -> None:
-        """Sends contiguous bytes. Blocks until the receiver has them."""
-        self._header[0] = tag
-        self._header[1] = array.numel()
+    def send(self, array: torch.Tensor, tag: int, is_refusal: bool = False) -> str:
+        """Sends contiguous bytes. Blocks until the receiver has them. Returns the error of a
+        receiver whose argument is wrong; else an empty text."""
+        for index, number in enumerate(Header(tag, array.numel(), is_refusal)):
+            self._header[index] = number
         self._group.exchange([(self._header, _RECEIVER), (array, _RECEIVER)], [])
         self._group.receive(self._receipt, _RECEIVER)
+        refusal = torch.empty(int(self._receipt), dtype=torch.uint8)
+        if refusal.numel() > 0:
+            self._group.receive(refusal, _RECEIVER)
         with contextlib.suppress(cohort.Error):  # the message has arrived
             self._group.send(self._receipt, _RECEIVER)
+        return text_of(refusal)
 
-    def receive_header(self) -> Any:
-        """Blocks until a message comes. Returns its tag and its number of bytes; the next call is
-        `receive`."""
+    def receive_header(self) -> Header:
+        """Blocks until a message comes. The next call is `receive`."""
         self._group.receive(self._header, _SENDER)
-        return self._header.tolist()
+        tag, size, is_refusal = self._header.tolist()
+        return Header(tag, size, bool(is_refusal))
 
-    def receive(self, array: torch.Tensor, then: Callable[[], None]) -> None:
+    def receive(self, array: torch.Tensor, then: Callable[[], None], refusal: str = '') -> None:
         """Receives the bytes of the message that receive_header has announced, and calls `then` as
-        soon as they are there. Blocks until the sender knows that."""
+        soon as they are there. Blocks until the sender knows that. `refusal` is the error of this
+        rank, which the sender gets, too."""
         self._group.receive(array, _SENDER)
         with self._receipt_is_taken, contextlib.suppress(cohort.Error):
+            text = text_bytes(refusal)
+            self._receipt[0] = text.numel()
             try:
                 self._group.send(self._receipt, _SENDER)
+                if refusal:
+                    self._group.send(text, _SENDER)
             finally:
                 then()
             self._group.receive(self._receipt, _SENDER)

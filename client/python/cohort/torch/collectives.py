@@ -10,7 +10,7 @@ from torch._C import _distributed_c10d as c10d
 import cohort
 from cohort.torch import sparse
 from cohort.torch.call_arguments import (check_count, check_own_sizes, check_pairs, check_parts,
-                                         in_list, on_gpu, options)
+                                         in_list, on_gpu, options, refusal_text)
 from cohort.torch.flat import FlatOutput, JoinedOutput, flat_input, join, movable, reducible
 from cohort.torch.reductions import reduction_of
 from cohort.torch.work import CompletedWork, StreamWork
@@ -128,7 +128,7 @@ class Collectives:
                 break
             except Exception as error:  # pylint: disable=broad-exception-caught
                 try:
-                    self._core.fail(_reason(name, error), seconds)
+                    self._core.fail(refusal_text(name, error), seconds)
                 except cohort.InvalidArgument as told:
                     raise (error if isinstance(error, cohort.Error) else told) from error
                 raise
@@ -561,15 +561,3 @@ class Collectives:
                 self._core.await_streams(seconds)
             yield functools.partial(self._core.barrier, seconds)
         return opts, steps, (), True, None
-
-
-def _reason(name: str, error: Exception) -> str:
-    """The text about an exception of this rank that the other ranks get."""
-    text = str(error).strip() or type(error).__name__
-    if 'to unpack' in text:
-        text = f'expected a list of one: {text}'
-    if not isinstance(error, (ValueError, cohort.Error)):
-        text = f'{type(error).__name__}: {text}'
-    if not text.startswith(name):
-        text = f'{name}: {text}'
-    return text[:2000].encode('utf-8', 'replace').decode()

@@ -1,28 +1,62 @@
 """Messages between the ranks of a process group: send and recv of torch.distributed."""
 
 import collections
+import contextlib
+import datetime
 import queue
 import threading
 import time
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
+import weakref
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional
 
 import torch
 
 import cohort
-from cohort.torch.channel import Channel
+from cohort.torch.call_arguments import refusal_text
+from cohort.torch.channel import Channel, Header, text_bytes, text_of
 from cohort.torch.flat import FlatOutput, flat_input
 from cohort.torch.health import Health
 from cohort.torch.work import PendingWork
 
-_CLOSE_SECONDS = 2
+_LEAST_CLOSE_SECONDS = 0.1
 
 
 class _Receive(NamedTuple):
-    """A recv for which no message has come yet."""
-    source: Optional[int]  # None: any rank
+    """A recv for which no message has come yet.
+
+    Attributes:
+      source: None: any rank.
+      tensor: None in a refused recv.
+      refusal: the error of this rank, whose argument is wrong. The recv still takes its message.
+      end: a refused recv takes no message after this time.
+    """
+    source: Optional[int]
     tag: int
-    tensor: torch.Tensor
+    tensor: Optional[torch.Tensor]
     work: PendingWork
+    refusal: str = ''
+    end: float = float('inf')
+
+    def takes(self, source: int, tag: int) -> bool:
+        """Whether the recv may serve a message."""
+        return (self.source in (source, None) and self.tag == tag
+                and time.monotonic() < self.end)
+
+
+class _Message(NamedTuple):
+    """A message of another rank that came before its recv. If `is_refusal`, the array is the text
+    of the sender's error."""
+    tag: int
+    array: torch.Tensor
+    is_refusal: bool
+
+
+class _OwnSend(NamedTuple):
+    """A send to this rank itself. With a refusal it has no tensor."""
+    tag: int
+    tensor: Optional[torch.Tensor]
+    work: PendingWork
+    refusal: str
 
 
 class Context(NamedTuple):
@@ -47,6 +81,10 @@ class Messages:
     message whose tag the receiver does not wait for is kept, so that later ones with other tags
     arrive.
 
+    A wrong argument of one rank fails the message on both, in its turn: the refusal of a sender
+    travels as a message, and that of a receiver with its receipt. So later messages arrive right. A
+    receiver whose tensor has another size gets an error alone: the send is right.
+
     How a channel begins: the receiver, with its first receive, opens its mailbox, a key of the
     coordinator's store. The sender waits for that key, announces itself with a key of its own, for
     which the receiver watches, and both join the channel's group.
@@ -58,10 +96,10 @@ class Messages:
         self._changed = threading.Condition(self._lock)
         self._posted: List[_Receive] = []
         # Messages that came before their receives, by source.
-        self._kept: Dict[int, Deque[Tuple[int, torch.Tensor]]] = collections.defaultdict(
-            collections.deque)
+        self._kept: Dict[int, Deque[_Message]] = collections.defaultdict(collections.deque)
         # Sends to this rank itself, which are not complete.
-        self._own: Deque[Tuple[int, torch.Tensor, PendingWork]] = collections.deque()
+        self._own: Deque[_OwnSend] = collections.deque()
+        self._works: 'weakref.WeakSet[PendingWork]' = weakref.WeakSet()
         self._errors: Dict[int, BaseException] = {}  # of the channels that have failed, by source
         self._outgoing: Dict[int, 'queue.SimpleQueue[Any]'] = {}
         self._channels: List[Channel] = []
@@ -73,48 +111,95 @@ class Messages:
     # --- The calls.
 
     def send(self, tensor: torch.Tensor, destination: int, tag: int) -> PendingWork:
-        """Starts to send to a rank, which may be this one."""
+        """Starts to send to a rank, which may be this one. A wrong tensor fails the message on both
+        ranks; the work has the error."""
         work = self._work(f'send to rank {destination} with tag {tag}', [tensor])
+        try:
+            array = _bytes_of(flat_input(tensor))
+        except Exception as error:  # pylint: disable=broad-exception-caught
+            work.finish(self._own_error(f'send to rank {destination} with tag {tag}', error))
+            self.refuse_send(destination, tag, refusal_text('send', error))
+            return work
         with self._lock:
             self._raise_if_closed('send')
             if destination == self._context.rank:
-                self._own.append((tag, tensor, work))
+                self._own.append(_OwnSend(tag, tensor, work, ''))
                 self._match_own()
                 return work
-            outgoing = self._outgoing.get(destination)
-            if outgoing is None:
-                outgoing = self._outgoing[destination] = queue.SimpleQueue()
-                self._start(self._write, destination, outgoing)
-        outgoing.put((flat_input(tensor).view(torch.uint8), tag, work))
+            outgoing = self._outgoing_to(destination)
+        outgoing.put((array, tag, work, False))
         return work
 
+    def refuse_send(self, destination: int, tag: int, text: str) -> None:
+        """The send of this rank has a wrong argument: its receiver gets the error, in its turn.
+        Does not wait for it."""
+        work = self._work(f'the refusal of a send to rank {destination} with tag {tag}', [])
+        with self._lock:
+            self._raise_if_closed('send')
+            if destination == self._context.rank:
+                self._own.append(_OwnSend(tag, None, work, text))
+                self._match_own()
+                return
+            outgoing = self._outgoing_to(destination)
+        outgoing.put((text_bytes(text), tag, work, True))
+
     def receive(self, tensor: torch.Tensor, source: Optional[int], tag: int) -> PendingWork:
-        """Starts to receive from a rank, or from any. `source_rank` of the result is the source."""
-        whence = 'any rank' if source is None else f'rank {source}'
-        work = self._work(f'recv from {whence} with tag {tag}', [tensor])
-        receive = _Receive(source, tag, tensor, work)
+        """Starts to receive from a rank, or from any. `source_rank` of the result is the source. A
+        wrong tensor fails the message on both ranks; the work has the error."""
+        work = self._work(_receive_from(source, tag), [tensor])
+        try:
+            _bytes_of(FlatOutput(tensor).flat)
+        except Exception as error:  # pylint: disable=broad-exception-caught
+            work.finish(self._own_error(_receive_from(source, tag), error))
+            self.refuse_receive(source, tag, refusal_text('recv', error))
+            return work
+        self._post(_Receive(source, tag, tensor, work))
+        return work
+
+    def refuse_receive(self, source: Optional[int], tag: int, text: str) -> None:
+        """The recv of this rank has a wrong argument: it takes its message, whose sender gets the
+        error. Does not wait for it."""
+        work = self._work(_receive_from(source, tag), [])
+        work.finish()
+        self._post(_Receive(source, tag, None, work, text,
+                            time.monotonic() + self._context.seconds()))
+
+    def _post(self, receive: _Receive) -> None:
+        now = time.monotonic()
         with self._lock:
             self._raise_if_closed('recv')
+            self._posted = [each for each in self._posted if now < each.end]
             if self._take_kept(receive):
-                return work
-            if source is not None and source in self._errors:
-                work.finish(self._errors[source])
-                return work
+                return
+            if receive.source is not None and receive.source in self._errors:
+                receive.work.finish(self._errors[receive.source])
+                return
             self._posted.append(receive)
-            if source != self._context.rank and not self._mailbox_is_open:
+            if receive.source != self._context.rank and not self._mailbox_is_open:
                 self._mailbox_is_open = True
                 self._start(self._accept)
             self._match_own()
             self._changed.notify_all()
-        return work
 
-    def close(self, reason: str) -> None:
-        """Ends all calls with Cancelled, and the channels."""
+    def await_calls(self, end: float) -> bool:
+        """Waits for the calls in flight until a time. Returns whether they are over."""
+        with self._lock:
+            works = [work for work in self._works if not work.is_over]
+        for work in works:
+            left = end - time.monotonic()
+            if left > 0:
+                with contextlib.suppress(Exception):  # of the call, which its own waiter gets
+                    work.wait(datetime.timedelta(seconds=left))
+        return all(work.is_over for work in works)
+
+    def close(self, reason: str, patience: float) -> None:
+        """Ends all calls with Cancelled, and the channels. Waits at most `patience` seconds, or
+        a few tenths of a second more."""
         with self._lock:
             if self._closed is not None:
                 return
             self._closed = reason
-            works = [receive.work for receive in self._posted] + [own[2] for own in self._own]
+            works = [receive.work for receive in self._posted] + [own.work for own in self._own]
             self._posted.clear()
             self._own.clear()
             channels, self._channels = self._channels, []
@@ -125,7 +210,7 @@ class Messages:
             work.finish(cohort.Cancelled(f'{self._context.describe("a message")}: {reason}'))
         for each in outgoing:
             each.put(None)
-        end = time.monotonic() + _CLOSE_SECONDS  # for all of them
+        end = time.monotonic() + patience  # for all of them
         for channel in channels:
             channel.close(reason, end - time.monotonic())
         if store is not None:
@@ -133,7 +218,7 @@ class Messages:
                 for key, is_prefix in ((self._key('open', self._context.rank), False),
                                        (self._key('to', self._context.rank, ''), True)):
                     store.delete(key, prefix=is_prefix,
-                                 timeout=max(.1, end - time.monotonic()))
+                                 timeout=max(_LEAST_CLOSE_SECONDS, end - time.monotonic()))
             except cohort.Error:
                 pass  # the coordinator is away
             store.close()
@@ -146,8 +231,18 @@ class Messages:
     # --- Facts.
 
     def _work(self, what: str, tensors: List[torch.Tensor]) -> PendingWork:
-        return PendingWork(tensors, lambda: self._context.describe(what), self._context.seconds(),
+        work = PendingWork(tensors, lambda: self._context.describe(what), self._context.seconds(),
                            self._forget, self._check)
+        with self._lock:
+            self._works.add(work)
+        return work
+
+    def _outgoing_to(self, destination: int) -> 'queue.SimpleQueue[Any]':
+        outgoing = self._outgoing.get(destination)
+        if outgoing is None:
+            outgoing = self._outgoing[destination] = queue.SimpleQueue()
+            self._start(self._write, destination, outgoing)
+        return outgoing
 
     def _check(self) -> None:
         """Raises the error of the group if it is broken."""
@@ -199,15 +294,19 @@ class Messages:
             item = outgoing.get()
             if item is None:
                 return
-            array, tag, work = item
+            array, tag, work, is_refusal = item
+            refused = None
             if error is None and not work.is_completed():
                 try:
                     if channel is None:
                         channel = self._reach(destination, work)
-                    channel.send(array, tag)
+                    text = channel.send(array, tag, is_refusal)
+                    if text:
+                        refused = self._refused(f'send to rank {destination} with tag {tag}',
+                                                destination, text)
                 except Exception as caught:  # pylint: disable=broad-exception-caught
                     error = self._explain(caught, f'send to rank {destination}')
-            work.finish(error)
+            work.finish(error or refused)
             del item, array, work
 
     def _reach(self, destination: int, work: PendingWork) -> Channel:
@@ -251,28 +350,32 @@ class Messages:
                             receive.source in (source, None) for receive in self._posted))
                     if self._closed is not None:
                         return
-                tag, count = channel.receive_header()
-                self._take_message(channel, source, tag, count)
+                self._take_message(channel, source, channel.receive_header())
         except Exception as caught:  # pylint: disable=broad-exception-caught
             if self._closed is None:
                 self._fail(source, caught)
 
-    def _take_message(self, channel: Channel, source: int, tag: int, count: int) -> None:
+    def _take_message(self, channel: Channel, source: int, header: Header) -> None:
         with self._lock:
-            receive = next((each for each in self._posted
-                            if each.source in (source, None) and each.tag == tag), None)
+            receive = next((each for each in self._posted if each.takes(source, header.tag)), None)
             if receive is not None:
                 self._posted.remove(receive)
-        if receive is None:
-            array = torch.empty(count, dtype=torch.uint8)
-            channel.receive(array, lambda: self._keep(source, tag, array))
+        if receive is None or receive.refusal or header.is_refusal:
+            array = torch.empty(header.size, dtype=torch.uint8)
+            message = _Message(header.tag, array, header.is_refusal)
+            if receive is None:
+                channel.receive(array, lambda: self._keep(source, message))
+            elif receive.refusal:
+                channel.receive(array, lambda: None, receive.refusal)
+            else:
+                channel.receive(array, lambda: self._give(message, receive, source))
             return
         try:
             written = FlatOutput(receive.tensor)
             array = written.flat.view(torch.uint8)
-            if array.numel() != count:
-                channel.receive(torch.empty(count, dtype=torch.uint8), lambda: None)
-                raise self._wrong_size(receive, source, count)
+            if array.numel() != header.size:
+                channel.receive(torch.empty(header.size, dtype=torch.uint8), lambda: None)
+                raise self._wrong_size(receive, source, header.size)
 
             def arrived() -> None:
                 written.finish()
@@ -285,11 +388,11 @@ class Messages:
             receive.work.finish(self._explain(error, f'recv from rank {source}'))
             raise
 
-    def _keep(self, source: int, tag: int, array: torch.Tensor) -> None:
+    def _keep(self, source: int, message: _Message) -> None:
         with self._lock:
-            self._kept[source].append((tag, array))
+            self._kept[source].append(message)
             for each in self._posted[:]:  # one that came meanwhile
-                if each.source in (source, None) and each.tag == tag and self._take_kept(each):
+                if each.takes(source, message.tag) and self._take_kept(each):
                     self._posted.remove(each)
                     break
 
@@ -305,37 +408,57 @@ class Messages:
         sources = list(self._kept) if receive.source is None else [receive.source]
         for source in sources:
             kept = self._kept.get(source, ())
-            for index, (tag, array) in enumerate(kept):
-                if tag == receive.tag:
+            for index, message in enumerate(kept):
+                if message.tag == receive.tag:
                     del kept[index]
-                    self._copy(array, receive, source)
+                    self._give(message, receive, source)
                     return True
         return False
 
-    def _copy(self, array: torch.Tensor, receive: _Receive, source: int) -> None:
+    def _give(self, message: _Message, receive: _Receive, source: int) -> None:
+        """Ends a recv with a message, or with the refusal of its sender. A refused recv drops
+        it."""
+        if receive.refusal:
+            return
+        if message.is_refusal:
+            receive.work.finish(self._refused(_receive_from(source, receive.tag), source,
+                                              text_of(message.array)))
+            return
         written = FlatOutput(receive.tensor)
         to = written.flat.view(torch.uint8)
-        if to.numel() != array.numel():
-            receive.work.finish(self._wrong_size(receive, source, array.numel()))
+        if to.numel() != message.array.numel():
+            receive.work.finish(self._wrong_size(receive, source, message.array.numel()))
             return
-        to.copy_(array)
+        to.copy_(message.array)
         written.finish()
         receive.work.finish(source=source)
 
     def _match_own(self) -> None:
         """Serves receives from this rank itself."""
+        rank = self._context.rank
         for receive in self._posted[:]:
-            if receive.source not in (self._context.rank, None):
-                continue
-            for index, (tag, tensor, work) in enumerate(self._own):
-                if tag == receive.tag:
+            for index, own in enumerate(self._own):
+                if receive.takes(rank, own.tag):
                     del self._own[index]
                     self._posted.remove(receive)
-                    self._copy(flat_input(tensor).view(torch.uint8), receive, self._context.rank)
-                    work.finish()
+                    array = text_bytes(own.refusal) if own.tensor is None else \
+                        flat_input(own.tensor).view(torch.uint8)
+                    self._give(_Message(own.tag, array, own.tensor is None), receive, rank)
+                    own.work.finish(self._refused(f'send to rank {rank} with tag {own.tag}', rank,
+                                                  receive.refusal) if receive.refusal else None)
                     break
 
     # --- Errors.
+
+    def _own_error(self, what: str, error: Exception) -> cohort.InvalidArgument:
+        """The error of a wrong argument on its own rank."""
+        return cohort.InvalidArgument(f'{self._context.describe(what)}: {error}',
+                                      culprit=self._context.rank)
+
+    def _refused(self, what: str, rank: int, text: str) -> cohort.InvalidArgument:
+        """The error of a wrong argument of the other rank."""
+        return cohort.InvalidArgument(f'{self._context.describe(what)}: rank {rank} has a wrong '
+                                      f'argument: {text}', culprit=rank)
 
     def _explain(self, error: Exception, what: str) -> BaseException:
         """The error of the whole group, if it is broken: it names the rank that was lost. The error
@@ -357,3 +480,13 @@ class Messages:
             receive.work.finish(cause)
 
 
+def _receive_from(source: Optional[int], tag: int) -> str:
+    whence = 'any rank' if source is None else f'rank {source}'
+    return f'recv from {whence} with tag {tag}'
+
+
+def _bytes_of(flat: torch.Tensor) -> torch.Tensor:
+    """The bytes of flat elements. Raises ValueError if they are not in host memory."""
+    if flat.device.type != 'cpu':
+        raise ValueError(f'expected a tensor in host memory, got one on the device {flat.device}')
+    return flat.view(torch.uint8)

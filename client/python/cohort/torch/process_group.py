@@ -174,7 +174,8 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
     # --- Messages.
 
     def send(self, tensors, destination: int, tag: int = 0) -> dist._Work:
-        """See torch.distributed.isend. The result is over when the tensor may be used again."""
+        """See torch.distributed.isend. The result is over when the tensor may be used again. A
+        wrong tensor on the host is an error of both ranks, as in a collective."""
         tensor, = tensors
         if tensor.is_cuda:
             return self._on_stream(_Message(tensor, destination, True))
@@ -191,6 +192,14 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
         """See torch.distributed.irecv without a source."""
         tensor, = tensors
         return self._issued(self._get_messages().receive(tensor, None, tag))
+
+    def _refuse_message(self, sends: bool, peer: Optional[int], tag: int, text: str) -> None:
+        """Takes the turn of a message whose arguments PyTorch has refused on this rank."""
+        messages = self._get_messages()
+        if sends:
+            messages.refuse_send(peer, tag, text)
+        else:
+            messages.refuse_receive(peer, tag, text)
 
     def _on_stream(self, message: '_Message') -> dist._Work:
         """A message on the GPU is enqueued on the current stream. As with NCCL, it has no tag.
@@ -324,7 +333,7 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
         self._closed = True
         self._health.stop()
         if self._messages is not None:
-            self._messages.close(reason)
+            self._messages.close(reason, 2)
         self._calls.stop()
 
     def _join_threads(self, end: float) -> None:

@@ -1,7 +1,7 @@
 """Wrong arguments that torch.distributed finds itself, before it calls the process group.
 
 The other ranks wait for this one in the collective. So it takes its turn there as a call that fails
-on all ranks. This rank raises PyTorch's own exception.
+on all ranks. A send or a recv fails on its two ranks. This rank raises PyTorch's own exception.
 """
 
 import inspect
@@ -14,7 +14,7 @@ from torch._C import _distributed_c10d as c10d
 from torch.distributed import c10d_logger
 
 import cohort
-from cohort.torch.call_arguments import on_gpu
+from cohort.torch.call_arguments import on_gpu, refusal_text
 
 # The functions that check all arguments before their only collective.
 _COLLECTIVES = frozenset((
@@ -22,6 +22,8 @@ _COLLECTIVES = frozenset((
     'all_reduce', 'all_reduce_coalesced', 'all_to_all', 'all_to_all_single', 'barrier', 'broadcast',
     'gather', 'reduce', 'reduce_scatter', 'reduce_scatter_single', 'reduce_scatter_tensor',
     'scatter'))
+# PyTorch reports no exception of isend and irecv.
+_MESSAGES = {'send': 'dst', 'recv': 'src'}
 _FOLDER = os.path.dirname(__file__)
 
 
@@ -34,8 +36,11 @@ def tell_refusals() -> None:
 
     def function(func_name: str, *args: Any, **kwargs: Any) -> Any:
         error = sys.exc_info()[1]
-        if func_name in _COLLECTIVES and isinstance(error, Exception) and not _is_told(error):
-            _tell(func_name, error, args, kwargs)
+        if isinstance(error, Exception) and not _is_told(error):
+            if func_name in _COLLECTIVES:
+                _tell(func_name, error, args, kwargs)
+            elif func_name in _MESSAGES:
+                _tell_peer(func_name, error, args, kwargs)
         return of_pytorch(func_name, *args, **kwargs)
 
     function.tells_cohort = True  # type: ignore[attr-defined]
@@ -53,20 +58,42 @@ def _is_told(error: Exception) -> bool:
 
 
 def _tell(name: str, error: Exception, args: Tuple[Any, ...], kwargs: dict) -> None:
-    group, is_async = _call_of(name, args, kwargs)
+    group, given = _call_of(name, args, kwargs)
     if group is None or on_gpu((*args, *kwargs.values())):
         return
     opts = c10d.AllreduceOptions()
-    opts.asyncOp = is_async
+    opts.asyncOp = given.get('async_op') is True
     try:
         group._refuse(name, error, (opts,), {})  # pylint: disable=protected-access
     except cohort.Error:
         pass  # the other ranks have it
 
 
-def _call_of(name: str, args: Tuple[Any, ...], kwargs: dict) -> Tuple[Optional[Any], bool]:
-    """Returns the process group of Cohort that the call is for, or None, and whether the call is
-    asynchronous."""
+def _tell_peer(name: str, error: Exception, args: Tuple[Any, ...], kwargs: dict) -> None:
+    """Tells the other rank of a message, if the arguments name one."""
+    group, given = _call_of(name, args, kwargs)
+    if group is None or on_gpu((*args, *kwargs.values())):
+        return
+    peer, in_group = given.get(_MESSAGES[name]), given.get(f'group_{_MESSAGES[name]}')
+    tag = given.get('tag', 0)
+    if (peer is not None and in_group is not None) or not isinstance(tag, int):
+        return
+    if peer is not None:
+        in_group = {rank: index for index, rank in enumerate(group.global_ranks_in_group)}.get(peer)
+    if in_group is None and (peer is not None or name == 'send'):
+        return
+    if in_group is not None and (in_group == group.rank() or in_group not in range(group.size())):
+        return
+    try:
+        group._refuse_message(  # pylint: disable=protected-access
+            name == 'send', in_group, tag, refusal_text(name, error))
+    except cohort.Error:
+        pass  # the group is closed, or broken
+
+
+def _call_of(name: str, args: Tuple[Any, ...], kwargs: dict) -> Tuple[Optional[Any], dict]:
+    """Returns the process group of Cohort that the call is for, or None, and the arguments by
+    name."""
     # pylint: disable-next=import-outside-toplevel,cyclic-import
     from cohort.torch.process_group import ProcessGroup
     try:
@@ -76,4 +103,4 @@ def _call_of(name: str, args: Tuple[Any, ...], kwargs: dict) -> Tuple[Optional[A
     group = given.get('group')
     if group is None and dist.is_initialized():
         group = dist.group.WORLD
-    return (group if isinstance(group, ProcessGroup) else None), given.get('async_op') is True
+    return (group if isinstance(group, ProcessGroup) else None), given

@@ -197,6 +197,11 @@ class PendingWork(dist._Work):
                 self.finish(error)
         return not self._completed
 
+    @property
+    def is_over(self) -> bool:
+        """As is_completed, for a caller that does not ask for the limit to be enforced."""
+        return self._completed
+
     def _watch(self) -> None:
         if not self._is_watched:
             self._is_watched = True
