@@ -4,13 +4,9 @@ a mend takes its line away. `python3 -m matrix.run --all` judges these pairs, to
 import fnmatch
 from typing import Dict
 
-_ENDS = 'destroy_process_group waits for the farewell and for pending calls before it ends them'
 _ROUNDS = 'the rule: a value that cannot be sent is an error of all members, which the table does not know'
 
 KNOWN: Dict[str, str] = {
-    'torch.*:close_on_thread': _ENDS,
-    'torch.*:coordinator_gone': _ENDS,
-    'torch.monitored_barrier/*:peer_left': 'a farewell counts as the arrival in a monitored barrier',
     '*all_gather_objects/*:wrong_*-type': _ROUNDS,
     '*ProcessGroup.gather/*:wrong_*-type': _ROUNDS,
     '*ProcessGroup.all_gather/*:wrong_*-type': _ROUNDS,

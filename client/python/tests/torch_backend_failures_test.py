@@ -124,6 +124,41 @@ def test_monitored_barrier_names_all_missing_ranks(address):
     assert 'rank-1' in results[2] and 'rank-3' in results[2]
 
 
+def monitored_after_a_leave(rank, size, is_late):
+    store = dist.group.WORLD.get_group_store()
+    group = dist.new_group()
+    if rank == 2:
+        if is_late:
+            store.wait(['called'])
+            time.sleep(.1)
+        begin = time.monotonic()
+        dist.destroy_process_group(group)
+        took = time.monotonic() - begin
+        store.set('left', '')
+        dist.barrier()
+        return took
+    if rank == 1:                 # longer away than the farewell lasts
+        store.wait(['left'])
+    store.set('called', '')
+    begin = time.monotonic()
+    try:
+        dist.monitored_barrier(group, timeout=seconds(60), wait_all_ranks=True)
+    except RuntimeError as error:
+        found = str(error), time.monotonic() - begin
+        dist.barrier()            # none of the others has left the group
+        return found
+    raise AssertionError('expected an error')
+
+
+@pytest.mark.parametrize('is_late', [False, True])
+def test_a_farewell_is_no_arrival_in_a_monitored_barrier(address, is_late):
+    first, second, took = run_torch_ranks(3, monitored_after_a_leave, address, is_late, timeout=60)
+    assert took < 4
+    for text, duration in (first, second):
+        assert 'rank 2' in text or 'rank-2' in text, text
+        assert duration < 5
+
+
 def aborted(rank, size):
     group = dist.new_group()
     dist.barrier(group)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from testing.coordinator import LONG, rank_process
+from testing.coordinator import LONG, rank_process, restartable_coordinator
 from testing.fixtures import address_fixture
 
 pytest.importorskip('torch', reason='PyTorch is not installed for this Python')
@@ -82,3 +82,77 @@ def test_ranks_that_destroy_their_groups_in_different_orders_do_not_wait_for_eac
         for each in (first, second):
             assert float(each.stdout.readline()) < 4
             assert each.wait(LONG) == 0
+
+
+WITHOUT_COORDINATOR = BEGIN + '''
+groups = [dist.new_group() for _ in range(4)]
+for group in groups:
+    work = dist.isend(x, 1 - rank, group=group)
+    dist.recv(torch.ones(1), 1 - rank, group=group)
+    work.wait()
+print("ready", flush=True)
+sys.stdin.readline()
+end()
+if sys.argv[4] == "destroy":
+    dist.destroy_process_group()
+'''
+
+
+@pytest.mark.parametrize('kind', ['destroy', 'return'])
+def test_ends_without_the_coordinator(tmp_path, kind):
+    store = tmp_path / 'store'
+    with restartable_coordinator(journal=False) as coordinator, \
+            rank_process(WITHOUT_COORDINATOR, coordinator.address, 0, store, kind) as first, \
+            rank_process(WITHOUT_COORDINATOR, coordinator.address, 1, store, kind) as second:
+        assert first.stdout.readline() == second.stdout.readline() == 'ready\n'
+        coordinator.kill()
+        for each in (first, second):
+            each.stdin.write('\n')
+            each.stdin.flush()
+        for each in (first, second):
+            assert each.stdout.readline() == 'ends\n'
+            assert float(each.stdout.readline()) < 3
+            assert each.wait(LONG) == 0
+
+
+WITH_A_CALL = BEGIN + '''
+import threading
+if rank == 1:
+    print("here", flush=True)
+    sys.stdin.readline()
+    os._exit(0)
+print("here", flush=True)
+def call():
+    try:
+        if sys.argv[4] == "blocking":
+            dist.all_reduce(x)
+        elif sys.argv[4] == "async":
+            dist.all_reduce(x, async_op=True).wait()
+        elif sys.argv[4] == "function":
+            dist.all_gather([x, x], x, async_op=True).wait()
+        else:
+            dist.recv(x, 1)
+        print("no error", flush=True)
+    except (cohort.Aborted, cohort.Cancelled) as error:
+        print(time.monotonic() - begin, error, flush=True)
+thread = threading.Thread(target=call)
+thread.start()
+time.sleep(.3)
+begin = time.monotonic()
+dist.destroy_process_group()
+closed = time.monotonic() - begin
+thread.join()
+print(closed, flush=True)
+'''
+
+
+@pytest.mark.parametrize('kind, limit', [('blocking', .9), ('async', 1.9), ('function', 1.9),
+                                         ('message', 1.9)])
+def test_destroy_ends_the_call_of_another_thread(address, tmp_path, kind, limit):
+    with rank_process(WITH_A_CALL, address, 0, tmp_path / 'store', kind) as first, \
+            rank_process(WITH_A_CALL, address, 1, tmp_path / 'store', kind) as second:
+        assert first.stdout.readline() == second.stdout.readline() == 'here\n'
+        took, _, text = first.stdout.readline().partition(' ')
+        assert float(took) < limit and 'process group' in text
+        assert float(first.stdout.readline()) < 3
+        second.communicate('\n', timeout=LONG)

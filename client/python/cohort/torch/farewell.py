@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import select
 import sys
 import time
 import traceback
@@ -9,9 +10,13 @@ import weakref
 from typing import Any
 
 import cohort
+from cohort import _core
 from cohort.torch import completer, timer
+from cohort.torch.monitored_barrier import FAREWELL
 
 _LEAST = 0.03  # seconds of a farewell when the budget has none left
+_CALLS_SECONDS = 1.0  # in which calls end that were started
+_MESSAGES_SECONDS = 0.3  # of the time of a farewell are for the end of the messages
 _THREADS_SECONDS = 0.5  # in which threads end at the end of the process
 
 _open: 'weakref.WeakSet[Any]' = weakref.WeakSet()
@@ -48,40 +53,54 @@ _budget = _Budget()
 
 
 def say(group: Any) -> None:
-    """Waits until the other ranks leave as well, at most for the time of the options.
+    """Ends the calls in flight, and waits until the other ranks leave as well: at most for the time
+    of the options, or a second if that is less.
 
     A rank that returns from a collective may leave while another one still waits in it for its own
     wake-up. Leaving ends the generation, so the other rank would get an error for a collective that
     has succeeded.
     """
-    seconds = group.cohort_options.farewell
-    if seconds > 0 and group.size() > 1:
-        begin = time.monotonic()
-        try:
-            group.cohort_group.all_gather_objects(b'', timeout=_budget.left(seconds))
-        except cohort.Error:
-            pass  # the group is broken, or a rank stays longer
-        finally:
-            _budget.spend(time.monotonic() - begin)
+    begin = time.monotonic()
+    try:
+        # pylint: disable-next=protected-access
+        if not group._await_calls(_budget.left(_CALLS_SECONDS)):
+            group.cohort_group.abort(f'rank {group.rank()} left process group {group.group_name} '
+                                     'with a call in flight')
+            return
+        seconds = group.cohort_options.farewell
+        if seconds > 0 and group.size() > 1:
+            seconds -= min(_MESSAGES_SECONDS, seconds / 2) + time.monotonic() - begin
+            _await_others(group, _budget.left(max(_LEAST, seconds)))
+    except cohort.Error:
+        pass  # the group is broken
+    finally:
+        _budget.spend(time.monotonic() - begin)
+
+
+def _await_others(group: Any, seconds: float) -> None:
+    """Waits until all ranks leave, or call a monitored barrier. A timeout would end the round for
+    ranks in such a barrier, too, so this rank cancels its own wait."""
+    completions = _core.create_completions()
+    try:
+        call = group._core.start_all_gather_objects(  # pylint: disable=protected-access
+            completions, FAREWELL, float('inf'))
+        poll = select.poll()
+        poll.register(completions.fileno(), select.POLLIN)
+        if not poll.poll(seconds * 1000):
+            completions.cancel(call, 'the other ranks stay longer')
+            poll.poll(200)  # the call ends soon
+    finally:
+        completions.close()
 
 
 def leave(group: Any, reason: str = 'the process group was destroyed') -> None:
     """Ends the messages, and leaves the group of Cohort."""
     _open.discard(group)
-    group._end_calls(reason)  # pylint: disable=protected-access
-    group.cohort_group.close()
-
-
-def _end_pending(group: Any) -> None:
-    """Waits for asynchronous calls in flight, but no longer than for a farewell."""
-    seconds = group.cohort_options.farewell
     begin = time.monotonic()
-    is_idle = group._calls.drain(_budget.left(seconds))  # pylint: disable=protected-access
+    # pylint: disable-next=protected-access
+    group._end_calls(reason, _budget.left(group.cohort_options.farewell))
     _budget.spend(time.monotonic() - begin)
-    if not is_idle:
-        group.cohort_group.abort(
-            f'rank {group.rank()} ended with an asynchronous call of process group '
-            f'{group.group_name} in flight')
+    group.cohort_group.close()
 
 
 def _leave_all() -> None:
@@ -91,7 +110,6 @@ def _leave_all() -> None:
     for group in groups:
         try:
             if error is None:
-                _end_pending(group)
                 say(group)
             else:  # the others may wait for this rank
                 group.cohort_group.abort(

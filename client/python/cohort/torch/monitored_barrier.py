@@ -8,6 +8,11 @@ import torch.distributed as dist
 import cohort
 
 
+# The objects of a rank that leaves and of one in a monitored barrier: all_gather_objects of the
+# group takes both in the same round.
+FAREWELL, _ARRIVAL = b'farewell', b''
+
+
 def monitored_barrier(group: cohort.Group, name: str, seconds: float, wait_all_ranks: bool) -> None:
     """Blocks until all ranks have called it. It goes through the coordinator and needs no other
     call to be over.
@@ -20,7 +25,12 @@ def monitored_barrier(group: cohort.Group, name: str, seconds: float, wait_all_r
       RuntimeError: on all ranks that called it. The texts are those of PyTorch's.
     """
     try:
-        group.all_gather_objects(b'', timeout=seconds)
+        objects = group.all_gather_objects(_ARRIVAL, timeout=seconds)
+        left = tuple(rank for rank, each in enumerate(objects) if each == FAREWELL)
+        if left:
+            raise cohort.Aborted(
+                f'rank {", ".join(map(str, left))} left the process group and does not call it',
+                missing=left, culprit=left[0])
     except cohort.Error as error:
         missing = error.missing or (() if error.culprit is None else (error.culprit,))
         if group.rank == 0 and seconds <= 0:

@@ -18,8 +18,8 @@ class Options:
         for example by torch.cuda.set_device. A program that has not gets no CUDA and no NCCL.
       lease: the silence in seconds after which a rank is lost.
       advertised_host: the address to which ranks on other hosts connect, without a port.
-      farewell: how many seconds a rank that leaves waits for the others to leave as well. Groups
-        that are left one after the other share them.
+      farewell: how many seconds a rank takes at most to leave, while it waits for the others to
+        leave as well. Groups that are left one after the other share them.
     """
     address: Optional[str] = None
     tenant: str = ''

@@ -1,6 +1,7 @@
 """The process group of PyTorch that runs on a group of Cohort."""
 
 import datetime
+import time
 from typing import Any, List, NamedTuple, Optional, Sequence
 
 import torch
@@ -61,6 +62,7 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
         self._messages: Optional[Messages] = None
         self._health = Health(common.name, self._look)
         self._closed = False
+        self._blocks = False
         farewell.leave_at_exit(self)
 
     # --- Facts, as PyTorch asks for them.
@@ -271,7 +273,11 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
                           wait_all_ranks: bool = False) -> None:
         """See torch.distributed.monitored_barrier."""
         seconds = self._seconds if timeout is None else timeout.total_seconds()
-        monitored_barrier(self.cohort_group, str(self.group_name), seconds, wait_all_ranks)
+        self._blocks = True
+        try:
+            monitored_barrier(self.cohort_group, str(self.group_name), seconds, wait_all_ranks)
+        finally:
+            self._blocks = False
 
     def split_group(self, ranks: Sequence[int], timeout: Optional[datetime.timedelta] = None,
                     opts: Any = None, group_name: Optional[str] = None,
@@ -308,8 +314,10 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
             farewell.leave(self, reason)
 
     def shutdown(self) -> None:
-        """Leaves the group. A rank that is done first waits some seconds for the others, which may
-        still be in the last call: see `farewell` of Options."""
+        """Leaves the group. A blocking collective of another thread ends at once, and calls that
+        were started have a second to end. Then all ranks get Aborted with this rank's name; messages
+        end with Cancelled on this rank. A rank without such calls first waits some seconds for the
+        others, which may still be in the last call: see `farewell` of Options."""
         if not self._closed:
             farewell.say(self)
             farewell.leave(self)
@@ -329,11 +337,22 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
         self.cohort_group.abort(
             f'rank {self._rank} aborted: {type(error).__name__} in the wait for {call}')
 
-    def _end_calls(self, reason: str) -> None:
+    def _await_calls(self, seconds: float) -> bool:
+        """Waits for calls in flight. Returns whether the collectives are over; messages that are
+        not end with Cancelled."""
+        end = time.monotonic() + seconds
+        if self._blocks or not self._calls.drain(seconds):
+            return False
+        if self._messages is not None and not self._messages.await_calls(end):
+            self._messages.close('the process group was destroyed', 0)
+        return True
+
+    def _end_calls(self, reason: str, patience: float) -> None:
+        """Ends the calls of this rank. Waits at most about `patience` seconds."""
         self._closed = True
         self._health.stop()
         if self._messages is not None:
-            self._messages.close(reason, 2)
+            self._messages.close(reason, patience)
         self._calls.stop()
 
     def _join_threads(self, end: float) -> None:
