@@ -134,7 +134,7 @@ class Call(NamedTuple):
       wrong: the variants of wrong arguments.
       waits: rank 0 waits in it until the others have called.
       peer_waits: so does rank 1.
-      sender: the rank that sends a message; None: both do.
+      sender: the rank that sends a message or the objects of a round; None: all do.
       is_told: the receiver hears of a mistake of the sender at once.
       are_told: each of the two ranks of a message hears of a mistake of the other one at once.
       is_async: the functions return coroutines.

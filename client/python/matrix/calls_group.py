@@ -307,7 +307,7 @@ _add_queue('enqueue', 0,
 
 _add('broadcast_object', ROOTED,
      lambda c: c.group.broadcast_object(c.object(1) if c.rank == 1 else None, c.at(1), **c.options()),
-     lambda c: c.object(1), wrong=('rank',), peer_waits=False)
+     lambda c: c.object(1), wrong=('rank', 'type'), sender=1, peer_waits=False)
 _add('all_gather_objects', ROUND,
      lambda c: c.group.all_gather_objects(c.object(), **c.options()), lambda c: c.objects(),
      wrong=('type',))

@@ -77,14 +77,14 @@ def _nobody(_):
 _add_group('barrier', ROUND, lambda c: c.group.barrier(**_limit(c)), _nobody)
 _add_group('broadcast', ROOTED,
            lambda c: c.group.broadcast(c.object(1) if c.rank == 1 else None, c.at(1), **_limit(c)),
-           lambda c: c.object(1), wrong=('rank',), peer_waits=False)
+           lambda c: c.object(1), wrong=('rank', 'type'), peer_waits=False, sender=1)
 _add_group('all_gather', ROUND, lambda c: c.group.all_gather(c.object(), **_limit(c)),
            lambda c: c.objects(), wrong=('type',))
 _add_group('gather', ROUND, lambda c: c.group.gather(c.object(), c.at(0), **_limit(c)),
            lambda c: c.objects() if c.rank == 0 else [], wrong=('type', 'rank'), peer_waits=False)
 _add_group('scatter', ROOTED,
            lambda c: c.group.scatter(c.objects() if c.rank == 1 else (), c.at(1), **_limit(c)),
-           lambda c: c.object(), wrong=('rank',), peer_waits=False)
+           lambda c: c.object(), wrong=('rank', 'type'), peer_waits=False, sender=1)
 _add_group('vote', ROUND, lambda c: c.group.vote(c.value(c.rank), cohort.VoteOp.MIN, **_limit(c)),
            lambda c: (c.value(0), ()))
 _add_group('receive', MAILBOX, _by_rank(

@@ -365,8 +365,9 @@ _add_vllm('gather', COLLECTIVE, lambda c: c.group.gather(_tensor(c), 0),
           _at(0, lambda c: [_full(c, each) for each in _values(c)]), wrong=_MISFIT, peer_waits=False)
 _add_vllm('barrier', COLLECTIVE, lambda c: c.group.barrier(
     c.patience if c.timeout is None else c.timeout), lambda c: None)
-_add_vllm('broadcast_obj', ROOTED, lambda c: c.group.broadcast_obj({'a': c.value(1)}, 1),
-          lambda c: {'a': c.value(1)}, peer_waits=False)
+_add_vllm('broadcast_obj', ROOTED, lambda c: c.group.broadcast_obj(
+    object() if c.variant == 'type' else {'a': c.value(1)}, 1),
+          lambda c: {'a': c.value(1)}, peer_waits=False, wrong=('type',), sender=1)
 _add_vllm('all_gather_obj', ROUND, lambda c: c.group.all_gather_obj(
     object() if c.variant == 'type' else c.value(c.rank)), _values, wrong=('type',))
 _add_vllm('recv_obj', MAILBOX, _by_rank(lambda c: c.group.recv_obj(1),

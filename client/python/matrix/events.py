@@ -175,9 +175,15 @@ def _wrong(scene, row, wrong: int, variant: str) -> None:
     follow(scene, row)
 
 
+def _is_told_to_all(scene, variant: str) -> bool:
+    """Whether the wrong argument takes its turn, and the other ranks of the call get its error."""
+    return scene.call.kind in (COLLECTIVE, MESSAGE) or (scene.call.kind == ROUND
+                                                        and variant == 'type')
+
+
 def wrong_here(scene, row, variant):
     """The subject's argument is wrong; the peer is in the call before, if it is one of all ranks."""
-    if scene.call.kind in (COLLECTIVE, MESSAGE):
+    if _is_told_to_all(scene, variant):
         _wrong(scene, row, 0, variant)
         return
     scene.ranks[0].call(variant=variant)
@@ -187,7 +193,7 @@ def wrong_here(scene, row, variant):
 
 def wrong_there(scene, row, variant):
     """The peer's argument is wrong; the subject is in the call before."""
-    if scene.call.kind in (COLLECTIVE, MESSAGE):
+    if _is_told_to_all(scene, variant):
         _wrong(scene, row, 1, variant)
         return
     subject, peer = scene.ranks

@@ -4,12 +4,8 @@ a mend takes its line away. `python3 -m matrix.run --all` judges these pairs, to
 import fnmatch
 from typing import Dict
 
-_ROUNDS = 'the rule: a value that cannot be sent is an error of all members, which the table does not know'
 
 KNOWN: Dict[str, str] = {
-    '*all_gather_objects/*:wrong_*-type': _ROUNDS,
-    '*ProcessGroup.gather/*:wrong_*-type': _ROUNDS,
-    '*ProcessGroup.all_gather/*:wrong_*-type': _ROUNDS,
     'torch.all_to_all/future@*:wrong_*-type': 'PyTorch loads its meta kernels for seconds before it raises the error',
     '*Store.watch/*:coordinator_gone': 'a watch waits for its reconnect timeout, which is 30 s',
 }

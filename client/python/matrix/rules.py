@@ -172,7 +172,7 @@ class Row(NamedTuple):
     """A row of the table.
 
     Attributes:
-      events: names of events; "wrong_here" stands for all variants of it.
+      events: names of events; "wrong_here" stands for all variants of it that have no row before.
       subject, peer, other: what ranks 0, 1 and 2 may do. `other` means that there is a rank 2.
       child: what a call in the forked child may do.
       after: "in step": a later call completes on all ranks; "rejoin": so it does after a rejoin;
@@ -215,8 +215,11 @@ TABLE: List[Row] = [
     Row(['timeout'], (KEY,), subject=COMPLETES, after='in step'),
     Row(['peer_stopped', 'timeout'], (JOIN,), subject=times_out(1, SHORT)),
 
-    # --- A wrong argument of one rank. Rounds through the coordinator are not ordered with anything:
-    # the rank that made the mistake calls again.
+    # --- A wrong argument of one rank. An object that cannot be sent takes its turn in a round, and is
+    # an error of all ranks that wait for it. Rounds are not ordered with anything else: a rank that made
+    # another mistake calls again.
+    Row(['wrong_here-type'], (ROUND,), subject=MISTAKE, peer=refused(0), after='in step'),
+    Row(['wrong_there-type'], (ROUND,), subject=refused(1), peer=MISTAKE, after='in step'),
     Row(['wrong_here'], (COLLECTIVE,), subject=MISTAKE, peer=refused(0), after='in step'),
     Row(['wrong_there'], (COLLECTIVE,), subject=refused(1), peer=MISTAKE, after='in step'),
     # Two ranks take part in a message. The other one is refused, too. In cohort.Group it may also wait
@@ -297,8 +300,12 @@ def rule(call: Any, event: str) -> Optional[Row]:
         return None
     if name in ('peer_killed', 'peer_left') and full.startswith(('Store', 'aio.Store')):
         return None
+    # The other ranks' objects are ignored.
+    if call.kind == ROUND and variant == 'type' and call.sender is not None \
+            and (name == 'wrong_here') != (call.sender == 0):
+        return None
     for row in TABLE:
-        if name in row.events and call.kind in row.kinds:
+        if (name in row.events or event in row.events) and call.kind in row.kinds:
             if full in _ANY_SOURCE and name in ('timeout', 'peer_stopped'):
                 return row._replace(subject=Raises('DeadlineExceeded', within=SHORT + AT_ONCE))
             if full in FORMING and name == 'coordinator_gone':

@@ -196,6 +196,17 @@ def test_pickle_is_off(groups):
         groups[0].send_obj(object(), 1)
 
 
+def test_an_object_that_cannot_be_sent_is_an_error_of_all_ranks(groups):
+    def body(group, rank):
+        for call in (lambda: group.broadcast_obj(object() if rank == 1 else None, 1),
+                     lambda: group.all_gather_obj(object() if rank == 1 else rank)):
+            with pytest.raises(cohort.InvalidArgument, match='rank 1: .*; allow_pickle=True') as caught:
+                call()
+            assert caught.value.culprit == 1
+        return group.all_gather_obj(rank)
+    assert run(groups, body) == [[0, 1, 2]] * 3
+
+
 def test_coordinator_that_runs_elsewhere():
     with coordinator() as address:
         def body(rank):

@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 import time
 import weakref
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Iterator, List, Optional
 
 from cohort import _lifetime
 from cohort import _programs
@@ -102,6 +102,16 @@ os.register_at_fork(after_in_child=_let_go_of_all)
 
 def _address(host: str, port: int) -> str:
     return f'[{host}]:{port}' if ':' in host else f'{host}:{port}'
+
+
+@contextlib.contextmanager
+def _own_advice() -> Iterator[None]:
+    """Names the argument of `create` in an error about an object that only pickle can send."""
+    try:
+        yield
+    except InvalidArgument as error:
+        raise InvalidArgument(str(error).replace('pickle=True', 'allow_pickle=True'),
+                              culprit=error.culprit, operation=error.operation) from None
 
 
 class StatelessProcessGroup:
@@ -189,16 +199,19 @@ class StatelessProcessGroup:
         return self._decode(self._group.receive(src))
 
     def broadcast_obj(self, obj: Optional[Any], src: int) -> Any:
-        """Returns the object of rank `src` on every rank."""
-        if self.rank == src:
-            self._group.broadcast(self._encode(obj), src)
-            return obj
-        return self._decode(self._group.broadcast(None, src))
+        """Returns the object of rank `src` on every rank. An object that cannot be sent is
+        InvalidArgument on all ranks."""
+        with _own_advice():
+            received = self._group.broadcast(obj, src, pickle=self._allow_pickle)
+        return obj if self.rank == src else received
 
     def all_gather_obj(self, obj: Any) -> List[Any]:
-        """Returns the objects of all ranks, by rank."""
-        objs = self._group.all_gather(self._encode(obj))
-        return [obj if rank == self.rank else self._decode(data) for rank, data in enumerate(objs)]
+        """Returns the objects of all ranks, by rank. An object that cannot be sent is InvalidArgument
+        on all ranks."""
+        with _own_advice():
+            objs = self._group.all_gather(obj, pickle=self._allow_pickle)
+        objs[self.rank] = obj
+        return objs
 
     def barrier(self, timeout: float = 30.0) -> None:
         """Waits for all ranks. If one does not come in time, a rank raises DeadlineExceeded, whose
