@@ -144,7 +144,7 @@ class GroupWatch(Watch[GroupEvent]):
 
 
 def watch_group(group: str, *, address: Optional[str] = None, tenant: str = '',
-                timeout: Timeout = None, reconnect_timeout: Timeout = 30) -> GroupWatch:
+                timeout: Timeout = None, reconnect_timeout: Timeout = 15) -> GroupWatch:
     """As cohort.watch_group, for `async for`. It opens as Store.watch does."""
     watch = GroupWatch(_core.watch_group(group_watch_options(
         group, address, tenant, timeout, reconnect_timeout)), GroupEvent, f'group {group!r}')
@@ -453,7 +453,7 @@ class Store:
         return lengths[0] if lengths else 0
 
     def watch(self, prefix: str = '', from_revision: int = 0, timeout: Timeout = None, *,
-              reconnect_timeout: Timeout = 30) -> Watch[KeyEvent]:
+              reconnect_timeout: Timeout = 15) -> Watch[KeyEvent]:
         """As Store.watch, for `async for`. It opens when `async with` begins, when it is awaited, or
         with its first step.
 
@@ -461,7 +461,7 @@ class Store:
                 async for change in changes:
                     print(change.kind, change.key, change.value)
         """
-        core = self._core.watch(prefix, from_revision, timeout, seconds(reconnect_timeout, 30))
+        core = self._core.watch(prefix, from_revision, timeout, seconds(reconnect_timeout, 15))
         watch = Watch(core, KeyEvent, f'keys {prefix!r}')
         self._watches.add(watch)
         return watch

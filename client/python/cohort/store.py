@@ -177,7 +177,7 @@ class Store:
         return lengths[0] if lengths else 0
 
     def watch(self, prefix: str = '', from_revision: int = 0, timeout: Timeout = None, *,
-              reconnect_timeout: Timeout = 30) -> Watch[KeyEvent]:
+              reconnect_timeout: Timeout = 15) -> Watch[KeyEvent]:
         """Returns an iterator of the changes of keys with a prefix: each once, and in order.
 
             with store.watch("workers/") as changes:
@@ -193,7 +193,7 @@ class Store:
           timeout: the iteration ends after so many seconds; None: it does not end.
           reconnect_timeout: how many seconds the coordinator may be away, each time.
         """
-        core = self._core.watch(prefix, from_revision, timeout, seconds(reconnect_timeout, 30))
+        core = self._core.watch(prefix, from_revision, timeout, seconds(reconnect_timeout, 15))
         watch = Watch(core, KeyEvent, f'keys {prefix!r}')
         self._watches.add(watch)
         return watch.open()

@@ -130,11 +130,11 @@ def group_watch_options(group: str, address: Optional[str], tenant: str, timeout
                         reconnect_timeout: Timeout) -> dict:
     """The options as the extension module reads them."""
     return {'group': group, 'address': coordinator_address(address), 'tenant': tenant,
-            'timeout': timeout, 'reconnect_timeout': seconds(reconnect_timeout, 30)}
+            'timeout': timeout, 'reconnect_timeout': seconds(reconnect_timeout, 15)}
 
 
 def watch_group(group: str, *, address: Optional[str] = None, tenant: str = '',
-                timeout: Timeout = None, reconnect_timeout: Timeout = 30) -> GroupWatch:
+                timeout: Timeout = None, reconnect_timeout: Timeout = 15) -> GroupWatch:
     """Returns an iterator of the events of a group, for its members and for other programs.
 
         with cohort.watch_group("workers", address="coordinator:7700") as events:

@@ -196,12 +196,17 @@ _add_store('queue_pop', KEY, _by_rank(
            _by_rank(lambda c: None if _missed(c) else c.object(1), lambda c: ANY), wrong=('type',))
 
 
+def _patience(c):
+    """How long the coordinator may be away: the default is longer than a pair may last."""
+    return {'reconnect_timeout': c.patience} if c.coordinator_goes else {}
+
+
 def _watch(c):
-    c.made['watch'] = c.group.watch(f'{c.name}/key', timeout=None)
+    c.made['watch'] = c.group.watch(f'{c.name}/key', timeout=None, **_patience(c))
 
 
 async def _watch_aio(c):
-    c.made['watch'] = await c.group.watch(f'{c.name}/key', timeout=None)
+    c.made['watch'] = await c.group.watch(f'{c.name}/key', timeout=None, **_patience(c))
 
 
 async def _next_aio(c):

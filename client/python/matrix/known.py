@@ -7,7 +7,6 @@ from typing import Dict
 
 KNOWN: Dict[str, str] = {
     'torch.all_to_all/future@*:wrong_*-type': 'PyTorch loads its meta kernels for seconds before it raises the error',
-    '*Store.watch/*:coordinator_gone': 'a watch waits for its reconnect timeout, which is 30 s',
 }
 
 
