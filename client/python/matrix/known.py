@@ -6,7 +6,6 @@ from typing import Dict
 
 
 KNOWN: Dict[str, str] = {
-    'torch.all_to_all/future@*:wrong_*-type': 'PyTorch loads its meta kernels for seconds before it raises the error',
 }
 
 
