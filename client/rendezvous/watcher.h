@@ -32,7 +32,7 @@ struct WatcherOptions {
   // The watch ends after this time.
   absl::Duration timeout = absl::InfiniteDuration();
   // How long the coordinator may be away, each time, before the watch fails.
-  absl::Duration reconnect_timeout = absl::Seconds(30);
+  absl::Duration reconnect_timeout = absl::Seconds(15);
 };
 
 // A stream of events, each once and in order. When the connection breaks, the watch opens a new
