@@ -315,9 +315,9 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
 
     def shutdown(self) -> None:
         """Leaves the group. A blocking collective of another thread ends at once, and calls that
-        were started have a second to end. Then all ranks get Aborted with this rank's name; messages
-        end with Cancelled on this rank. A rank without such calls first waits some seconds for the
-        others, which may still be in the last call: see `farewell` of Options."""
+        were started have a second to end. Then all ranks get Aborted with this rank's name, and
+        messages of this rank end with Cancelled. A rank without such calls first waits some seconds
+        for the others, which may still be in the last call: see `farewell` of Options."""
         if not self._closed:
             farewell.say(self)
             farewell.leave(self)
