@@ -218,8 +218,8 @@ TABLE: List[Row] = [
     # --- A wrong argument of one rank. An object that cannot be sent takes its turn in a round, and is
     # an error of all ranks that wait for it. Rounds are not ordered with anything else: a rank that made
     # another mistake calls again.
-    Row(['wrong_here-type'], (ROUND,), subject=MISTAKE, peer=refused(0), after='in step'),
-    Row(['wrong_there-type'], (ROUND,), subject=refused(1), peer=MISTAKE, after='in step'),
+    Row(['wrong_here-type'], (ROUND, ROOTED), subject=MISTAKE, peer=refused(0), after='in step'),
+    Row(['wrong_there-type'], (ROUND, ROOTED), subject=refused(1), peer=MISTAKE, after='in step'),
     Row(['wrong_here'], (COLLECTIVE,), subject=MISTAKE, peer=refused(0), after='in step'),
     Row(['wrong_there'], (COLLECTIVE,), subject=refused(1), peer=MISTAKE, after='in step'),
     # Two ranks take part in a message. The other one is refused, too. In cohort.Group it may also wait
@@ -301,7 +301,7 @@ def rule(call: Any, event: str) -> Optional[Row]:
     if name in ('peer_killed', 'peer_left') and full.startswith(('Store', 'aio.Store')):
         return None
     # The other ranks' objects are ignored.
-    if call.kind == ROUND and variant == 'type' and call.sender is not None \
+    if call.kind in (ROUND, ROOTED) and variant == 'type' and call.sender is not None \
             and (name == 'wrong_here') != (call.sender == 0):
         return None
     for row in TABLE:

@@ -21,7 +21,7 @@ import threading
 import time
 from typing import Dict, List, NamedTuple, Optional
 
-from matrix import calls, events, known, rules
+from matrix import calls, events, rules
 from matrix.outcomes import Violation
 from matrix.scene import Fault, Hung, Scene, Servers, Template
 
@@ -108,8 +108,6 @@ class Runner:
 
 def _chosen(arguments) -> List[str]:
     pairs = all_pairs(not arguments.without_torch)
-    if arguments.without_known:
-        pairs = [pair for pair in pairs if not known.is_known(pair)]
     if arguments.only:
         pairs = [pair for pair in pairs
                  if any(fnmatch.fnmatchcase(pair, pattern) for pattern in arguments.only)]
@@ -192,8 +190,6 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser.add_argument('--again', type=int, default=0,
                         help='how often a pair that breaks a rule runs again; it counts if it breaks '
                              'the rule each time')
-    parser.add_argument('--without-known', action='store_true',
-                        help='no pair that is known to break a rule')
     parser.add_argument('--without-torch', action='store_true', help='no call that needs PyTorch')
     parser.add_argument('--list', action='store_true', help='print the names of the pairs')
     parser.add_argument('--rules', action='store_true', help='print the table of rules')
