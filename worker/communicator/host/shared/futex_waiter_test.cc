@@ -50,9 +50,10 @@ TEST(FutexWaiterTest, OffersTheProcessorToARankThatWaitsOnTheSameOne) {
     const Pin pin(processor);
     ASSERT_TRUE(pin.ok());
     const FutexWaiter waiter(space, 1);
-    // This wait stores where rank 1 runs.
+    // This wait stores where rank 1 runs, after its first look.
+    int own_looks = 0;
     const auto rank_0_looks = [&] {
-      waits.store(true);
+      if (++own_looks > 1) waits.store(true);
       return looks.load();
     };
     EXPECT_TRUE(waiter.Await(rank_0_looks, Soon(), Nothing).ok());
