@@ -9,6 +9,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -119,9 +120,24 @@ class BadInputTest : public WorkerTest {
 
 // A client that was interrupted does not know whether the worker has answered.
 TEST_F(BadInputTest, AnObjectThatTheClientHasNotGotIsSentAgain) {
+  uint64_t groups[2] = {0, 0};  // two ranks of this session, by rank
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      v1::JoinGroupRequest join;
+      join.set_session(opened_.session());
+      join.set_group("pair");
+      join.set_rank(rank);
+      join.set_world_size(2);
+      v1::JoinGroupResponse joined;
+      EXPECT_TRUE(Call(&Stub::JoinGroup, join, &joined).ok());
+      groups[rank] = joined.group();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
   v1::RunObjectRequest request;
   request.set_session(opened_.session());
-  request.set_group(group_);
+  request.set_group(groups[1]);
   request.set_operation(v1::OBJECT_OPERATION_SEND);
   for (const char* const object : {"first", "second", "third"}) {
     request.set_object(object);
@@ -129,6 +145,8 @@ TEST_F(BadInputTest, AnObjectThatTheClientHasNotGotIsSentAgain) {
     ASSERT_TRUE(Call(&Stub::RunObject, request, &sent).ok());
   }
   request.clear_object();
+  request.set_group(groups[0]);
+  request.set_peer(1);
   request.set_operation(v1::OBJECT_OPERATION_RECEIVE);
   const auto receive = [&](std::optional<uint64_t> taken) {
     request.clear_taken();
