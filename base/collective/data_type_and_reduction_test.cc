@@ -24,7 +24,8 @@ TEST(DataTypeTest, NamesLeadBack) {
 TEST(DataTypeTest, EachIsOfOneKind) {
   for (const DataType type : kDataTypes) {
     const int kinds =
-        (type == DataType::kBool) + IsInteger(type) + IsFloating(type) + IsComplex(type);
+        (type == DataType::kBool) + IsInteger(type) + IsFloating(type) + IsComplex(type) +
+        IsOpaque(type);
     EXPECT_EQ(kinds, 1) << NameOf(type);
   }
   EXPECT_TRUE(IsInteger(DataType::kI8));
@@ -64,7 +65,11 @@ TEST(ReductionTest, SaysWhatCannotBeReduced) {
   EXPECT_EQ(status.message(), "elements of f32 cannot be reduced by bit_or");
   EXPECT_FALSE(CheckReducible(DataType::kI32, ReduceOp::kPreMulSum).ok());
   EXPECT_FALSE(CheckReducible(DataType::kBool, ReduceOp::kAvg).ok());
-  for (const ReduceOp op : kReduceOps) EXPECT_FALSE(CheckReducible(DataType::kC64, op).ok());
+  for (const ReduceOp op : kReduceOps) {
+    EXPECT_FALSE(CheckReducible(DataType::kC64, op).ok());
+    EXPECT_FALSE(CheckReducible(DataType::kF8E8M0, op).ok());
+    EXPECT_FALSE(CheckReducible(DataType::kF6E3M2, op).ok());
+  }
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ constexpr absl::string_view kNames[] = {"sum",         "prod",    "min",    "max
                                         "pre_mul_sum", "bit_and", "bit_or", "bit_xor"};
 
 bool IsReducible(DataType type, ReduceOp op) {
-  if (IsComplex(type)) return false;
+  if (IsComplex(type) || IsOpaque(type)) return false;
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kProd:

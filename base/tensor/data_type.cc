@@ -15,7 +15,13 @@ constexpr Info kInfos[] = {
     {DataType::kU32, "u32"},   {DataType::kI64, "i64"},        {DataType::kU64, "u64"},
     {DataType::kF16, "f16"},   {DataType::kBF16, "bf16"},      {DataType::kF32, "f32"},
     {DataType::kF64, "f64"},   {DataType::kF8E4M3, "f8_e4m3"}, {DataType::kF8E5M2, "f8_e5m2"},
-    {DataType::kC64, "c64"},   {DataType::kC128, "c128"},
+    {DataType::kC64, "c64"},   {DataType::kC128, "c128"},      {DataType::kF8E8M0, "f8_e8m0"},
+    {DataType::kF8E4M3Fnuz, "f8_e4m3fnuz"},
+    {DataType::kF8E5M2Fnuz, "f8_e5m2fnuz"},
+    {DataType::kF4E2M1x2, "f4_e2m1x2"},
+    {DataType::kF4E2M1, "f4_e2m1"},
+    {DataType::kF6E2M3, "f6_e2m3"},
+    {DataType::kF6E3M2, "f6_e3m2"},
 };
 
 constexpr bool InOrder() {
@@ -47,6 +53,8 @@ bool IsInteger(DataType type) { return type >= DataType::kI8 && type <= DataType
 
 bool IsFloating(DataType type) { return type >= DataType::kF16 && type <= DataType::kF8E5M2; }
 
-bool IsComplex(DataType type) { return type >= DataType::kC64; }
+bool IsComplex(DataType type) { return type == DataType::kC64 || type == DataType::kC128; }
+
+bool IsOpaque(DataType type) { return type >= DataType::kF8E8M0; }
 
 }  // namespace cohort

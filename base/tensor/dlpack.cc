@@ -17,12 +17,19 @@ namespace {
 // Newer than Debian's header.
 constexpr uint8_t kDLBool = 6;
 constexpr uint8_t kDLFloat8E4M3FN = 10;
+constexpr uint8_t kDLFloat8E4M3FNUZ = 11;
 constexpr uint8_t kDLFloat8E5M2 = 12;
+constexpr uint8_t kDLFloat8E5M2FNUZ = 13;
+constexpr uint8_t kDLFloat8E8M0FNU = 14;
+constexpr uint8_t kDLFloat6E2M3FN = 15;
+constexpr uint8_t kDLFloat6E3M2FN = 16;
+constexpr uint8_t kDLFloat4E2M1FN = 17;
 
 struct Code {
   DataType type;
   uint8_t code;
   uint8_t bits;
+  uint8_t lanes = 1;
 };
 constexpr Code kCodes[] = {
     {DataType::kBool, kDLBool, 8},         {DataType::kI8, kDLInt, 8},
@@ -34,6 +41,14 @@ constexpr Code kCodes[] = {
     {DataType::kF64, kDLFloat, 64},        {DataType::kF8E4M3, kDLFloat8E4M3FN, 8},
     {DataType::kF8E5M2, kDLFloat8E5M2, 8}, {DataType::kC64, kDLComplex, 64},
     {DataType::kC128, kDLComplex, 128},
+    {DataType::kF8E8M0, kDLFloat8E8M0FNU, 8},
+    {DataType::kF8E4M3Fnuz, kDLFloat8E4M3FNUZ, 8},
+    {DataType::kF8E5M2Fnuz, kDLFloat8E5M2FNUZ, 8},
+    {DataType::kF4E2M1x2, kDLFloat4E2M1FN, 4, 2},
+    // One number in a byte: a number of eight bits, of which some are not used.
+    {DataType::kF4E2M1, kDLFloat4E2M1FN, 8},
+    {DataType::kF6E2M3, kDLFloat6E2M3FN, 8},
+    {DataType::kF6E3M2, kDLFloat6E3M2FN, 8},
 };
 static_assert(std::size(kCodes) == kDataTypes.size());
 
@@ -76,12 +91,14 @@ absl::StatusOr<Device> DeviceOf(const DLTensor& tensor) {
 }
 
 absl::StatusOr<DataType> TypeOf(const DLDataType& type) {
+  for (const Code& known : kCodes) {
+    if (known.code == type.code && known.bits == type.bits && known.lanes == type.lanes) {
+      return known.type;
+    }
+  }
   if (type.lanes != 1) {
     return absl::UnimplementedError(
         absl::StrCat("elements of ", type.lanes, " lanes; only those of one can be taken"));
-  }
-  for (const Code& known : kCodes) {
-    if (known.code == type.code && known.bits == type.bits) return known.type;
   }
   return absl::UnimplementedError(
       absl::StrCat("elements of DLPack's type code ", type.code, " with ", type.bits, " bits"));
@@ -179,7 +196,7 @@ DLManagedTensor* ToDLPack(const Tensor& tensor) {
       tensor.device().is_host() ? DLDevice{kDLCPU, 0} : DLDevice{kDLCUDA, tensor.device().index()};
   view.ndim = tensor.dims();
   const Code& code = kCodes[static_cast<size_t>(tensor.type()) - 1];
-  view.dtype = {code.code, code.bits, 1};
+  view.dtype = {code.code, code.bits, code.lanes};
   view.shape = exported->shape.data();
   view.strides = exported->strides.data();
   view.byte_offset = 0;

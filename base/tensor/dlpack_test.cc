@@ -224,7 +224,8 @@ TEST(ToDLPackTest, EveryTypeThereAndBack) {
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_EQ(back->ToString(), tensor.ToString());
     DLManagedTensor* const managed = ToDLPack(tensor);
-    EXPECT_EQ(managed->dl_tensor.dtype.bits, 8 * SizeOf(type)) << NameOf(type);
+    const DLDataType& dtype = managed->dl_tensor.dtype;
+    EXPECT_EQ(dtype.bits * dtype.lanes, 8 * SizeOf(type)) << NameOf(type);
     managed->deleter(managed);
   }
 }

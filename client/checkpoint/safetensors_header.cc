@@ -38,6 +38,9 @@ constexpr TypeName kTypeNames[] = {
     {DataType::kF16, "F16"},   {DataType::kBF16, "BF16"},      {DataType::kF32, "F32"},
     {DataType::kF64, "F64"},   {DataType::kF8E4M3, "F8_E4M3"}, {DataType::kF8E5M2, "F8_E5M2"},
     {DataType::kC64, "C64"},
+    {DataType::kF8E8M0, "F8_E8M0"},
+    {DataType::kF8E4M3Fnuz, "F8_E4M3FNUZ"},
+    {DataType::kF8E5M2Fnuz, "F8_E5M2FNUZ"},
 };
 
 // Types of the format that no tensor of Cohort has. Their bytes travel as they are. Elements of
@@ -48,9 +51,7 @@ struct StoredType {
 };
 
 constexpr StoredType kStoredTypes[] = {
-    {"F4", 4},      {"F6_E2M3", 6},     {"F6_E3M2", 6},
-    {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8},
-};
+    {"F4", 4}, {"F6_E2M3", 6}, {"F6_E3M2", 6}};
 
 std::optional<DataType> FindType(absl::string_view name) {
   for (const TypeName& known : kTypeNames) {

@@ -12,11 +12,18 @@ Array = Any
 _DTYPES = {
     'bool': 1, 'int8': 2, 'uint8': 3, 'int16': 4, 'uint16': 5, 'int32': 6, 'uint32': 7, 'int64': 8,
     'uint64': 9, 'float16': 10, 'bfloat16': 11, 'float32': 12, 'float64': 13, 'float8_e4m3fn': 14,
-    'float8_e5m2': 15, 'complex64': 16, 'complex128': 17,
+    'float8_e5m2': 15, 'complex64': 16, 'complex128': 17, 'float8_e8m0fnu': 18, 'float8_e4m3fnuz': 19,
+    'float8_e5m2fnuz': 20, 'float4_e2m1fn_x2': 21, 'float4_e2m1fn': 22, 'float6_e2m3fn': 23,
+    'float6_e3m2fn': 24,
 }
 # As __dlpack_device__ says it.
 _CPU = (1, 0)
-_TORCH_ALONE = frozenset(_DTYPES[name] for name in ('bfloat16', 'float8_e4m3fn', 'float8_e5m2'))
+# Buffers cannot describe them. PyTorch has them, and arrays of numpy have those of ml_dtypes.
+_WITHOUT_BUFFER = frozenset(number for name, number in _DTYPES.items()
+                            if name.startswith(('bfloat', 'float8', 'float6', 'float4')))
+# PyTorch has none of them.
+_ML_DTYPES_ALONE = {_DTYPES[name]: name
+                    for name in ('float4_e2m1fn', 'float6_e2m3fn', 'float6_e3m2fn')}
 
 
 def device_number(device: Any) -> Optional[int]:
@@ -59,7 +66,7 @@ def empty(allocate: Callable, shape: Any, dtype: Any, device: Optional[int] = No
     import numpy  # pylint: disable=import-outside-toplevel
     dtype = numpy.dtype(dtype)
     number = _number(dtype.name)
-    if number in _TORCH_ALONE and device is None:  # of ml_dtypes, which buffers cannot describe
+    if number in _WITHOUT_BUFFER and device is None:  # of ml_dtypes, which buffers cannot describe
         plain = _DTYPES[f'uint{8 * dtype.itemsize}']
         return _in_numpy(allocate(plain, shape, device)).view(dtype)
     return _in_numpy(allocate(number, shape, device))
@@ -116,10 +123,25 @@ def new_like(array: Array, dim: Optional[int] = None,
 def as_numpy(memory: Any, number: int) -> Array:
     """Returns memory of the library with elements of the type `number` as a numpy array, or as a
     tensor of PyTorch if numpy has no such type; on a GPU as an object with __dlpack__."""
-    return as_torch(memory, number) if number in _TORCH_ALONE else _in_numpy(memory)
+    if number not in _WITHOUT_BUFFER:
+        return _in_numpy(memory)
+    return _of_ml_dtypes(memory, number) if number in _ML_DTYPES_ALONE else as_torch(memory, number)
 
 
-def as_torch(memory: Any, _: int) -> Array:
-    """Returns memory of the library as a tensor of PyTorch."""
+def _of_ml_dtypes(memory: Any, number: int) -> Array:
+    """Without ml_dtypes, an array of bytes."""
+    array = _in_numpy(memory)
+    try:
+        import ml_dtypes  # pylint: disable=import-outside-toplevel
+    except ImportError:
+        return array
+    return array.view(getattr(ml_dtypes, _ML_DTYPES_ALONE[number]))
+
+
+def as_torch(memory: Any, number: int) -> Array:
+    """Returns memory of the library as a tensor of PyTorch, or as a numpy array if PyTorch has no
+    such type."""
+    if number in _ML_DTYPES_ALONE:
+        return _of_ml_dtypes(memory, number)
     import torch  # pylint: disable=import-outside-toplevel
     return torch.from_dlpack(memory)

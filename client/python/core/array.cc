@@ -98,7 +98,16 @@ const char* FormatOf(DataType type) {
     case DataType::kBF16:
     case DataType::kF8E4M3:
     case DataType::kF8E5M2:
+    case DataType::kF8E8M0:
+    case DataType::kF8E4M3Fnuz:
+    case DataType::kF8E5M2Fnuz:
+    case DataType::kF4E2M1x2:
       break;
+    // numpy knows them by ml_dtypes alone: it gets their bytes.
+    case DataType::kF4E2M1:
+    case DataType::kF6E2M3:
+    case DataType::kF6E3M2:
+      return "B";
   }
   return nullptr;
 }

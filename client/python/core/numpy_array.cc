@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/string_view.h"
 #include "base/tensor/data_type.h"
 #include "client/python/core/convert.h"
 
@@ -50,6 +51,16 @@ constexpr int kTypeCount = static_cast<int>(sizeof(kTypes) / sizeof(kTypes[0]));
 // The type of elements that another library has added to numpy, such as ml_dtypes.bfloat16. It has
 // a number of its own in each process.
 constexpr int kFirstAdded = 256;
+constexpr std::pair<absl::string_view, DataType> kAddedTypes[] = {
+    {"bfloat16", DataType::kBF16},
+    {"float8_e4m3fn", DataType::kF8E4M3},
+    {"float8_e5m2", DataType::kF8E5M2},
+    {"float8_e8m0fnu", DataType::kF8E8M0},
+    {"float8_e4m3fnuz", DataType::kF8E4M3Fnuz},
+    {"float8_e5m2fnuz", DataType::kF8E5M2Fnuz},
+    {"float4_e2m1fn", DataType::kF4E2M1},
+    {"float6_e2m3fn", DataType::kF6E2M3},
+    {"float6_e3m2fn", DataType::kF6E3M2}};
 DataType TypeOfAdded(Descriptor& descriptor) {
   static int known_number = -1;
   static DataType known_type = kNone;
@@ -57,10 +68,10 @@ DataType TypeOfAdded(Descriptor& descriptor) {
   const Object name(PyObject_GetAttrString(&descriptor.head, "name"));
   std::string text;
   if (!name || !Read(name.get(), "name", &text)) PyErr_Clear();
-  known_type = text == "bfloat16"        ? DataType::kBF16
-               : text == "float8_e4m3fn" ? DataType::kF8E4M3
-               : text == "float8_e5m2"   ? DataType::kF8E5M2
-                                         : kNone;
+  known_type = kNone;
+  for (const auto& [name_of_added, type] : kAddedTypes) {
+    if (text == name_of_added) known_type = type;
+  }
   known_number = descriptor.number;
   return known_type;
 }

@@ -57,6 +57,14 @@ void PutNumber(int number, DataType type, char* to) {
     case DataType::kC128:
       Put<double>(fraction, to);
       return Put<double>(-fraction, to + sizeof(double));
+    case DataType::kF8E8M0:
+    case DataType::kF8E4M3Fnuz:
+    case DataType::kF8E5M2Fnuz:
+    case DataType::kF4E2M1x2:
+    case DataType::kF4E2M1:
+    case DataType::kF6E2M3:
+    case DataType::kF6E3M2:
+      return Put<uint8_t>(static_cast<uint8_t>(number), to);
   }
 }
 

@@ -44,6 +44,13 @@ std::optional<ncclDataType_t> NcclTypeOf(DataType type) {
     case DataType::kU16:
     case DataType::kC64:
     case DataType::kC128:
+    case DataType::kF8E8M0:
+    case DataType::kF8E4M3Fnuz:
+    case DataType::kF8E5M2Fnuz:
+    case DataType::kF4E2M1x2:
+    case DataType::kF4E2M1:
+    case DataType::kF6E2M3:
+    case DataType::kF6E3M2:
       return std::nullopt;
   }
   return std::nullopt;
