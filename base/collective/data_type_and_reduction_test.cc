@@ -23,9 +23,8 @@ TEST(DataTypeTest, NamesLeadBack) {
 
 TEST(DataTypeTest, EachIsOfOneKind) {
   for (const DataType type : kDataTypes) {
-    const int kinds =
-        (type == DataType::kBool) + IsInteger(type) + IsFloating(type) + IsComplex(type) +
-        IsOpaque(type);
+    const int kinds = (type == DataType::kBool) + IsInteger(type) + IsFloating(type) +
+                      IsComplex(type) + IsOpaque(type);
     EXPECT_EQ(kinds, 1) << NameOf(type);
   }
   EXPECT_TRUE(IsInteger(DataType::kI8));

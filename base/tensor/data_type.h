@@ -41,16 +41,16 @@ enum class DataType : uint8_t {
 };
 
 inline constexpr std::array<DataType, 24> kDataTypes = {
-    DataType::kBool, DataType::kI8,  DataType::kU8,  DataType::kI16,    DataType::kU16,
-    DataType::kI32,  DataType::kU32, DataType::kI64, DataType::kU64,    DataType::kF16,
-    DataType::kBF16, DataType::kF32, DataType::kF64, DataType::kF8E4M3, DataType::kF8E5M2,
-    DataType::kC64,  DataType::kC128, DataType::kF8E8M0, DataType::kF8E4M3Fnuz,
-    DataType::kF8E5M2Fnuz, DataType::kF4E2M1x2, DataType::kF4E2M1, DataType::kF6E2M3,
-    DataType::kF6E3M2};
+    DataType::kBool,     DataType::kI8,     DataType::kU8,         DataType::kI16,
+    DataType::kU16,      DataType::kI32,    DataType::kU32,        DataType::kI64,
+    DataType::kU64,      DataType::kF16,    DataType::kBF16,       DataType::kF32,
+    DataType::kF64,      DataType::kF8E4M3, DataType::kF8E5M2,     DataType::kC64,
+    DataType::kC128,     DataType::kF8E8M0, DataType::kF8E4M3Fnuz, DataType::kF8E5M2Fnuz,
+    DataType::kF4E2M1x2, DataType::kF4E2M1, DataType::kF6E2M3,     DataType::kF6E3M2};
 
 // All data types, by value.
-inline constexpr std::array<uint8_t, 25> kElementBytes = {
-    0, 1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 8, 16, 1, 1, 1, 1, 1, 1, 1};
+inline constexpr std::array<uint8_t, 25> kElementBytes = {0, 1, 1, 1, 2,  2, 4, 4, 8, 8, 2, 2, 4,
+                                                          8, 1, 1, 8, 16, 1, 1, 1, 1, 1, 1, 1};
 // The size of one element in bytes.
 inline constexpr int64_t SizeOf(DataType type) { return kElementBytes[static_cast<size_t>(type)]; }
 

@@ -32,11 +32,21 @@ struct TypeName {
 };
 
 constexpr TypeName kTypeNames[] = {
-    {DataType::kBool, "BOOL"}, {DataType::kI8, "I8"},          {DataType::kU8, "U8"},
-    {DataType::kI16, "I16"},   {DataType::kU16, "U16"},        {DataType::kI32, "I32"},
-    {DataType::kU32, "U32"},   {DataType::kI64, "I64"},        {DataType::kU64, "U64"},
-    {DataType::kF16, "F16"},   {DataType::kBF16, "BF16"},      {DataType::kF32, "F32"},
-    {DataType::kF64, "F64"},   {DataType::kF8E4M3, "F8_E4M3"}, {DataType::kF8E5M2, "F8_E5M2"},
+    {DataType::kBool, "BOOL"},
+    {DataType::kI8, "I8"},
+    {DataType::kU8, "U8"},
+    {DataType::kI16, "I16"},
+    {DataType::kU16, "U16"},
+    {DataType::kI32, "I32"},
+    {DataType::kU32, "U32"},
+    {DataType::kI64, "I64"},
+    {DataType::kU64, "U64"},
+    {DataType::kF16, "F16"},
+    {DataType::kBF16, "BF16"},
+    {DataType::kF32, "F32"},
+    {DataType::kF64, "F64"},
+    {DataType::kF8E4M3, "F8_E4M3"},
+    {DataType::kF8E5M2, "F8_E5M2"},
     {DataType::kC64, "C64"},
     {DataType::kF8E8M0, "F8_E8M0"},
     {DataType::kF8E4M3Fnuz, "F8_E4M3FNUZ"},
@@ -50,8 +60,7 @@ struct StoredType {
   int64_t bits;
 };
 
-constexpr StoredType kStoredTypes[] = {
-    {"F4", 4}, {"F6_E2M3", 6}, {"F6_E3M2", 6}};
+constexpr StoredType kStoredTypes[] = {{"F4", 4}, {"F6_E2M3", 6}, {"F6_E3M2", 6}};
 
 std::optional<DataType> FindType(absl::string_view name) {
   for (const TypeName& known : kTypeNames) {

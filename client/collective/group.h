@@ -90,7 +90,8 @@ void CountTransfers(absl::Span<const TensorTransfer> transfers, PeerCounters& pe
 //                       returned get the error from a later call, whose own operation succeeded.
 //   DEADLINE_EXCEEDED   Some ranks did not call in time; the error names them. The group is broken.
 //   ABORTED             A rank is lost, gave up or aborted, or the generation ended; names the rank
-//                       and the cause. Call Rejoin.
+//                       and the cause. Call Rejoin. Or a rank that this call needs has left in
+//                       order: calls of the other ranks among themselves go on.
 //   RESOURCE_EXHAUSTED  There is no memory.
 class Group {
  public:

@@ -368,9 +368,9 @@ bool AddMemory(PyObject* module) {
 
 namespace {
 
-// The memory for Python, which drops it on any thread that has the interpreter's lock, also in a forked
-// child. There, the memory is the parent's, and so it stays. Freeing GPU memory waits for the GPU,
-// whose work may wait for other ranks, so another thread frees it.
+// The memory for Python, which drops it on any thread that has the interpreter's lock, also in a
+// forked child. There, the memory is the parent's, and so it stays. Freeing GPU memory waits for
+// the GPU, whose work may wait for other ranks, so another thread frees it.
 Tensor FreedSafely(const Tensor& tensor) {
   const bool waits = tensor.device().is_cuda();
   std::shared_ptr<const void> owner(

@@ -40,12 +40,12 @@ constexpr int kWriteable = 0x0400;
 constexpr DataType kNone = DataType{0};
 constexpr DataType kLong = sizeof(long) == 8 ? DataType::kI64 : DataType::kI32;
 constexpr DataType kUnsignedLong = sizeof(long) == 8 ? DataType::kU64 : DataType::kU32;
-constexpr DataType kTypes[] = {
-    DataType::kBool, DataType::kI8,   DataType::kU8, DataType::kI16, DataType::kU16,
-    DataType::kI32,  DataType::kU32,  kLong,         kUnsignedLong,  DataType::kI64,
-    DataType::kU64,  DataType::kF32,  DataType::kF64, kNone,         DataType::kC64,
-    DataType::kC128, kNone,           kNone,         kNone,          kNone,
-    kNone,           kNone,           kNone,         DataType::kF16};
+constexpr DataType kTypes[] = {DataType::kBool, DataType::kI8,  DataType::kU8,  DataType::kI16,
+                               DataType::kU16,  DataType::kI32, DataType::kU32, kLong,
+                               kUnsignedLong,   DataType::kI64, DataType::kU64, DataType::kF32,
+                               DataType::kF64,  kNone,          DataType::kC64, DataType::kC128,
+                               kNone,           kNone,          kNone,          kNone,
+                               kNone,           kNone,          kNone,          DataType::kF16};
 constexpr int kTypeCount = static_cast<int>(sizeof(kTypes) / sizeof(kTypes[0]));
 
 // The type of elements that another library has added to numpy, such as ml_dtypes.bfloat16. It has

@@ -410,6 +410,7 @@ void HostCommunicator::Drain(Instant deadline) {
 void HostCommunicator::Abort(absl::string_view cause) { waiter_.SetPoison(cause); }
 
 void HostCommunicator::NoteLeft(int rank, absl::string_view cause) {
+  if (rank < 0 || rank >= size()) return;  // no rank of this group: a faulty coordinator or daemon
   waiter_.SetLeft(rank, names_[static_cast<size_t>(rank)], cause);
 }
 

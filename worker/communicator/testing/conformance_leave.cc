@@ -61,6 +61,15 @@ TEST_P(ConformanceTest, MessagesOfOtherRanksGoOnWhenARankHasLeft) {
            "messages");
 }
 
+// Whom a rank hears of comes from a coordinator or a daemon that could be wrong.
+TEST_P(ConformanceTest, ALeaverThatIsNoRankChangesNothing) {
+  if (!HasSize(3)) GTEST_SKIP() << "the backend has no group of three";
+  if (!GetParam().outlives_leavers) GTEST_SKIP() << "the backend ends with its first leaver";
+  World world = MakeWorld(3);
+  for (const int rank : {-1, 3, 1 << 30}) world.rank(0).NoteLeft(rank, kCause);
+  ExpectOk(world.Run([](Communicator& group) { return Sum(group, 10); }), "all_reduce");
+}
+
 TEST_P(ConformanceTest, CallsThatNeedALeaverEndWithItsName) {
   if (!HasSize(3)) GTEST_SKIP() << "the backend has no group of three";
   if (!GetParam().outlives_leavers) GTEST_SKIP() << "the backend ends with its first leaver";
@@ -104,7 +113,8 @@ TEST_P(ConformanceTest, ALeaverWakesTheCallsThatNeedIt) {
   World world = MakeWorld(4);
   std::vector<absl::Status> statuses(4);
   std::vector<std::thread> threads;
-  // Rank 0 waits in a collective, rank 1 for the leaver's message, and rank 3 for that of two ranks.
+  // Rank 0 waits in a collective, rank 1 for the leaver's message, and rank 3 for that of two
+  // ranks.
   threads.emplace_back([&] { statuses[0] = Sum(world.rank(0), 10); });
   threads.emplace_back([&] { statuses[1] = Receive(world.rank(1), 2, 5); });
   threads.emplace_back([&] {

@@ -90,7 +90,6 @@ class FutexWaiter {
   bool has_left() const { return left_count_.load(std::memory_order_acquire) > 0; }
   // The ranks of the space that have left.
   RankSet Left() const;
-  bool HasLeft(int rank) const { return has_left() && Left().Contains(rank); }
   // ABORTED (IsLeftError) with the cause. The rank of the space has left.
   absl::Status CauseOfLeaving(int rank) const;
   // The same if one of `ranks`, as errors name them, has left; else OK.
