@@ -90,16 +90,17 @@ install_missing() {
   [[ -z $lacking ]] || fail "still missing after the installation: ${lacking//$'\n'/ }"
 }
 
-# Puts PyTorch into a folder of its own, for Debian's Python.
-install_torch() {
+# Puts PyTorch and ml_dtypes into a folder of their own, for Debian's Python.
+install_python_packages() {
   local folder=${COHORT_TORCH:-${HOME:-/tmp}/.cache/cohort-torch}
   local wanted part=$folder.part
-  wanted=$(grep -v '^#' "$here/torch_version.txt")
+  wanted=$(grep -v '^#' "$here/python_packages.txt")
   [[ $(cat "$folder/version" 2> /dev/null) != "$wanted" ]] || return 0
-  echo "bootstrap: installing $wanted"
+  echo "bootstrap: installing ${wanted//$'\n'/ }"
   rm -rf "$folder" "$part"
-  PIP_ROOT_USER_ACTION=ignore /usr/bin/python3 -m pip install --quiet --target "$part" "$wanted" ||
-    fail "pip could not install $wanted; COHORT_WITHOUT_TORCH=1 leaves it out"
+  PIP_ROOT_USER_ACTION=ignore /usr/bin/python3 -m pip install --quiet --target "$part" \
+    --requirement "$here/python_packages.txt" ||
+    fail "pip could not install ${wanted//$'\n'/ }; COHORT_WITHOUT_TORCH=1 leaves it out"
   # The tests use Debian's numpy, as all others do.
   rm -rf "$part"/numpy "$part"/numpy-* "$part"/numpy.libs
   echo "$wanted" > "$part/version"
@@ -129,7 +130,7 @@ main() {
   install_missing "${groups[@]}"
   # Debian's Python, whose pip is in packages.txt; another Python in the path may have none.
   /usr/bin/python3 "$here/cuda_toolkit.py" make
-  if $torch && [[ -z ${COHORT_WITHOUT_TORCH:-} ]]; then install_torch; fi
+  if $torch && [[ -z ${COHORT_WITHOUT_TORCH:-} ]]; then install_python_packages; fi
 }
 
 main "$@"
