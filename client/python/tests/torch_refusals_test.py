@@ -65,3 +65,56 @@ def refused_by_pytorch(rank, size, culprit):
 @pytest.mark.parametrize('culprit', [0, 1])
 def test_a_refusal_of_pytorch_on_one_rank_fails_the_call_on_all(address, culprit):
     assert run_torch_ranks(3, refused_by_pytorch, address, culprit) == [[], [], []]
+
+
+def objects_that_cannot_be_pickled(rank, size, culprit):
+    wrong = lambda: None  # a function without a name
+    def mine():
+        return wrong if rank == culprit else rank
+    calls = {
+        'all_gather_object': lambda: dist.all_gather_object([None] * size, mine()),
+        'gather_object': lambda: dist.gather_object(mine(), None if rank else [None] * size),
+        'wrong destination': lambda: dist.gather_object(
+            rank, None if rank else [None] * size, 7 if rank == culprit else 0),
+        'wrong list': lambda: dist.gather_object(
+            rank, [None] * size if (rank == 0) != (rank == culprit) else None),
+        'broadcast_object_list': lambda: dist.broadcast_object_list([mine()], culprit),
+        'scatter_object_list': lambda: dist.scatter_object_list([None], [mine()] * size, culprit),
+        'no inputs': lambda: dist.scatter_object_list(
+            [None], None if rank == culprit else [0] * size, culprit),
+        'no output': lambda: dist.scatter_object_list(
+            [] if rank == culprit else [None], [0] * size, culprit),
+        'send_object_list': lambda: dist.send_object_list([mine()], (rank + 1) % size)
+        if rank == culprit else dist.recv_object_list([None], culprit)
+        if rank == (culprit + 1) % size else None,
+    }
+    problems = []
+    for name, call in calls.items():
+        begin = time.monotonic()
+        try:
+            call()
+            if name != 'send_object_list' or rank in (culprit, (culprit + 1) % size):
+                problems.append(f'{name}: no error')
+        except Exception as error:
+            if rank != culprit and (f'rank {culprit}' not in str(error)
+                                    or not isinstance(error, cohort.InvalidArgument)):
+                problems.append(f'{name}: {error!r}')
+        if time.monotonic() - begin > 10:
+            problems.append(f'{name}: {time.monotonic() - begin} s')
+        objects = [None] * size
+        dist.all_gather_object(objects, rank)
+        assert objects == list(range(size)), name
+    # A failure after the collectives is of this rank alone.
+    try:
+        dist.all_gather_object([None] * (1 if rank == culprit else size), rank)
+        assert rank != culprit
+    except IndexError:
+        assert rank == culprit
+    objects = [None] * size
+    dist.all_gather_object(objects, rank)
+    return problems
+
+
+@pytest.mark.parametrize('culprit', [0, 1])
+def test_an_object_that_cannot_be_sent_fails_the_call_on_all(address, culprit):
+    assert run_torch_ranks(3, objects_that_cannot_be_pickled, address, culprit) == [[], [], []]

@@ -70,7 +70,12 @@ def test_wrong_urls(url, text, monkeypatch):
     monkeypatch.delenv(rendezvous.WORKERS_URL, raising=False)
     with pytest.raises(ValueError) as caught:
         rendezvous.parse_url(url)
-    assert text in str(caught.value) and url in str(caught.value)
+    assert text in str(caught.value) and f"init_method '{url.partition('?')[0]}'" in str(caught.value)
+
+
+def test_an_error_shows_the_url_that_was_written():
+    with pytest.raises(ValueError, match="init_method 'cohort:///run/x': expected cohort://"):
+        dist.init_process_group('gloo', init_method='cohort:///run/x', rank=0, world_size=1)
 
 
 def test_ranks_meet_in_a_store(address):

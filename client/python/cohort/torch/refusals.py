@@ -22,8 +22,13 @@ _COLLECTIVES = frozenset((
     'all_reduce', 'all_reduce_coalesced', 'all_to_all', 'all_to_all_single', 'barrier', 'broadcast',
     'gather', 'reduce', 'reduce_scatter', 'reduce_scatter_single', 'reduce_scatter_tensor',
     'scatter'))
+# Those that also fail after their collectives, and what of PyTorch raises before them.
+_OF_OBJECTS = frozenset(('all_gather_object', 'broadcast_object_list', 'gather_object',
+                         'scatter_object_list'))
+_BEFORE = frozenset(('_object_to_tensor', '_validate_output_list_for_rank',
+                     '_canonicalize_group_rank'))
 # PyTorch reports no exception of isend and irecv.
-_MESSAGES = {'send': 'dst', 'recv': 'src'}
+_MESSAGES = {'send': 'dst', 'send_object_list': 'dst', 'recv': 'src'}
 _FOLDER = os.path.dirname(__file__)
 
 
@@ -37,7 +42,9 @@ def tell_refusals() -> None:
     def function(func_name: str, *args: Any, **kwargs: Any) -> Any:
         error = sys.exc_info()[1]
         if isinstance(error, Exception) and not _is_told(error):
-            if func_name in _COLLECTIVES:
+            if func_name.endswith(('_object', '_list')) and not _precedes_calls(func_name, error):
+                pass
+            elif func_name in _COLLECTIVES or func_name in _OF_OBJECTS:
                 _tell(func_name, error, args, kwargs)
             elif func_name in _MESSAGES:
                 _tell_peer(func_name, error, args, kwargs)
@@ -45,6 +52,17 @@ def tell_refusals() -> None:
 
     function.tells_cohort = True  # type: ignore[attr-defined]
     c10d_logger._get_msg_dict = function  # pylint: disable=protected-access
+
+
+def _precedes_calls(name: str, error: Exception) -> bool:
+    """Whether a function for objects has failed before it called a collective or sent a message."""
+    function, trace = '', error.__traceback__
+    while trace is not None:
+        function = trace.tb_frame.f_code.co_name
+        if function in _BEFORE:
+            return True
+        trace = trace.tb_next
+    return function == name == 'scatter_object_list' and isinstance(error, ValueError)
 
 
 def _is_told(error: Exception) -> bool:
@@ -80,20 +98,20 @@ def _tell_peer(name: str, error: Exception, args: Tuple[Any, ...], kwargs: dict)
         return
     if peer is not None:
         in_group = {rank: index for index, rank in enumerate(group.global_ranks_in_group)}.get(peer)
-    if in_group is None and (peer is not None or name == 'send'):
+    if in_group is None and (peer is not None or name != 'recv'):
         return
     if in_group is not None and (in_group == group.rank() or in_group not in range(group.size())):
         return
     try:
         group._refuse_message(  # pylint: disable=protected-access
-            name == 'send', in_group, tag, refusal_text(name, error))
+            name != 'recv', in_group, tag, refusal_text(name, error))
     except cohort.Error:
         pass  # the group is closed, or broken
 
 
 def _call_of(name: str, args: Tuple[Any, ...], kwargs: dict) -> Tuple[Optional[Any], dict]:
-    """Returns the process group of Cohort that the call is for, or None, and the arguments by
-    name."""
+    """Returns the process group of Cohort that the call uses in host memory, or None, and the
+    arguments by name."""
     # pylint: disable-next=import-outside-toplevel,cyclic-import
     from cohort.torch.process_group import ProcessGroup
     try:
@@ -103,4 +121,6 @@ def _call_of(name: str, args: Tuple[Any, ...], kwargs: dict) -> Tuple[Optional[A
     group = given.get('group')
     if group is None and dist.is_initialized():
         group = dist.group.WORLD
+    if not str(given.get('device', 'cpu')).startswith(('cpu', 'None')):
+        return None, given
     return (group if isinstance(group, ProcessGroup) else None), given

@@ -16,6 +16,7 @@ the run before.
 import contextlib
 import datetime
 import os
+import re
 import time
 import urllib.parse
 import uuid
@@ -111,6 +112,8 @@ def _read_options(url: str, query: str) -> Dict:
 
 
 def _wrong(url: str, reason: str) -> ValueError:
+    # As the user wrote it: PyTorch drops an empty host, and adds options.
+    url = re.sub('^cohort:/(?!/)', 'cohort:///', url.partition('?')[0])
     return ValueError(f'init_method {url!r}: {reason}')
 
 
