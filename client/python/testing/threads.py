@@ -1,6 +1,7 @@
-"""How many threads of this process are Cohort's or the program's."""
+"""Threads of processes: how many are Cohort's or the program's, and whether one waits."""
 
 import os
+import time
 
 _OF_GRPC = ('event_engine', 'default-execu', 'resolver-exec', 'grpc_', 'nexting_thread',
             'timer_manager')
@@ -19,3 +20,16 @@ def _names():
                 yield file.read()
         except (FileNotFoundError, ProcessLookupError):
             pass  # it has ended
+
+
+def await_sleep(process, thread=None):
+    """Returns when the thread (the main thread) of the process sleeps in the kernel at two looks, as
+    it does in a call that waits for another rank. A test may not depend on it: the thread can sleep
+    before its call, too."""
+    path = f'/proc/{process}/task/{thread or process}/stat'
+    looks = 0
+    while looks < 2:
+        with open(path, encoding='ascii') as file:
+            state = file.read().rpartition(')')[2].split()[0]
+        looks = looks + 1 if state == 'S' else 0
+        time.sleep(.005)

@@ -21,6 +21,7 @@ import tempfile
 import traceback
 
 from testing.coordinator import LONG
+from testing.threads import await_sleep
 
 
 def _import_names():
@@ -33,8 +34,8 @@ def _import_names():
     import torch.distributed as dist
     import cohort
     import cohort.torch as cohort_torch
-    return {'cohort': cohort, 'cohort_torch': cohort_torch, 'datetime': datetime, 'dist': dist,
-            'np': numpy, 'os': os, 'seconds': lambda count: datetime.timedelta(seconds=count),
+    return {'await_sleep': await_sleep, 'cohort': cohort, 'cohort_torch': cohort_torch,
+            'datetime': datetime, 'dist': dist, 'np': numpy, 'os': os, 'seconds': lambda count: datetime.timedelta(seconds=count),
             'signal': signal, 'time': time, 'torch': torch}
 
 

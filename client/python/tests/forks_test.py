@@ -164,7 +164,7 @@ def test_each_call_in_a_child_is_refused_and_the_parent_is_unharmed(address):
 
 # Rank 1 forks a child that lives on. It says its child's number, and waits.
 FORKING = '''
-import os, sys, time
+import os, signal, sys
 import numpy
 import cohort
 address, name, form, host = sys.argv[1:5]
@@ -174,7 +174,7 @@ group = cohort.Group(name, rank=1, world_size=2, address=address, timeout=60, **
 group.all_reduce(numpy.ones(1))
 child = os.fork()
 if child == 0:
-    time.sleep(300)
+    signal.pause()
     os._exit(0)
 print(child, flush=True)
 sys.stdin.readline()
@@ -229,12 +229,12 @@ def test_the_death_of_a_client_of_a_worker_is_named_though_its_child_lives(addre
 
 
 MEMBER = '''
-import os, sys, time
+import os, signal, sys
 import cohort
 members = cohort.ProcessGroup("member", rank=0, world_size=1, address=sys.argv[1], lease=300)
 child = os.fork()
 if child == 0:
-    time.sleep(300)
+    signal.pause()
     os._exit(0)
 print(child, flush=True)
 sys.stdin.readline()

@@ -129,8 +129,7 @@ def monitored_after_a_leave(rank, size, is_late):
     group = dist.new_group()
     if rank == 2:
         if is_late:
-            store.wait(['called'])
-            time.sleep(.1)
+            await_sleep(int(store.get('called')))
         begin = time.monotonic()
         dist.destroy_process_group(group)
         took = time.monotonic() - begin
@@ -139,7 +138,8 @@ def monitored_after_a_leave(rank, size, is_late):
         return took
     if rank == 1:                 # longer away than the farewell lasts
         store.wait(['left'])
-    store.set('called', '')
+    if rank == 0:
+        store.set('called', str(os.getpid()))
     begin = time.monotonic()
     try:
         dist.monitored_barrier(group, timeout=seconds(60), wait_all_ranks=True)

@@ -117,6 +117,7 @@ def test_ends_without_the_coordinator(tmp_path, kind):
 
 WITH_A_CALL = BEGIN + '''
 import threading
+from testing.threads import await_sleep
 if rank == 1:
     print("here", flush=True)
     sys.stdin.readline()
@@ -137,7 +138,7 @@ def call():
         print(time.monotonic() - begin, error, flush=True)
 thread = threading.Thread(target=call)
 thread.start()
-time.sleep(.3)
+await_sleep(os.getpid(), thread.native_id)
 begin = time.monotonic()
 dist.destroy_process_group()
 closed = time.monotonic() - begin

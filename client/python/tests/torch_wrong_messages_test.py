@@ -13,7 +13,9 @@ _address = address_fixture()
 
 
 def refused(rank, size, culprit, any_source):
-    other, problems = 1 - rank, []
+    problems = []
+    pids = [None, None]
+    dist.all_gather_object(pids, os.getpid())
 
     def call(tensor, tag, is_async):
         if rank == 0:
@@ -36,7 +38,7 @@ def refused(rank, size, culprit, any_source):
                 case = f'{wrong}, async {is_async}, after the other rank {is_late}'
                 dist.barrier()
                 if is_late == (rank == culprit):
-                    time.sleep(.1)
+                    await_sleep(pids[1 - rank])
                 begin = time.monotonic()
                 try:
                     call(given if rank == culprit else torch.ones(3), 4, is_async)

@@ -237,10 +237,10 @@ sys.stdin.readline()
 
 # Its child keeps its descriptors, and lives on.
 FORKED_RANK_0 = RANK_0.replace('print("ready"', '''
-import os, time
+import os, signal
 child = os.fork()
 if child == 0:
-    time.sleep(300)  # until the test kills it
+    signal.pause()  # until the test kills it
     os._exit(0)
 print(child, flush=True)
 print("ready"''')
