@@ -6,6 +6,7 @@ from typing import Any, Generator, List, Optional, Union
 from cohort import _core
 from cohort._aio_group import Group
 from cohort._event_loop import CallsInFlight, Inbox, run
+from cohort._objects import pack, pack_or_refuse, unpack_of_queue
 from cohort.errors import DeadlineExceeded
 from cohort.group import Group as BlockingGroup
 from cohort.message_queue import MessageQueue as BlockingQueue
@@ -134,6 +135,23 @@ class MessageQueue:
             return await self.dequeue(timeout)
         await self.enqueue(value, timeout)
         return bytes(value)
+
+    async def enqueue_object(self, obj: Any, *, pickle: bool = False,
+                             timeout: Timeout = None) -> None:
+        """As MessageQueue.enqueue_object."""
+        await self.enqueue(pack(obj, pickle), timeout)
+
+    async def dequeue_object(self, *, pickle: bool = False, timeout: Timeout = None) -> Any:
+        """As MessageQueue.dequeue_object."""
+        data = await self.dequeue(timeout)
+        return unpack_of_queue(self, 'dequeue_object', data, pickle)
+
+    async def broadcast_object(self, obj: Any = None, *, pickle: bool = False,
+                               timeout: Timeout = None) -> Any:
+        """As MessageQueue.broadcast_object."""
+        data = pack_or_refuse(obj, pickle) if self._queue.is_writer else None
+        data = await self.broadcast(data, timeout)
+        return unpack_of_queue(self, 'broadcast_object', data, pickle)
 
     def readers(self) -> List[QueueReader]:
         """As MessageQueue.readers, which does not wait."""

@@ -62,18 +62,31 @@ def unpack(group: Any, operation: str, data: bytes, source: int, pickle: bool) -
     Raises:
       InvalidArgument: the rank refused, or its object is pickled and `pickle` is false.
     """
-    if not data.startswith(_MARKS):
-        return data
-    from cohort import values  # pylint: disable=import-outside-toplevel  # loads json
     try:
-        if data.startswith(_REFUSAL):
-            raise ValueError(data[len(_REFUSAL):].decode(errors='replace'))
-        return values.decode(memoryview(data)[len(_VALUE):], allow_pickle=pickle)
+        return _decode(data, pickle)
     except ValueError as error:
         text = str(error).replace('allow_pickle is off', 'pass pickle=True if you trust its rank')
         raise InvalidArgument(
             f'{operation} in group {group.name}: the object of rank {source}: {text}',
             culprit=source, operation=operation) from None
+
+
+def unpack_of_queue(queue: Any, operation: str, data: bytes, pickle: bool) -> Any:
+    """Returns the object of a value of a queue. Raises InvalidArgument as `unpack` does."""
+    try:
+        return _decode(data, pickle)
+    except ValueError as error:
+        text = str(error).replace('allow_pickle is off', 'pass pickle=True if you trust the writer')
+        raise InvalidArgument(f'{queue.name}: {operation}: {text}', operation=operation) from None
+
+
+def _decode(data: bytes, pickle: bool) -> Any:
+    if not data.startswith(_MARKS):
+        return data
+    from cohort import values  # pylint: disable=import-outside-toplevel  # loads json
+    if data.startswith(_REFUSAL):
+        raise ValueError(data[len(_REFUSAL):].decode(errors='replace'))
+    return values.decode(memoryview(data)[len(_VALUE):], allow_pickle=pickle)
 
 
 def raise_refusal(group: Any, operation: str, data: BytesLike, rank: int) -> None:

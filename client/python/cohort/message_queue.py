@@ -1,9 +1,10 @@
 """Queues of values from one process to many."""
 
-from typing import List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional
 
 from cohort import _core
 from cohort import _lifetime
+from cohort._objects import pack, pack_or_refuse, unpack_of_queue
 from cohort.group import Group
 from cohort.process_group import BytesLike
 from cohort.timeouts import Timeout
@@ -73,7 +74,7 @@ class MessageQueue:
 
     Readers on the writer's host read from memory that they share with it; others read a stream of
     the writer's process. The writer waits for the slowest reader, and drops no value. A value is
-    bytes: `cohort.values.encode` makes them of other objects.
+    bytes, or with the methods `..._object` what `cohort.Group.send_object` takes.
 
     Each process has one end, which one thread at a time uses to enqueue or dequeue; any thread calls
     the other methods. Timeouts are in seconds, or datetime.timedelta; None is the queue's, and
@@ -210,12 +211,40 @@ class MessageQueue:
 
     def broadcast(self, value: Optional[BytesLike] = None,
                   timeout: Timeout = None) -> bytes:
-        """The writer enqueues `value` and returns it; a reader dequeues, and ignores its own. Source:
-        MessageQueue.broadcast_object of vLLM."""
+        """The writer enqueues `value` and returns it; a reader dequeues, and ignores its own."""
         if not self.is_writer:
             return self.dequeue(timeout)
         self.enqueue(value, timeout)
         return bytes(value)
+
+    # --- Objects: values of Python as Group.send_object takes them.
+
+    def enqueue_object(self, obj: Any, *, pickle: bool = False, timeout: Timeout = None) -> None:
+        """As `enqueue`, for an object; a reader calls `dequeue_object`. With pickle=True on both
+        sides any object travels. Raises TypeError if it cannot be sent."""
+        self._core.enqueue(pack(obj, pickle), timeout)
+
+    def dequeue_object(self, *, pickle: bool = False, timeout: Timeout = None) -> Any:
+        """Returns the next value, as the object that it was. Bytes remain bytes.
+
+        Raises:
+          InvalidArgument: the value is a pickle and `pickle` is false, or is damaged. It is read.
+        """
+        data = self._core.dequeue(timeout)
+        return unpack_of_queue(self, 'dequeue_object', data, pickle)
+
+    def broadcast_object(self, obj: Any = None, *, pickle: bool = False,
+                         timeout: Timeout = None) -> Any:
+        """The writer enqueues the object; every end returns it, and readers ignore their own. An
+        object that cannot be sent is InvalidArgument on all of them. Source:
+        MessageQueue.broadcast_object of vLLM."""
+        if self.is_writer:
+            data = pack_or_refuse(obj, pickle)
+            self._core.enqueue(data, timeout)
+            data = bytes(data)
+        else:
+            data = self._core.dequeue(timeout)
+        return unpack_of_queue(self, 'broadcast_object', data, pickle)
 
     # --- Readers, as the writer sees them.
 

@@ -296,6 +296,12 @@ _add_queue('dequeue_view', 1, _by_rank(_view, lambda c: _queue(c).enqueue(c.obje
            _by_rank(lambda c: c.object(1), lambda c: None), peer_waits=False)
 _add_queue('broadcast', 1, lambda c: _queue(c).broadcast(c.object(1), **_limit(c)),
            lambda c: c.object(1), peer_waits=False)
+_add_queue('dequeue_object', 1,
+           _by_rank(lambda c: _queue(c).dequeue_object(**_limit(c)),
+                    lambda c: _queue(c).enqueue_object([1, c.object(1)], **_limit(c))),
+           _by_rank(lambda c: [1, c.object(1)], lambda c: None), peer_waits=False)
+_add_queue('broadcast_object', 1, lambda c: _queue(c).broadcast_object([c.object(1)], **_limit(c)),
+           lambda c: [c.object(1)], peer_waits=False)
 # Larger than the ring, so that it waits for the reader.
 _add_queue('enqueue', 0,
            lambda c: _queue(c).enqueue(3.5 if c.variant == 'type' else c.object(0) * 20000,

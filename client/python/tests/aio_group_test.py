@@ -162,6 +162,11 @@ def test_message_queue(address):
                     await group.barrier()
                     values = [await queue.dequeue() for _ in range(100)]
                     assert values == [bytes([step]) * 4000 for step in range(100)]
+                assert await queue.broadcast_object([rank], timeout=9) == [1]
+                if queue.is_writer:
+                    await queue.enqueue_object({'step': 1})
+                else:
+                    assert await queue.dequeue_object() == {'step': 1}
                 assert await queue.broadcast(b'last' if rank else None) == b'last'
                 await group.all_gather_objects(b'')
             with pytest.raises(cohort.FailedPrecondition):

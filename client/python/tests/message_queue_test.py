@@ -1,5 +1,6 @@
 """cohort.MessageQueue: values, views, options and errors."""
 
+import fractions
 import gc
 import os
 import resource
@@ -58,6 +59,41 @@ def test_anything_contiguous_is_a_value(pair):
         assert reader.dequeue() == b'ab'
     writer.enqueue(np.zeros((2, 3)))
     assert reader.dequeue() == bytes(48)
+
+
+def test_objects(pair):
+    writer, reader = pair
+    half = fractions.Fraction(1, 2)
+    for obj in (b'ab', None, {'step': 1, 'ids': [2, (3, 'four')]}, 'text', 7):
+        writer.enqueue_object(obj)
+        assert reader.dequeue_object() == obj
+    writer.enqueue_object(np.arange(3))
+    assert reader.dequeue_object().tolist() == [0, 1, 2]
+    writer.enqueue(cohort.values.encode(1))  # bytes are bytes, whatever they mean
+    assert cohort.values.decode(reader.dequeue_object()) == 1
+    writer.enqueue_object(half, pickle=True)
+    assert reader.dequeue_object(pickle=True) == half
+    assert writer.broadcast_object([1], timeout=9) == reader.broadcast_object(timeout=9) == [1]
+
+
+def test_objects_that_are_refused(pair):
+    writer, reader = pair
+    half = fractions.Fraction(1, 2)
+    with pytest.raises(TypeError, match='cannot send a fractions.Fraction: .*pickle=True'):
+        writer.enqueue_object(half)
+    with pytest.raises(cohort.DeadlineExceeded):
+        reader.dequeue_object(timeout=0)
+    writer.enqueue_object(half, pickle=True)
+    with pytest.raises(cohort.InvalidArgument, match='dequeue_object: the value is pickled; '
+                       'pass pickle=True if you trust the writer') as caught:
+        reader.dequeue_object()
+    assert reader.name in str(caught.value)
+    # Other ends wait for a broadcast.
+    for end in pair:
+        with pytest.raises(cohort.InvalidArgument, match='broadcast_object: cannot send a '):
+            end.broadcast_object(half)
+    writer.enqueue_object(1)
+    assert reader.dequeue_object() == 1
 
 
 @pytest.mark.parametrize('ring', [24 << 20, 160 << 20], ids=['in parts', 'whole'])
