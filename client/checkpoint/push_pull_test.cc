@@ -192,7 +192,7 @@ TEST(TransferTest, AllHaveTheFileByteByByte) {
 }
 
 // The header travels as it is, with names of types that no tensor of Cohort has.
-TEST(TransferTest, TypesThatTensorsDoNotHaveTravel) {
+TEST(TransferTest, PackedTypesTravel) {
   std::string content =
       R"({"__metadata__":{},"w":{"dtype":"F4","shape":[2,8],"data_offsets":[0,8]},)"
       R"("scale":{"dtype":"F8_E8M0","shape":[2],"data_offsets":[8,10]},)"

@@ -16,6 +16,8 @@ _DTYPES = {
     'float8_e5m2fnuz': 20, 'float4_e2m1fn_x2': 21, 'float4_e2m1fn': 22, 'float6_e2m3fn': 23,
     'float6_e3m2fn': 24,
 }
+# Collectives move their elements, and do not reduce them.
+MOVED_ONLY = frozenset(name for name, number in _DTYPES.items() if number >= 16)
 # As __dlpack_device__ says it.
 _CPU = (1, 0)
 # Buffers cannot describe them. PyTorch has them, and arrays of numpy have those of ml_dtypes.

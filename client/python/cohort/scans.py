@@ -5,7 +5,7 @@ import sys
 from typing import Any, Literal, Optional, TypeVar, overload
 
 from cohort import _core
-from cohort.arrays import Array, new_like
+from cohort.arrays import MOVED_ONLY, Array, new_like
 from cohort.collectives import REDUCE_SCATTER
 from cohort.facts import Facts
 from cohort.pending_call import PendingCall
@@ -105,12 +105,15 @@ class _Parts:
         self._numpy = numpy
         self._array = array.detach() if self._torch else numpy.asarray(array)
         name = str(self._array.dtype).rpartition('.')[2]
-        self.is_mean = op == ReduceOp.AVG and name != 'bool'
+        is_reducible = name not in MOVED_ONLY
+        self.is_mean = op == ReduceOp.AVG and name != 'bool' and is_reducible
         is_small = 'float' in name and self._array.dtype.itemsize < 4
         dtype = self._array.dtype
         if self.is_mean and is_small:
             dtype = (self._torch or numpy).float32
         self.source = self._empty([size, *self._array.shape], dtype)
+        if not is_reducible:
+            return  # the collective says so
         if skipped:
             self.source[:skipped] = _neutral(op, name, zero, self._torch or numpy, dtype)
         if skipped < size:
