@@ -19,6 +19,8 @@ from cohort.torch.health import Health
 from cohort.torch.work import PendingWork
 
 _LEAST_CLOSE_SECONDS = 0.1
+# For a sender to hear that its message has arrived, whatever the patience of a close is.
+_LEAST_RECEIPT_SECONDS = 1
 
 
 class _Receive(NamedTuple):
@@ -194,7 +196,7 @@ class Messages:
 
     def close(self, reason: str, patience: float) -> None:
         """Ends all calls with Cancelled, and the channels. Waits at most `patience` seconds, or
-        a few tenths of a second more."""
+        a second for senders that have not yet heard that their messages have arrived."""
         with self._lock:
             if self._closed is not None:
                 return
@@ -210,9 +212,11 @@ class Messages:
             work.finish(cohort.Cancelled(f'{self._context.describe("a message")}: {reason}'))
         for each in outgoing:
             each.put(None)
-        end = time.monotonic() + patience  # for all of them
+        now = time.monotonic()  # the ends are those of all of them
+        end = now + patience
+        end_of_receipts = now + max(patience, _LEAST_RECEIPT_SECONDS)
         for channel in channels:
-            channel.close(reason, end - time.monotonic())
+            channel.close(reason, end_of_receipts - time.monotonic())
         if store is not None:
             try:
                 for key, is_prefix in ((self._key('open', self._context.rank), False),
