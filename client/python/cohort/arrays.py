@@ -12,9 +12,9 @@ Array = Any
 _DTYPES = {
     'bool': 1, 'int8': 2, 'uint8': 3, 'int16': 4, 'uint16': 5, 'int32': 6, 'uint32': 7, 'int64': 8,
     'uint64': 9, 'float16': 10, 'bfloat16': 11, 'float32': 12, 'float64': 13, 'float8_e4m3fn': 14,
-    'float8_e5m2': 15, 'complex64': 16, 'complex128': 17, 'float8_e8m0fnu': 18, 'float8_e4m3fnuz': 19,
-    'float8_e5m2fnuz': 20, 'float4_e2m1fn_x2': 21, 'float4_e2m1fn': 22, 'float6_e2m3fn': 23,
-    'float6_e3m2fn': 24,
+    'float8_e5m2': 15, 'complex64': 16, 'complex128': 17, 'float8_e8m0fnu': 18,
+    'float8_e4m3fnuz': 19, 'float8_e5m2fnuz': 20, 'float4_e2m1fn_x2': 21, 'float4_e2m1fn': 22,
+    'float6_e2m3fn': 23, 'float6_e3m2fn': 24,
 }
 # Collectives move their elements, and do not reduce them.
 MOVED_ONLY = frozenset(name for name, number in _DTYPES.items() if number >= 16)
@@ -22,7 +22,7 @@ MOVED_ONLY = frozenset(name for name, number in _DTYPES.items() if number >= 16)
 _CPU = (1, 0)
 # Buffers cannot describe them. PyTorch has them, and arrays of numpy have those of ml_dtypes.
 _WITHOUT_BUFFER = frozenset(number for name, number in _DTYPES.items()
-                            if name.startswith(('bfloat', 'float8', 'float6', 'float4')))
+                            if name.startswith(('bfloat', 'float8_', 'float6_', 'float4_')))
 # PyTorch has none of them.
 _ML_DTYPES_ALONE = {_DTYPES[name]: name
                     for name in ('float4_e2m1fn', 'float6_e2m3fn', 'float6_e3m2fn')}
