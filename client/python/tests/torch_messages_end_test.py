@@ -116,3 +116,44 @@ def test_an_interrupt_of_a_wait_aborts_the_group(address):
     first, second = run_torch_ranks(2, interrupted, address)
     assert first == 'interrupted'
     assert 'rank 0 aborted: KeyboardInterrupt' in second
+
+
+def left_by_another(rank, size, kind, is_open):
+    store = dist.group.WORLD.get_group_store()
+    x, y = torch.zeros(3), torch.zeros(3)
+    if is_open:  # channels from the leaver, and between the others
+        for source in (0, 1):
+            if rank == source:
+                dist.send(y, 2)
+            elif rank == 2:
+                dist.recv(y, source)
+    if rank == 0:
+        store.wait(['waits'])
+        dist.destroy_process_group()
+        return None
+    if rank == 1:
+        store.wait(['noticed'])
+        dist.send(torch.full((3,), 7.), 2)
+        dist.recv(x, 2)
+        return x.tolist()
+    if kind == 'batch':
+        pending, = dist.batch_isend_irecv([dist.P2POp(dist.irecv, x, 1)])
+    else:
+        pending = dist.irecv(x, 1 if kind == 'rank' else None)
+    of_leaver = dist.irecv(y, 0)
+    store.set('waits', '')
+    try:
+        of_leaver.wait()
+        raise AssertionError('expected an error')
+    except cohort.Aborted as error:
+        assert 'rank 0 left' in str(error), error
+    store.set('noticed', '')
+    pending.wait()
+    dist.send(x, 1)
+    return x.tolist()
+
+
+@pytest.mark.parametrize('kind', ['rank', 'any', 'batch'])
+@pytest.mark.parametrize('is_open', [False, True])
+def test_a_rank_that_leaves_ends_only_its_own_messages(address, kind, is_open):
+    assert run_torch_ranks(3, left_by_another, address, kind, is_open) == [None, [7] * 3, [7] * 3]

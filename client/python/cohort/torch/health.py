@@ -1,8 +1,9 @@
-"""Tells whether the group of Cohort is broken, without waiting for its calls."""
+"""Tells whether the group of Cohort is broken, and which ranks have left it. It does not wait for
+the calls of the group."""
 
 import threading
 import time
-from typing import Callable, Optional
+from typing import Callable, Dict, Optional
 
 import cohort
 
@@ -16,12 +17,14 @@ class Health:
     ends by itself if a rank is lost.
     """
 
-    def __init__(self, name: str, look: Callable[[], None]):
-        """`look` raises an error of Cohort if the group is broken. `name` is for the thread."""
+    def __init__(self, name: str, look: Callable[[], Dict[int, cohort.Error]]):
+        """`look` raises an error of Cohort if the group is broken. Else it returns the errors about
+        the ranks that have left, by rank. `name` is for the thread."""
         self._name = name
         self._look = look
         self._changed = threading.Condition()
         self._error: Optional[cohort.Error] = None
+        self._left: Dict[int, cohort.Error] = {}
         self._thread: Optional[threading.Thread] = None
         self._stopped = False
 
@@ -29,13 +32,19 @@ class Health:
         """Returns the error that has broken the group, which names the rank that was lost. Waits
         for at most `patience` seconds until there is one; None: it is not known to be
         broken."""
+        return self.error_of(None, patience)
+
+    def error_of(self, rank: Optional[int], patience: float = 0) -> Optional[cohort.Error]:
+        """As `error`; also returns the error that the rank has left, so that only calls that need
+        it end."""
         with self._changed:
             if self._thread is None and not self._stopped:
                 self._thread = threading.Thread(
                     target=self._run, name=f'cohort health {self._name}', daemon=True)
                 self._thread.start()
-            self._changed.wait_for(lambda: self._error is not None or self._stopped, patience)
-            return self._error
+            self._changed.wait_for(
+                lambda: self._error is not None or rank in self._left or self._stopped, patience)
+            return self._error or self._left.get(rank)  # type: ignore[arg-type]
 
     def stop(self) -> None:
         """Ends the thread."""
@@ -51,14 +60,15 @@ class Health:
     def _run(self) -> None:
         while True:
             try:
-                self._look()
-            except cohort.DeadlineExceeded:
-                pass
+                left = self._look()
             except cohort.Error as error:
                 with self._changed:
                     self._error = None if self._stopped else error
                     self._changed.notify_all()
                 return
             with self._changed:
+                if left.keys() != self._left.keys():
+                    self._left = left
+                    self._changed.notify_all()
                 if self._changed.wait_for(lambda: self._stopped, _PERIOD):
                     return

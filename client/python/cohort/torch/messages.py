@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 import weakref
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set
 
 import torch
 
@@ -103,6 +103,7 @@ class Messages:
         self._own: Deque[_OwnSend] = collections.deque()
         self._works: 'weakref.WeakSet[PendingWork]' = weakref.WeakSet()
         self._errors: Dict[int, BaseException] = {}  # of the channels that have failed, by source
+        self._sources: Set[int] = set()  # those that have channels to this rank
         self._outgoing: Dict[int, 'queue.SimpleQueue[Any]'] = {}
         self._channels: List[Channel] = []
         self._store: Optional[cohort.Store] = None
@@ -115,7 +116,7 @@ class Messages:
     def send(self, tensor: torch.Tensor, destination: int, tag: int) -> PendingWork:
         """Starts to send to a rank, which may be this one. A wrong tensor fails the message on both
         ranks; the work has the error."""
-        work = self._work(f'send to rank {destination} with tag {tag}', [tensor])
+        work = self._work(f'send to rank {destination} with tag {tag}', [tensor], self._check)
         try:
             array = _bytes_of(flat_input(tensor))
         except Exception as error:  # pylint: disable=broad-exception-caught
@@ -135,7 +136,8 @@ class Messages:
     def refuse_send(self, destination: int, tag: int, text: str) -> None:
         """The send of this rank has a wrong argument: its receiver gets the error, in its turn.
         Does not wait for it."""
-        work = self._work(f'the refusal of a send to rank {destination} with tag {tag}', [])
+        work = self._work(f'the refusal of a send to rank {destination} with tag {tag}', [],
+                          self._check)
         with self._lock:
             self._raise_if_closed('send')
             if destination == self._context.rank:
@@ -148,7 +150,7 @@ class Messages:
     def receive(self, tensor: torch.Tensor, source: Optional[int], tag: int) -> PendingWork:
         """Starts to receive from a rank, or from any. `source_rank` of the result is the source. A
         wrong tensor fails the message on both ranks; the work has the error."""
-        work = self._work(_receive_from(source, tag), [tensor])
+        work = self._work(_receive_from(source, tag), [tensor], lambda: self._check_source(source))
         try:
             _bytes_of(FlatOutput(tensor).flat)
         except Exception as error:  # pylint: disable=broad-exception-caught
@@ -161,7 +163,7 @@ class Messages:
     def refuse_receive(self, source: Optional[int], tag: int, text: str) -> None:
         """The recv of this rank has a wrong argument: it takes its message, whose sender gets the
         error. Does not wait for it."""
-        work = self._work(_receive_from(source, tag), [])
+        work = self._work(_receive_from(source, tag), [], self._check)
         work.finish()
         self._post(_Receive(source, tag, None, work, text,
                             time.monotonic() + self._context.seconds()))
@@ -173,8 +175,9 @@ class Messages:
             self._posted = [each for each in self._posted if now < each.end]
             if self._take_kept(receive):
                 return
-            if receive.source is not None and receive.source in self._errors:
-                receive.work.finish(self._errors[receive.source])
+            if not self._may_come(receive.source):
+                receive.work.finish(self._errors[min(self._errors) if receive.source is None
+                                                 else receive.source])
                 return
             self._posted.append(receive)
             if receive.source != self._context.rank and not self._mailbox_is_open:
@@ -234,9 +237,10 @@ class Messages:
 
     # --- Facts.
 
-    def _work(self, what: str, tensors: List[torch.Tensor]) -> PendingWork:
+    def _work(self, what: str, tensors: List[torch.Tensor],
+              check: Callable[[], None]) -> PendingWork:
         work = PendingWork(tensors, lambda: self._context.describe(what), self._context.seconds(),
-                           self._forget, self._check)
+                           self._forget, check)
         with self._lock:
             self._works.add(work)
         return work
@@ -248,11 +252,24 @@ class Messages:
             self._start(self._write, destination, outgoing)
         return outgoing
 
-    def _check(self) -> None:
-        """Raises the error of the group if it is broken."""
-        error = self._context.health.error()
+    def _check(self, peer: Optional[int] = None) -> None:
+        """Raises the error of the group if it is broken, or if `peer` has left."""
+        error = self._context.health.error_of(peer)
         if error is not None:
             raise error
+
+    def _check_source(self, source: Optional[int]) -> None:
+        """As _check. A channel from the source tells itself that it has ended, after its last
+        message."""
+        with self._lock:
+            has_channel = source in self._sources
+        self._check(None if has_channel else source)
+
+    def _may_come(self, source: Optional[int]) -> bool:
+        """Whether a message may come from a rank, or from any. With the lock."""
+        if source is not None:
+            return source not in self._errors
+        return len(self._errors) < self._context.size - 1 or self._context.size == 1
 
     def _forget(self, work: PendingWork) -> None:
         """A receive has timed out."""
@@ -309,7 +326,7 @@ class Messages:
                         refused = self._refused(f'send to rank {destination} with tag {tag}',
                                                 destination, text)
                 except Exception as caught:  # pylint: disable=broad-exception-caught
-                    error = self._explain(caught, f'send to rank {destination}')
+                    error = self._explain(caught, f'send to rank {destination}', destination)
             work.finish(error or refused)
             del item, array, work
 
@@ -317,7 +334,7 @@ class Messages:
         """Waits until the destination's mailbox is open, and joins the channel."""
         store = self._connect()
         while store.get(self._key('open', destination), wait=0.5) is None:
-            self._check()
+            self._check(destination)
             with self._lock:
                 self._raise_if_closed('send')
             if work.is_completed():  # it has timed out
@@ -328,7 +345,6 @@ class Messages:
     # --- The receiver's threads: one for the mailbox, and one for each source.
 
     def _accept(self) -> None:
-        sources = set()
         try:
             store = self._connect()
             prefix = self._key('to', self._context.rank, '')
@@ -336,12 +352,14 @@ class Messages:
             store.put(self._key('open', self._context.rank), b'')
             for change in watch:
                 source = int(change.key[len(prefix):])
-                if source not in sources:
-                    sources.add(source)
+                with self._lock:
+                    is_new = source not in self._sources
+                    self._sources.add(source)
+                if is_new:
                     self._start(self._read, source)
         except Exception as caught:  # pylint: disable=broad-exception-caught
             if self._closed is None:
-                for source in set(range(self._context.size)) - sources:
+                for source in set(range(self._context.size)) - self._sources - {self._context.rank}:
                     self._fail(source, caught)
 
     def _read(self, source: int) -> None:
@@ -389,7 +407,7 @@ class Messages:
         except cohort.InvalidArgument as error:
             receive.work.finish(error)
         except Exception as error:
-            receive.work.finish(self._explain(error, f'recv from rank {source}'))
+            receive.work.finish(self._explain(error, f'recv from rank {source}', source))
             raise
 
     def _keep(self, source: int, message: _Message) -> None:
@@ -464,21 +482,21 @@ class Messages:
         return cohort.InvalidArgument(f'{self._context.describe(what)}: rank {rank} has a wrong '
                                       f'argument: {text}', culprit=rank)
 
-    def _explain(self, error: Exception, what: str) -> BaseException:
-        """The error of the whole group, if it is broken: it names the rank that was lost. The error
-        of a channel knows only the two ranks of that."""
+    def _explain(self, error: Exception, what: str, peer: int) -> BaseException:
+        """The error of the whole group, if it is broken or the peer has left: it names the rank. The
+        error of a channel knows only the two ranks of that."""
         if self._closed is not None:
             return cohort.Cancelled(f'{self._context.describe(what)}: {self._closed}')
         cause = None
         if isinstance(error, cohort.Aborted):
-            cause = self._context.health.error(patience=0.5)
+            cause = self._context.health.error_of(peer, patience=0.5)
         return type(error)(f'{self._context.describe(what)}: {cause or error}')
 
     def _fail(self, source: int, error: Exception) -> None:
-        cause = self._explain(error, f'recv from rank {source}')
+        cause = self._explain(error, f'recv from rank {source}', source)
         with self._lock:
             self._errors[source] = cause
-            failed = [receive for receive in self._posted if receive.source in (source, None)]
+            failed = [receive for receive in self._posted if not self._may_come(receive.source)]
             self._posted = [receive for receive in self._posted if receive not in failed]
         for receive in failed:
             receive.work.finish(cause)

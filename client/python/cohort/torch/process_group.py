@@ -2,7 +2,7 @@
 
 import datetime
 import time
-from typing import Any, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -262,10 +262,22 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
                             lease=self.cohort_options.lease,
                             advertised_host=self.cohort_options.advertised_host, **options)
 
-    def _look(self) -> None:
-        """Raises an error if the group is broken."""
-        if self._size > 1:
-            self.cohort_group.await_message([(self._rank + 1) % self._size], timeout=0)
+    def _look(self) -> Dict[int, cohort.Error]:
+        """Returns the errors about the ranks that have left. Raises an error if no other rank is
+        there, as in a broken group."""
+        left: Dict[int, cohort.Error] = {}
+        for rank in range(self._size):
+            if rank == self._rank:
+                continue
+            try:
+                self.cohort_group.await_message([rank], timeout=0)
+            except cohort.DeadlineExceeded:
+                pass
+            except cohort.Error as error:
+                left[rank] = error
+        if left and len(left) == self._size - 1:
+            raise left[(self._rank + 1) % self._size]
+        return left
 
     # --- Agreement, subgroups and the end.
 
