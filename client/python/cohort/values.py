@@ -25,7 +25,10 @@ _FROM_JSON = json.JSONDecoder().decode
 _NUMPY_TYPE = re.compile(r'[<>|][biufc][0-9]{1,2}')
 _TORCH_TYPES = frozenset((
     'bool', 'uint8', 'int8', 'int16', 'int32', 'int64', 'uint16', 'uint32', 'uint64', 'float16',
-    'bfloat16', 'float32', 'float64', 'complex64', 'complex128', 'float8_e4m3fn', 'float8_e5m2'))
+    'bfloat16', 'float32', 'float64', 'complex32', 'complex64', 'complex128', 'float8_e4m3fn',
+    'float8_e5m2', 'float8_e4m3fnuz', 'float8_e5m2fnuz', 'float8_e8m0fnu', 'float4_e2m1fn_x2'))
+# Types that ml_dtypes adds to numpy, whose elements are whole bytes.
+_ML_DTYPES = re.compile(r'(bfloat16|(float|int|uint)[248](_[a-z0-9]+)?|float6_[a-z0-9]+)')
 # The keys in the header.
 _SEQUENCES = {tuple: 't', set: 's', frozenset: 'z'}
 
@@ -80,22 +83,31 @@ def _encode(value: Any, parts: List[bytes], allow_pickle: bool) -> Any:
         parts.append(bytes(value))
         return {'b': len(parts[-1])}
     numpy, torch = sys.modules.get('numpy'), sys.modules.get('torch')
-    if torch is not None and isinstance(value, torch.Tensor):
+    if torch is not None and isinstance(value, torch.Tensor) and _torch_name(value) in _TORCH_TYPES:
         contiguous = value.detach().cpu().contiguous()
         parts.append(contiguous.reshape(-1).view(torch.uint8).numpy().tobytes())
-        return {'T': [str(value.dtype)[len('torch.'):], list(value.shape)]}
-    if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+        return {'T': [_torch_name(value), list(value.shape)]}
+    if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)) and not isinstance(
+            value, numpy.ma.MaskedArray):  # it would lose its mask
         array = numpy.asarray(value)
         if array.dtype.kind in 'biufc':
             parts.append(array.tobytes())
             if isinstance(value, numpy.generic):
                 return {'n': array.dtype.str}
             return {'a': [array.dtype.str, list(array.shape)]}
+        if array.dtype.type.__module__ == 'ml_dtypes':
+            parts.append(array.tobytes())
+            return {'m': [array.dtype.name, list(array.shape)]}
     if allow_pickle:
         parts.append(pickle.dumps(value))
         return {'p': len(parts[-1])}
-    raise TypeError(f'cannot send a {kind.__module__}.{kind.__qualname__}: only plain values, bytes, '
+    of = f' of {value.dtype}' if hasattr(value, 'dtype') else ''
+    raise TypeError(f'cannot send a {kind.__module__}.{kind.__qualname__}{of}: only plain values, bytes, '
                     'arrays of numpy and tensors of PyTorch; allow_pickle sends others')
+
+
+def _torch_name(tensor: Any) -> str:
+    return str(tensor.dtype)[len('torch.'):]
 
 
 class _Reader:
@@ -132,6 +144,8 @@ class _Reader:
             return bytes(self._take(content))
         if name == 'a':
             return self._array(*content)
+        if name == 'm':
+            return self._array_of_ml_dtypes(*content)
         if name == 'n':
             return self._array(content, [])[()]
         if name == 'T':
@@ -147,6 +161,19 @@ class _Reader:
         if not _NUMPY_TYPE.fullmatch(type_name):
             raise ValueError(f'the bytes are no value: an array of {type_name!r}')
         dtype = numpy.dtype(type_name)
+        size = math.prod(shape) * dtype.itemsize
+        return numpy.frombuffer(bytearray(self._take(size)), dtype).reshape(shape)
+
+    def _array_of_ml_dtypes(self, type_name: str, shape: List[int]) -> Any:
+        import numpy  # pylint: disable=import-outside-toplevel
+        if not _ML_DTYPES.fullmatch(type_name):
+            raise ValueError(f'the bytes are no value: an array of {type_name!r}')
+        try:
+            import ml_dtypes  # pylint: disable=import-outside-toplevel
+            dtype = numpy.dtype(getattr(ml_dtypes, type_name))
+        except (ImportError, AttributeError):
+            raise ValueError(f'an array of {type_name}, which ml_dtypes has, and which is not '
+                             'installed here') from None
         size = math.prod(shape) * dtype.itemsize
         return numpy.frombuffer(bytearray(self._take(size)), dtype).reshape(shape)
 

@@ -110,3 +110,13 @@ def test_maps(groups):
             assert received['numpy'][name].dtype == getattr(library, name)
             assert bytes_of(received['numpy'][name]) == [1, 2]
     run(groups, body)
+
+
+def test_objects(groups):
+    def body(group, rank):
+        for make, names in ((of_torch, TORCH), (of_numpy, NUMPY + ('bfloat16', 'float8_e3m4'))):
+            for name in names:
+                array = make(name, [[1, 254], [2, 3]]).T
+                received = group.broadcast_object(array if rank == 0 else None, 0)
+                assert received.dtype == array.dtype and bytes_of(received) == bytes_of(array)
+    run(groups, body)
