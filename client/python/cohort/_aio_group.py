@@ -5,7 +5,7 @@ from typing import Any, Dict, Generator, List, Optional, Sequence, Tuple, Union
 
 from cohort import _core
 from cohort._event_loop import CallsInFlight, Inbox, run
-from cohort._objects import pack, pack_or_refuse, unpack, unpack_all
+from cohort._objects import check_round, pack, pack_or_refuse, unpack, unpack_all
 from cohort.arrays import Array
 from cohort.errors import Error
 from cohort.group import Group as BlockingGroup
@@ -230,15 +230,21 @@ class Group:
     async def broadcast_object(self, obj: Any, root: int, *, pickle: bool = False,
                                timeout: Timeout = None) -> Any:
         """As Group.broadcast_object."""
+        root, timeout, turn = check_round(self, 'broadcast_object', timeout, root)
         data = pack_or_refuse(obj, pickle) if self.rank == root else b''
-        data = await self._run(self._core.start_broadcast_object, data, root, timeout)
+        with turn:
+            data = await self._run(self._core.start_broadcast_object, turn.refusal or data, root,
+                                   timeout)
         return unpack(self, 'broadcast_object', data, root, pickle)
 
     async def all_gather_objects(self, obj: Any, *, pickle: bool = False,
                                  timeout: Timeout = None) -> List[Any]:
         """As Group.all_gather_objects."""
-        objects = await self._run(self._core.start_all_gather_objects,
-                                  pack_or_refuse(obj, pickle), timeout)
+        _, timeout, turn = check_round(self, 'all_gather_objects', timeout)
+        data = pack_or_refuse(obj, pickle)
+        with turn:
+            objects = await self._run(self._core.start_all_gather_objects, turn.refusal or data,
+                                      timeout)
         return unpack_all(self, 'all_gather_objects', objects, pickle)
 
     # --- The end, and the next beginning.

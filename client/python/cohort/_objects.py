@@ -5,9 +5,12 @@ the bytes of `cohort.values`. Bytes that begin with the mark travel as such a va
 that cannot take part sends a refusal in place of its object, for which other ranks wait.
 """
 
-from typing import Any, Sequence, Union
+import math
+import operator
+from typing import Any, Sequence, Tuple, Union
 
 from cohort.errors import InvalidArgument
+from cohort.timeouts import Timeout, seconds
 
 BytesLike = Union[bytes, bytearray, memoryview]
 
@@ -17,25 +20,33 @@ _MARKS = (_VALUE, _REFUSAL)
 
 
 def _is_marked(view: memoryview) -> bool:
-    # The extension module refuses memory that is not contiguous.
-    return (view.nbytes >= len(_VALUE) and view.c_contiguous
+    return (view.nbytes >= len(_VALUE)
             and bytes(view.cast('B')[:len(_VALUE)]).startswith(_MARKS))
+
+
+def _contiguous(buffer: Any) -> BytesLike:
+    view = memoryview(buffer)
+    return view if view.c_contiguous else view.tobytes()
 
 
 def pack(obj: Any, pickle: bool = False) -> BytesLike:
     """Returns the bytes of an object. Raises TypeError if `cohort.values` does not take it."""
     if isinstance(obj, (bytes, bytearray, memoryview)):
-        if not _is_marked(memoryview(obj)):
-            return obj
-        obj = bytes(obj)
+        view = _contiguous(obj)
+        if not _is_marked(memoryview(view)):
+            return view
+        obj = bytes(view)
     from cohort import values  # pylint: disable=import-outside-toplevel  # loads json
     try:
         return _VALUE + values.encode(obj, allow_pickle=pickle)
     except TypeError as error:
         try:
-            return memoryview(obj)  # such as array.array
+            # The bytes of an array of numpy do not say what its elements are.
+            if not hasattr(obj, '__array_interface__'):
+                return _contiguous(obj)  # such as array.array
         except TypeError:
-            raise TypeError(str(error).replace('allow_pickle', 'pickle=True')) from None
+            pass
+        raise TypeError(str(error).replace('allow_pickle', 'pickle=True')) from None
 
 
 def pack_or_refuse(obj: Any, pickle: bool = False) -> BytesLike:
@@ -43,8 +54,57 @@ def pack_or_refuse(obj: Any, pickle: bool = False) -> BytesLike:
     raise, this one included."""
     try:
         return pack(obj, pickle)
-    except (TypeError, ValueError) as error:
-        return _REFUSAL + str(error).encode(errors='replace')
+    except Exception as error:  # pylint: disable=broad-exception-caught  # of the object's pickling
+        is_known = isinstance(error, (TypeError, ValueError))
+        return refusal(f'{error}' if is_known else f'{type(error).__name__}: {error}')
+
+
+def refusal(text: str) -> bytes:
+    """Returns what a rank that cannot take part sends."""
+    return _REFUSAL + text.encode(errors='replace')
+
+
+class Turn:
+    """The turn of this rank in a call for which other ranks wait. With a wrong argument the rank
+    brings a refusal, and the statement ends with its error:
+
+        root, timeout, turn = check_round(group, "broadcast", timeout, root)
+        with turn:
+            data = core.broadcast(turn.refusal or data, root, timeout)
+    """
+
+    def __init__(self, group: Any = None, operation: str = '', wrong: str = ''):
+        self.refusal = refusal(wrong) if wrong else b''
+        self._error = wrong and f'{operation} in group {group.name}: rank {group.rank}: {wrong}'
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self._error and (error is None or isinstance(error, Exception)):
+            raise InvalidArgument(self._error) from None
+
+
+_RIGHT = Turn()
+
+
+def check_round(group: Any, operation: str, timeout: Timeout,
+                root: Any = None) -> Tuple[int, Timeout, Turn]:
+    """Checks the arguments of a call for which other ranks wait. If one is wrong, the root is this
+    rank: a second root fails the call of those that wait."""
+    wrong = ''
+    try:
+        if root is not None and operator.index(root) not in range(group.size):
+            wrong = f'root {root} is not in 0..{group.size - 1}'
+    except TypeError:
+        wrong = f'root: expected a rank, got {root!r}'
+    try:
+        limit = seconds(timeout, 0)
+        if math.isnan(limit) or limit < 0:
+            wrong = wrong or f'timeout: expected a number of seconds, at least 0, got {timeout!r}'
+    except TypeError:
+        wrong = wrong or f'timeout: expected a number of seconds or a timedelta, got {timeout!r}'
+    return (group.rank, None, Turn(group, operation, wrong)) if wrong else (root, timeout, _RIGHT)
 
 
 def pack_all(objects: Any, pickle: bool) -> Any:

@@ -36,7 +36,8 @@ from cohort._aio_group import Group
 from cohort._aio_queue import MessageQueue
 from cohort._environment import coordinator_address
 from cohort._event_loop import CallsInFlight, Inbox, run
-from cohort._objects import pack, pack_all, pack_or_refuse, raise_refusal, unpack, unpack_all
+from cohort._objects import (check_round, pack, pack_all, pack_or_refuse, raise_refusal, unpack,
+                             unpack_all)
 from cohort.errors import Error
 from cohort.facts import Facts
 from cohort.group_info import GroupInfo, OpenWait, View, read_group_info
@@ -227,23 +228,32 @@ class ProcessGroup(Facts):
                         participants: Sequence[int] = (), timeout: Timeout = None,
                         pickle: bool = False) -> Any:
         """As ProcessGroup.broadcast."""
+        root, timeout, turn = check_round(self, 'broadcast', timeout, root)
         data = pack_or_refuse(obj, pickle) if self.rank == root else b''
-        data = await run(self._core.start_broadcast, data, root, name, participants, timeout)
+        with turn:
+            data = await run(self._core.start_broadcast, turn.refusal or data, root, name,
+                             participants, timeout)
         return unpack(self, 'broadcast', data, root, pickle)
 
     async def all_gather(self, obj: Any, *, name: str = '', participants: Sequence[int] = (),
                          timeout: Timeout = None, pickle: bool = False) -> List[Any]:
         """As ProcessGroup.all_gather."""
-        objects = await run(self._core.start_all_gather, pack_or_refuse(obj, pickle), name,
-                            participants, timeout)
+        _, timeout, turn = check_round(self, 'all_gather', timeout)
+        data = pack_or_refuse(obj, pickle)
+        with turn:
+            objects = await run(self._core.start_all_gather, turn.refusal or data, name,
+                                participants, timeout)
         return unpack_all(self, 'all_gather', objects, pickle, participants)
 
     async def gather(self, obj: Any, root: int, *, name: str = '',
                      participants: Sequence[int] = (), timeout: Timeout = None,
                      pickle: bool = False) -> List[Any]:
         """As ProcessGroup.gather."""
+        root, timeout, turn = check_round(self, 'gather', timeout, root)
         data = pack_or_refuse(obj, pickle)
-        objects = await run(self._core.start_gather, data, root, name, participants, timeout)
+        with turn:
+            objects = await run(self._core.start_gather, turn.refusal or data, root, name,
+                                participants, timeout)
         raise_refusal(self, 'gather', data, self.rank)
         return unpack_all(self, 'gather', objects, pickle, participants)
 
@@ -251,8 +261,12 @@ class ProcessGroup(Facts):
                       participants: Sequence[int] = (), timeout: Timeout = None,
                       pickle: bool = False) -> Any:
         """As ProcessGroup.scatter."""
+        root, timeout, turn = check_round(self, 'scatter', timeout, root)
         each = pack_all(objs, pickle) if self.rank == root else ()
-        data = await run(self._core.start_scatter, each, root, name, participants, timeout)
+        if turn.refusal:
+            each = [turn.refusal] * (len(participants) or self.size)
+        with turn:
+            data = await run(self._core.start_scatter, each, root, name, participants, timeout)
         return unpack(self, 'scatter', data, root, pickle)
 
     async def expire_data(self, older_than: Timeout = None) -> int:

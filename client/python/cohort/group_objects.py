@@ -2,7 +2,7 @@
 
 from typing import Any, List
 
-from cohort._objects import pack, pack_or_refuse, unpack, unpack_all
+from cohort._objects import check_round, pack, pack_or_refuse, unpack, unpack_all
 from cohort.facts import Facts
 from cohort.timeouts import Timeout
 
@@ -33,13 +33,18 @@ class GroupObjects(Facts):
     def broadcast_object(self, obj: Any, root: int, *, pickle: bool = False,
                          timeout: Timeout = None) -> Any:
         """Returns the root's object on every rank; other ranks' `obj` is ignored."""
+        root, timeout, turn = check_round(self, 'broadcast_object', timeout, root)
         data = pack_or_refuse(obj, pickle) if self.rank == root else b''
-        data = self._core.broadcast_object(data, root, timeout)
+        with turn:
+            data = self._core.broadcast_object(turn.refusal or data, root, timeout)
         return unpack(self, 'broadcast_object', data, root, pickle)
 
     def all_gather_objects(self, obj: Any, *, pickle: bool = False,
                            timeout: Timeout = None) -> List[Any]:
         """Returns the objects of all ranks, by rank. All ranks call it. Source: all_gather_object
         of torch.distributed."""
-        objects = self._core.all_gather_objects(pack_or_refuse(obj, pickle), timeout)
+        _, timeout, turn = check_round(self, 'all_gather_objects', timeout)
+        data = pack_or_refuse(obj, pickle)
+        with turn:
+            objects = self._core.all_gather_objects(turn.refusal or data, timeout)
         return unpack_all(self, 'all_gather_objects', objects, pickle)

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from cohort import _core
 from cohort import _lifetime
 from cohort._environment import coordinator_address, rank_and_size
-from cohort._objects import (BytesLike, pack, pack_all, pack_or_refuse, raise_refusal, unpack,
+from cohort._objects import (BytesLike, check_round, pack, pack_all, pack_or_refuse, raise_refusal, unpack,
                              unpack_all)
 from cohort.facts import Facts
 from cohort.group_info import GroupInfo, OpenWait, View, read_group_info
@@ -134,22 +134,29 @@ class ProcessGroup(Facts):
         """Returns the root's object on every participant. All participants call it; the root does
         not block. Other ranks' `obj` is ignored. An object that cannot be sent is InvalidArgument
         on all of them, as in all_gather, gather and scatter."""
+        root, timeout, turn = check_round(self, 'broadcast', timeout, root)
         data = pack_or_refuse(obj, pickle) if self.rank == root else b''
-        data = self._core.broadcast(data, root, name, participants, timeout)
+        with turn:
+            data = self._core.broadcast(turn.refusal or data, root, name, participants, timeout)
         return unpack(self, 'broadcast', data, root, pickle)
 
     def all_gather(self, obj: Any, *, name: str = '', participants: Sequence[int] = (),
                    timeout: Timeout = None, pickle: bool = False) -> List[Any]:
         """Returns the objects of all participants, by rank. All participants call it."""
-        objects = self._core.all_gather(pack_or_refuse(obj, pickle), name, participants, timeout)
+        _, timeout, turn = check_round(self, 'all_gather', timeout)
+        data = pack_or_refuse(obj, pickle)
+        with turn:
+            objects = self._core.all_gather(turn.refusal or data, name, participants, timeout)
         return unpack_all(self, 'all_gather', objects, pickle, participants)
 
     def gather(self, obj: Any, root: int, *, name: str = '', participants: Sequence[int] = (),
                timeout: Timeout = None, pickle: bool = False) -> List[Any]:
         """Like all_gather, at the root; the others get an empty list. An object that cannot be sent
         is InvalidArgument on its rank and on the root."""
+        root, timeout, turn = check_round(self, 'gather', timeout, root)
         data = pack_or_refuse(obj, pickle)
-        objects = self._core.gather(data, root, name, participants, timeout)
+        with turn:
+            objects = self._core.gather(turn.refusal or data, root, name, participants, timeout)
         raise_refusal(self, 'gather', data, self.rank)
         return unpack_all(self, 'gather', objects, pickle, participants)
 
@@ -159,8 +166,12 @@ class ProcessGroup(Facts):
         """Returns this rank's object of the root's `objs`, which has one for each participant in
         order of rank. Other ranks pass an empty sequence. An object that cannot be sent is
         InvalidArgument on the rank that should get it."""
+        root, timeout, turn = check_round(self, 'scatter', timeout, root)
         each = pack_all(objs, pickle) if self.rank == root else ()
-        data = self._core.scatter(each, root, name, participants, timeout)
+        if turn.refusal:
+            each = [turn.refusal] * (len(participants) or self.size)
+        with turn:
+            data = self._core.scatter(each, root, name, participants, timeout)
         return unpack(self, 'scatter', data, root, pickle)
 
     def expire_data(self, older_than: Timeout = None) -> int:

@@ -1,0 +1,127 @@
+"""A rank with a wrong argument takes its turn in a call for objects: all ranks stay in step."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+import cohort
+import cohort.aio
+from testing.coordinator import LONG, run_ranks
+from testing.fixtures import address_fixture
+
+RANKS = 3
+CULPRIT = 1
+
+_address = address_fixture()
+
+
+class Unpicklable:  # pylint: disable=too-few-public-methods
+    """Its pickling fails in a way of its own."""
+    def __reduce__(self):
+        raise RuntimeError('no copy of this')
+
+
+# By name: what the culprit passes in place of the right arguments.
+WRONG = {
+    'root out of range': {'root': 9}, 'negative root': {'root': -1},
+    'root of a wrong type': {'root': 'x'},
+    'timeout of a wrong type': {'timeout': 'x'}, 'negative timeout': {'timeout': -1},
+    'timeout not a number': {'timeout': float('nan')},
+    'array of objects': {'obj': np.array([None, 'x'])},
+    'strided text': {'obj': np.array(['a', 'b', 'c'])[::2]},
+    'masked array': {'obj': np.ma.array([1.0], mask=[True])},
+    'failing pickle': {'obj': Unpicklable(), 'pickle': True},
+}
+CALLS = {
+    'all_gather': {}, 'broadcast': {'root': 0}, 'own broadcast': {'root': CULPRIT},
+    'gather': {'root': 0},
+    'own gather': {'root': CULPRIT}, 'scatter': {'root': 0}, 'own scatter': {'root': CULPRIT},
+}
+GROUP_CALLS = {'all_gather': 'all_gather_objects', 'broadcast': 'broadcast_object',
+               'own broadcast': 'broadcast_object'}
+CASES = [(call, wrong) for call in CALLS for wrong in WRONG
+         if not (call == 'all_gather' and 'root' in WRONG[wrong])
+         # Others' objects are ignored.
+         and not (call in ('broadcast', 'scatter') and 'obj' in WRONG[wrong])]
+
+
+def arguments(call, wrong, rank):
+    options = {'obj': rank, **CALLS[call]}
+    root = options.get('root')
+    if rank == CULPRIT:
+        options.update(WRONG[wrong])
+    obj = options.pop('obj')
+    if 'scatter' in call:
+        obj = [obj] * RANKS if rank == root else []
+    return obj, options
+
+
+def check(call, wrong, rank, error):
+    """`error`: of this rank's call, or None."""
+    root = CALLS[call].get('root')
+    if rank == CULPRIT and call != 'own scatter':
+        assert isinstance(error, cohort.InvalidArgument), error
+        return
+    if error is not None:
+        assert f'rank {CULPRIT}' in str(error), error
+    # A root that sends does not wait, and nobody waits for a reader.
+    waits = {'all_gather': True, 'own broadcast': True, 'gather': rank == root,
+             'own scatter': True}.get(call, False)
+    assert error is not None or not waits
+
+
+@pytest.fixture(scope='module', name='groups')
+def _groups(address):
+    groups = run_ranks(RANKS, lambda rank: (
+        cohort.ProcessGroup('members', rank=rank, world_size=RANKS, address=address, timeout=LONG),
+        cohort.Group('group', rank=rank, world_size=RANKS, address=address, timeout=LONG)))
+    yield groups
+    for pair in groups:
+        for group in pair:
+            group.close()
+
+
+def in_step(group, rank):
+    all_gather = getattr(group, 'all_gather_objects', None) or group.all_gather
+    broadcast = getattr(group, 'broadcast_object', None) or group.broadcast
+    assert broadcast(('a', rank), 2) == ('a', 2)
+    assert broadcast(('b', rank), 0) == ('b', 0)
+    assert all_gather(rank) == list(range(RANKS))
+
+
+@pytest.mark.parametrize('call, wrong', CASES)
+def test_ranks_stay_in_step(groups, call, wrong):
+    def body(rank):
+        for group in groups[rank]:
+            if isinstance(group, cohort.Group) and call not in GROUP_CALLS:
+                continue
+            name = GROUP_CALLS[call] if isinstance(group, cohort.Group) else call.split()[-1]
+            obj, options = arguments(call, wrong, rank)
+            error = None
+            try:
+                getattr(group, name)(obj, **options)
+            except cohort.Error as caught:
+                error = caught
+            check(call, wrong, rank, error)
+            in_step(group, rank)
+    run_ranks(RANKS, body)
+
+
+@pytest.mark.parametrize('call', CALLS)
+def test_asyncio(address, call):
+    async def body(rank):
+        name = f'aio-{call.replace(" ", "-")}'
+        async with cohort.aio.ProcessGroup(name, rank=rank, world_size=RANKS, address=address,
+                                           timeout=LONG) as group:
+            for wrong in [each for name, each in CASES if name == call]:
+                obj, options = arguments(call, wrong, rank)
+                error = None
+                try:
+                    await getattr(group, call.split()[-1])(obj, **options)
+                except cohort.Error as caught:
+                    error = caught
+                check(call, wrong, rank, error)
+                assert await group.broadcast(('a', rank), 2) == ('a', 2)
+                assert await group.all_gather(rank) == list(range(RANKS))
+    run_ranks(RANKS, lambda rank: asyncio.run(body(rank)))
