@@ -65,7 +65,7 @@ def check(call, wrong, rank, error):
         return
     if error is not None:
         assert f'rank {CULPRIT}' in str(error), error
-    # A root that sends does not wait, and nobody waits for a reader.
+    # A root that sends does not wait, and no rank waits for a reader.
     waits = {'all_gather': True, 'own broadcast': True, 'gather': rank == root,
              'own scatter': True}.get(call, False)
     assert error is not None or not waits
