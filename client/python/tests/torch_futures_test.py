@@ -84,13 +84,15 @@ def test_a_callback_waits_for_calls_that_others_start(address):
     run_torch_ranks(2, later, address)
 
 
-def trained(rank, size, hook):
+def trained(rank, size, hook, bucket):
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
     from torch.distributed.algorithms.ddp_comm_hooks import quantization_hooks as quantization
     from torch.nn.parallel import DistributedDataParallel
     torch.manual_seed(1)
+    between = [torch.nn.Linear(60, 60, bias=False) for _ in range(0 if bucket > 1 else 4)]
     model = DistributedDataParallel(torch.nn.Sequential(
-        torch.nn.Linear(40, 60, bias=False), torch.nn.ReLU(), torch.nn.Linear(60, 30, bias=False)))
+        torch.nn.Linear(40, 60, bias=False), torch.nn.ReLU(), *between,
+        torch.nn.Linear(60, 30, bias=False)), bucket_cap_mb=bucket)
     if hook == 'batched_powerSGD_hook':
         # PyTorch 2.13 passes a matrix to this function, which takes a batch of them.
         of_batch = power._orthogonalize
@@ -118,14 +120,16 @@ def trained(rank, size, hook):
     gathered = [torch.empty_like(weights) for _ in range(size)]
     dist.all_gather(gathered, weights)
     assert torch.equal(gathered[0], gathered[1])
-    # One matrix of rank 2 for all gradients learns slowly.
-    assert min(losses) < (.95 if 'batched' in hook else .8) * losses[0], losses
+    # One matrix of rank 2 for all gradients learns slowly, and so does a deep model.
+    assert min(losses) < losses[0]
+    assert between or min(losses) < (.95 if 'batched' in hook else .8) * losses[0], losses
 
 
 @pytest.mark.parametrize('hook', ['powerSGD_hook', 'batched_powerSGD_hook',
                                   'quantization_pertensor_hook', 'quantization_perchannel_hook'])
-def test_hooks_of_pytorch_train(address, hook):
-    run_torch_ranks(2, trained, address, hook)
+@pytest.mark.parametrize('bucket', [25, .01], ids=['one bucket', 'many buckets'])
+def test_hooks_of_pytorch_train(address, hook, bucket):
+    run_torch_ranks(2, trained, address, hook, bucket)
 
 
 def all_of(rank, size):
@@ -149,3 +153,66 @@ def all_of(rank, size):
 
 def test_the_result_of_coalesced_calls_is_theirs(address):
     run_torch_ranks(2, all_of, address)
+
+
+def in_one_order(rank, size, kind):
+    """Calls of callbacks and of the program have equal sizes: mixed, they give wrong sums."""
+    import random
+    rng = random.Random(rank)
+
+    def compute():
+        for _ in range(rng.randrange(4000)):
+            pass
+
+    def call(value):
+        x = torch.full((2,), float(value))
+        if kind == 'sync':
+            dist.all_reduce(x)
+        elif kind == 'async':
+            dist.all_reduce(x, async_op=True).get_future().wait()
+        elif kind == 'function':
+            parts = [torch.empty(2) for _ in range(size)]
+            dist.all_gather(parts, x, async_op=True).wait()
+            x = sum(parts)
+        elif kind == 'not awaited':
+            return x, dist.all_reduce(x, async_op=True)
+        else:
+            compute()
+            chained = dist.all_reduce(x, async_op=True).get_future().then(
+                lambda f: (compute(), call_plain(7)))
+            call_plain(9)
+            chained.wait()
+        return x, None
+
+    def call_plain(value):
+        x = torch.full((2,), float(value))
+        dist.all_reduce(x)
+        assert x.tolist() == [size * value] * 2, (x, value)
+
+    for step in range(60):
+        seen = []
+
+        def in_callback(future):
+            compute()
+            seen.append(call(1000))
+            compute()
+            seen.append(call(3000))
+
+        first, second = torch.ones(2), torch.full((2,), 5.)
+        chained = dist.all_reduce(first, async_op=True).get_future().then(in_callback)
+        compute()
+        pending = dist.all_reduce(second, async_op=True)
+        compute()
+        call_plain(11 + step)
+        pending.wait()
+        chained.wait()
+        for (x, work), value in zip(seen, (1000, 3000)):
+            if work is not None:
+                work.wait()
+            assert x.tolist() == [size * value] * 2, (step, x)
+        assert first.tolist() == [size] * 2 and second.tolist() == [5 * size] * 2, step
+
+
+@pytest.mark.parametrize('kind', ['sync', 'async', 'function', 'not awaited', 'nested'])
+def test_calls_of_callbacks_have_one_order(address, kind):
+    run_torch_ranks(2, in_one_order, address, kind)

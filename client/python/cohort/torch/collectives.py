@@ -54,15 +54,15 @@ def _collective(name: str) -> Callable:
             except Exception as error:  # pylint: disable=broad-exception-caught
                 return self._refuse(name, error, args, kwargs)
             self._sequence += 1
-            calls = self._calls
+            calls = self._calls.here()
             if collective is not None and not is_async and not calls.busy and calls.last is None:
-                self._blocks = True
+                calls.blocks = True
                 try:
                     self._run(*collective)
                 except cohort.Error as error:
                     raise self._explained(error, name, opts) from error
                 finally:
-                    self._blocks = False
+                    calls.blocks = False
                 return _DONE
             return self._submit(name, opts, steps, result, on_host, collective)
         return method
@@ -81,8 +81,8 @@ class Collectives:
     this rank alone gets an exception, at once.
 
     A subclass has the attributes _core, the group of the extension module; _calls, a CallQueue;
-    _seconds, the timeout; _rank and _size; _blocks, whether a thread is in a blocking call; and
-    _coalesced, the calls between _start_coalescing and _end_coalescing, or None.
+    _seconds, the timeout; _rank and _size; and _coalesced, the calls between _start_coalescing and
+    _end_coalescing, or None.
     """
 
     # --- How a call runs.
@@ -91,7 +91,7 @@ class Collectives:
                 result: Sequence[torch.Tensor], on_host: bool, collective: Optional[tuple]
                 ) -> dist._Work:
         """Runs a call that was planned, or starts it."""
-        calls = self._calls
+        calls = self._calls.here()
 
         def call():
             try:
@@ -114,11 +114,11 @@ class Collectives:
                 return _DONE
             calls.start(lambda: None, (), lambda: self._describe(name)).wait()
         calls.settle()
-        self._blocks = True
+        calls.blocks = True
         try:
             call()
         finally:
-            self._blocks = False
+            calls.blocks = False
         if on_host or not opts.asyncOp:
             return CompletedWork(result) if opts.asyncOp else _DONE
         return self._issued(StreamWork(result, result[0].device, (call, collective)))

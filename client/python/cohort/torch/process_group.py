@@ -62,7 +62,6 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
         self._messages: Optional[Messages] = None
         self._health = Health(common.name, self._look)
         self._closed = False
-        self._blocks = False
         farewell.leave_at_exit(self)
 
     # --- Facts, as PyTorch asks for them.
@@ -285,11 +284,11 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
                           wait_all_ranks: bool = False) -> None:
         """See torch.distributed.monitored_barrier."""
         seconds = self._seconds if timeout is None else timeout.total_seconds()
-        self._blocks = True
+        self._calls.blocks = True
         try:
             monitored_barrier(self.cohort_group, str(self.group_name), seconds, wait_all_ranks)
         finally:
-            self._blocks = False
+            self._calls.blocks = False
 
     def split_group(self, ranks: Sequence[int], timeout: Optional[datetime.timedelta] = None,
                     opts: Any = None, group_name: Optional[str] = None,
@@ -353,7 +352,7 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
         """Waits for calls in flight. Returns whether the collectives are over; messages that are
         not end with Cancelled."""
         end = time.monotonic() + seconds
-        if self._blocks or not self._calls.drain(seconds):
+        if self._calls.blocks or not self._calls.drain(seconds):
             return False
         if self._messages is not None and not self._messages.await_calls(end):
             self._messages.close('the process group was destroyed', 0)

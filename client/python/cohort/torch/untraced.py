@@ -5,7 +5,7 @@ import inspect
 import types
 from typing import Iterable, Iterator
 
-_MODULES = ('call_arguments', 'call_queue', 'channel', 'collectives', 'completer', 'flat', 'health',
+_MODULES = ('call_arguments', 'call_queue', 'callbacks', 'channel', 'collectives', 'completer', 'flat', 'health',
             'messages', 'process_group', 'reductions', 'sparse', 'timer', 'work')
 
 

@@ -11,6 +11,7 @@ import torch.distributed as dist
 import cohort
 from cohort import _core
 from cohort.torch import timer
+from cohort.torch.callbacks import Callbacks
 from cohort.torch.completer import completer, yield_turn
 
 _NO_TIMEOUT = datetime.timedelta(0)
@@ -95,6 +96,7 @@ class PendingWork(dist._Work):
                  limit: Optional[float] = None,
                  on_expiry: Optional[Callable[['PendingWork'], None]] = None,
                  check: Optional[Callable[[], None]] = None,
+                 on_future: Optional[Callable[[], Callbacks]] = None,
                  on_interrupt: Optional[Callable[[BaseException], None]] = None):
         """
         Args:
@@ -103,6 +105,7 @@ class PendingWork(dist._Work):
           limit: the call itself may take so many seconds. None: its own thread enforces a limit.
           on_expiry: is told that the limit has passed.
           check: raises an error if the call can never succeed. It does not block.
+          on_future: is called when the future is asked for; it returns its callbacks.
           on_interrupt: is told the exception by which the handler of a signal ended a wait.
         """
         _core.raise_if_forked()  # no thread would end it
@@ -113,6 +116,8 @@ class PendingWork(dist._Work):
         self._limit = limit
         self._on_expiry = on_expiry
         self._check = check
+        self._on_future = on_future
+        self._callbacks: Optional[Callbacks] = None
         self._on_interrupt = on_interrupt
         self._is_watched = limit is None and check is None
         self._over = _thread.allocate_lock()
@@ -138,9 +143,15 @@ class PendingWork(dist._Work):
         if future is None:
             return
         if runs_callbacks:
+            self._run_callbacks(future)
+        else:
+            completer().put(lambda: self._run_callbacks(future))
+
+    def _run_callbacks(self, future: torch.futures.Future) -> None:
+        if self._callbacks is None:
             future.set_result(None)
         else:
-            completer().put(lambda: future.set_result(None))
+            self._callbacks.run(lambda: future.set_result(None))
 
     def wait(self, timeout: datetime.timedelta = _NO_TIMEOUT) -> bool:
         """Blocks until the call is over, and raises its error, or DeadlineExceeded after `timeout`,
@@ -236,6 +247,8 @@ class PendingWork(dist._Work):
                 self._future = torch.futures.Future()
                 if self._completed:
                     self._future.set_result(None)
+                elif self._on_future is not None:
+                    self._callbacks = self._on_future()
             future = self._future
             over = self._completed
         if not over:

@@ -1,0 +1,72 @@
+"""The callbacks of the future of one call, and the thread that runs them."""
+
+import contextlib
+import threading
+from typing import Any, Callable, Optional
+
+_LOOK_SECONDS = 0.05
+# So many looks in a row find a thread asleep that waits for another thread of this program.
+_LOOKS = 4
+
+_local = threading.local()
+
+
+class Callbacks:
+    """What runs when the future of a call gets its value.
+
+    Attributes:
+      depth: 0 for a call of the program, and 1 more for a call of such a callback.
+      over: is set when all have ended.
+    """
+
+    def __init__(self, depth: int, earlier: Callable[[], None], on_over: Callable[['Callbacks'], None]):
+        """
+        Args:
+          earlier: waits for the calls that were started before the future was asked for.
+          on_over: is called when all have ended.
+        """
+        self.depth = depth
+        self.over = threading.Event()
+        self._earlier = earlier
+        self._on_over = on_over
+        self._thread: Optional[int] = None
+
+    def run(self, function: Callable[[], Any]) -> None:
+        """Calls the function, which runs the callbacks."""
+        outer = getattr(_local, 'callbacks', None)
+        _local.callbacks = self
+        self._thread = threading.get_native_id()
+        try:
+            function()
+        finally:
+            _local.callbacks = outer
+            self._thread = None
+            self._on_over(self)
+            self.over.set()
+
+    def await_earlier(self) -> None:
+        """Waits for the calls that were started before the future was asked for."""
+        with contextlib.suppress(Exception):  # of those calls, whose waiters get it
+            self._earlier()
+
+    def await_over(self, is_in_call: Callable[[], bool]) -> None:
+        """Waits until all have ended. Gives up if they sleep outside of a call: one of them may wait
+        for a call that waits for them."""
+        looks = 0
+        while looks < _LOOKS and not self.over.wait(_LOOK_SECONDS):
+            looks = looks + 1 if not is_in_call() and self._sleeps() else 0
+
+    def _sleeps(self) -> bool:
+        thread = self._thread
+        if thread is None:
+            return False
+        try:
+            with open(f'/proc/self/task/{thread}/stat', encoding='ascii') as file:
+                return file.read().rpartition(')')[2].split()[0] == 'S'
+        except OSError:
+            return False
+
+
+def current_callbacks() -> Optional[Callbacks]:
+    """The callbacks that this thread runs, or None."""
+    return getattr(_local, 'callbacks', None)
