@@ -11,7 +11,6 @@ from cohort import _core
 
 # Errors that a thread of the library meets.
 logger = logging.getLogger('cohort')
-logger.addHandler(logging.NullHandler())
 
 
 class _Callbacks:

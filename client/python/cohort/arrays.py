@@ -31,7 +31,7 @@ _ML_DTYPES_ALONE = {_DTYPES[name]: name
 def device_number(device: Any) -> Optional[int]:
     """Returns the number of a GPU in CUDA, or None for the host. `device` is such a number, None,
     "cpu", "cuda:1" or a torch.device. Raises ValueError for others."""
-    if device is None or isinstance(device, int):
+    if device is None or (isinstance(device, int) and not isinstance(device, bool) and device >= 0):
         return device
     name, _, number = str(device).partition(':')
     if name == 'cpu':
@@ -40,8 +40,8 @@ def device_number(device: Any) -> Optional[int]:
         return int(number)
     if name == 'cuda' and not number:
         torch = sys.modules.get('torch')
-        return 0 if torch is None else torch.cuda.current_device()
-    raise ValueError(f'device: expected a number, "cpu" or "cuda:N", got {device!r}')
+        return torch.cuda.current_device() if torch and torch.cuda.is_available() else 0
+    raise ValueError(f'device: expected a number from 0, "cpu" or "cuda:N", got {device!r}')
 
 
 def nccl_library() -> str:

@@ -6,11 +6,14 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from cohort import _core
 from cohort import _lifetime
 from cohort._environment import coordinator_address, rank_and_size
-from cohort._objects import (BytesLike, check_round, pack, pack_all, pack_or_refuse, raise_refusal, unpack,
-                             unpack_all)
+from cohort._objects import (BytesLike, check_round, pack, pack_all, pack_or_refuse, raise_refusal,
+                             unpack, unpack_all)
 from cohort.facts import Facts
 from cohort.group_info import GroupInfo, OpenWait, View, read_group_info
 from cohort.timeouts import Timeout, seconds
+
+
+_SECONDS_TO_LEAVE = 1.8
 
 
 class VoteOp(enum.IntEnum):
@@ -280,5 +283,11 @@ class ProcessGroup(Facts):
     def __enter__(self) -> 'ProcessGroup':
         return self
 
-    def __exit__(self, *exc_info) -> None:
-        self.close()
+    def __exit__(self, kind, error, trace) -> None:
+        if error is None:
+            self.close()
+            return
+        # The other members may wait for calls that this one will not make.
+        self._keep_facts()
+        self._core.start_release(f'{kind.__name__}: {error}')
+        _core.await_departures(_SECONDS_TO_LEAVE)

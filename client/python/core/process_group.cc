@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "client/python/core/blocking.h"
 #include "client/python/core/convert.h"
 #include "client/python/core/coordinator_call.h"
@@ -15,6 +17,7 @@
 #include "client/python/core/method.h"
 #include "client/python/core/rendezvous.h"
 #include "client/rendezvous/call/cancellation.h"
+#include "client/rendezvous/process_group/async_process_group.h"
 #include "client/rendezvous/report/report.h"
 
 namespace cohort::python {
@@ -39,6 +42,9 @@ bool ReadMembership(Options& options, client::ProcessGroupOptions* to) {
 }
 
 namespace {
+
+// As the end of a ProcessGroup that gives no reason.
+constexpr absl::Duration kTimeToLeave = absl::Seconds(1);
 
 using client::ProcessGroup;
 using client::RoundOptions;
@@ -207,11 +213,19 @@ PyObject* Release(Group& group) {
 }
 
 // As Release, without waiting: see AwaitDepartures.
-PyObject* StartRelease(Group& group, std::string /*why*/) {
+// Tells the other members why it leaves, unless that is empty.
+PyObject* StartRelease(Group& group, std::string why) {
   Share<ProcessGroup> last = group.Take();
   if (last == nullptr) return WriteNone();
   Blocking::EndCallsOf(&*last, absl::CancelledError("its process ended"), Group::kEndOfCalls);
-  Depart(std::move(last), [](ProcessGroup&) {});
+  Depart(std::move(last), [why = std::move(why)](ProcessGroup& leaving) {
+    if (why.empty()) return;
+    client::AsyncOptions options;
+    options.timeout = kTimeToLeave;
+    absl::Notification left;
+    leaving.async().Leave(why, options, [&left](const absl::Status&) { left.Notify(); });
+    left.WaitForNotification();
+  });
   return WriteNone();
 }
 

@@ -1,5 +1,6 @@
 """cohort.ProcessGroup: members, views, and unique ids."""
 
+import contextlib
 import threading
 
 import pytest
@@ -101,3 +102,17 @@ def test_unique_ids(address):
                 group.publish_unique_ids('nccl', [])
             group.barrier()
     run_ranks(2, body)
+
+
+def test_others_hear_the_exception_that_ends_a_with_statement(address):
+    def body(rank):
+        with contextlib.suppress(ZeroDivisionError), cohort.ProcessGroup(
+                'told', rank=rank, world_size=2, address=address, timeout=LONG) as group:
+            group.barrier()
+            if rank == 0:
+                raise ZeroDivisionError('no more data')
+            with pytest.raises(cohort.Aborted, match='ZeroDivisionError: no more data'):
+                group.barrier()
+            return group.closed
+        return group.closed
+    assert run_ranks(2, body) == [True, False]
