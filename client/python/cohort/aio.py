@@ -188,8 +188,8 @@ class ProcessGroup(Facts):
     async def __aenter__(self) -> 'ProcessGroup':
         return await self._join()
 
-    async def __aexit__(self, *exc_info) -> None:
-        await self.close()
+    async def __aexit__(self, kind, error, trace) -> None:
+        await self._close('closed' if error is None else f'{kind.__name__}: {error}')
 
     # --- Objects.
 
@@ -362,11 +362,14 @@ class ProcessGroup(Facts):
     async def close(self) -> None:
         """Leaves, if `leave` was not awaited, and frees the connection. If the coordinator is away,
         that takes at most two seconds, and the lease ends the membership. It may be called twice."""
+        await self._close('closed')
+
+    async def _close(self, why: str) -> None:
         if self._joined is None:
             return
         self._keep_facts()
         try:
-            await asyncio.wait_for(self.leave('closed'), 1)
+            await asyncio.wait_for(self.leave(why), 1)
         except (Error, asyncio.TimeoutError):
             pass  # it has left, or the coordinator is away
         finally:

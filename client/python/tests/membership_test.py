@@ -1,5 +1,6 @@
 """cohort.ProcessGroup: members, views, and unique ids."""
 
+import asyncio
 import contextlib
 import threading
 
@@ -116,3 +117,16 @@ def test_others_hear_the_exception_that_ends_a_with_statement(address):
             return group.closed
         return group.closed
     assert run_ranks(2, body) == [True, False]
+
+
+def test_others_hear_the_exception_that_ends_an_async_with_statement(address):
+    async def body(rank):
+        with contextlib.suppress(ZeroDivisionError):
+            async with cohort.aio.ProcessGroup('told-aio', rank=rank, world_size=2, address=address,
+                                               timeout=LONG) as group:
+                await group.barrier()
+                if rank == 0:
+                    raise ZeroDivisionError('no more data')
+                with pytest.raises(cohort.Aborted, match='ZeroDivisionError: no more data'):
+                    await group.barrier()
+    run_ranks(2, lambda rank: asyncio.run(body(rank)))
