@@ -105,7 +105,7 @@ class CallQueue:
         return work
 
     def _count(self, change: int) -> None:
-        """Counts what is not over here, and in the queues above."""
+        """Adds to `busy`, also of the queues above."""
         with self._lock:
             self.busy += change
         if self._parent is not None:

@@ -12,7 +12,7 @@ _local = threading.local()
 
 
 class Callbacks:
-    """What runs when the future of a call gets its value.
+    """The functions that run when the future of a call gets its value.
 
     Attributes:
       depth: 0 for a call of the program, and 1 more for a call of such a callback.
