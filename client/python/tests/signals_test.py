@@ -62,6 +62,7 @@ try:
         members.barrier()
     elif call == "queue":
         queue.await_readers(1)
+        queue.enqueue(b"go")
     print("done", flush=True)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
@@ -99,6 +100,7 @@ try:
     elif call == "queue":
         handle = cohort.Store(address).get(name)
         reader = cohort.MessageQueue.open(handle, "reader", timeout=60)
+        assert reader.dequeue() == b"go"  # it stays until the writer has seen it
     print("done", flush=True)
 except cohort.Error as error:
     print("error:", error, flush=True)
