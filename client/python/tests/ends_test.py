@@ -204,11 +204,12 @@ def test_close_ends_the_calls_of_other_threads(address, call):
 @pytest.mark.parametrize('call', [lambda group: group.receive(1), lambda group: group.barrier(),
                                   lambda group: group.all_gather(b'')])
 def test_close_of_a_process_group_ends_the_calls_of_other_threads_and_leaves(address, call):
-    first = cohort.ProcessGroup('members', rank=0, world_size=2, address=address,
-                                min_world_size=1)
+    first, second = run_ranks(2, lambda rank: cohort.ProcessGroup(
+        'members', rank=rank, world_size=2, address=address))
     result = _in_thread(lambda: call(first))
     first.close()
     assert result() is not None
+    second.close()
     # The rank is free at once.
     with cohort.ProcessGroup('members', rank=0, world_size=1, address=address) as again:
         again.barrier()
