@@ -230,7 +230,7 @@ class Group:
     async def broadcast_object(self, obj: Any, root: int, *, pickle: bool = False,
                                timeout: Timeout = None) -> Any:
         """As Group.broadcast_object."""
-        root, timeout, turn = check_round(self, 'broadcast_object', timeout, root)
+        timeout, turn = check_round(self, 'broadcast_object', timeout)
         data = pack_or_refuse(obj, pickle) if self.rank == root else b''
         with turn:
             data = await self._run(self._core.start_broadcast_object, turn.refusal or data, root,
@@ -240,7 +240,7 @@ class Group:
     async def all_gather_objects(self, obj: Any, *, pickle: bool = False,
                                  timeout: Timeout = None) -> List[Any]:
         """As Group.all_gather_objects."""
-        _, timeout, turn = check_round(self, 'all_gather_objects', timeout)
+        timeout, turn = check_round(self, 'all_gather_objects', timeout)
         data = pack_or_refuse(obj, pickle)
         with turn:
             objects = await self._run(self._core.start_all_gather_objects, turn.refusal or data,

@@ -5,8 +5,6 @@ the bytes of `cohort.values`. Bytes that begin with the mark travel as such a va
 that cannot take part sends a refusal in place of its object, for which other ranks wait.
 """
 
-import math
-import operator
 from typing import Any, Sequence, Tuple, Union
 
 from cohort.errors import InvalidArgument
@@ -68,9 +66,9 @@ class Turn:
     """The turn of this rank in a call for which other ranks wait. With a wrong argument the rank
     brings a refusal, and the statement ends with its error:
 
-        root, timeout, turn = check_round(group, "broadcast", timeout, root)
+        timeout, turn = check_round(group, "all_gather", timeout)
         with turn:
-            data = core.broadcast(turn.refusal or data, root, timeout)
+            objects = core.all_gather(turn.refusal or data, timeout)
     """
 
     def __init__(self, group: Any = None, operation: str = '', wrong: str = ''):
@@ -88,23 +86,16 @@ class Turn:
 _RIGHT = Turn()
 
 
-def check_round(group: Any, operation: str, timeout: Timeout,
-                root: Any = None) -> Tuple[int, Timeout, Turn]:
-    """Checks the arguments of a call for which other ranks wait. If one is wrong, the root is this
-    rank: a second root fails the call of those that wait."""
-    wrong = ''
-    try:
-        if root is not None and operator.index(root) not in range(group.size):
-            wrong = f'root {root} is not in 0..{group.size - 1}'
-    except TypeError:
-        wrong = f'root: expected a rank, got {root!r}'
+def check_round(group: Any, operation: str, timeout: Timeout) -> Tuple[Timeout, Turn]:
+    """Checks the timeout of a call for which other ranks wait."""
     try:
         limit = seconds(timeout, 0)
-        if math.isnan(limit) or limit < 0:
-            wrong = wrong or f'timeout: expected a number of seconds, at least 0, got {timeout!r}'
+        if limit >= 0:
+            return timeout, _RIGHT
+        wrong = f'timeout: expected a number of seconds, at least 0, got {timeout!r}'
     except TypeError:
-        wrong = wrong or f'timeout: expected a number of seconds or a timedelta, got {timeout!r}'
-    return (group.rank, None, Turn(group, operation, wrong)) if wrong else (root, timeout, _RIGHT)
+        wrong = f'timeout: expected a number of seconds or a timedelta, got {timeout!r}'
+    return None, Turn(group, operation, wrong)
 
 
 def pack_all(objects: Any, pickle: bool) -> Any:

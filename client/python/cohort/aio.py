@@ -228,7 +228,7 @@ class ProcessGroup(Facts):
                         participants: Sequence[int] = (), timeout: Timeout = None,
                         pickle: bool = False) -> Any:
         """As ProcessGroup.broadcast."""
-        root, timeout, turn = check_round(self, 'broadcast', timeout, root)
+        timeout, turn = check_round(self, 'broadcast', timeout)
         data = pack_or_refuse(obj, pickle) if self.rank == root else b''
         with turn:
             data = await run(self._core.start_broadcast, turn.refusal or data, root, name,
@@ -238,7 +238,7 @@ class ProcessGroup(Facts):
     async def all_gather(self, obj: Any, *, name: str = '', participants: Sequence[int] = (),
                          timeout: Timeout = None, pickle: bool = False) -> List[Any]:
         """As ProcessGroup.all_gather."""
-        _, timeout, turn = check_round(self, 'all_gather', timeout)
+        timeout, turn = check_round(self, 'all_gather', timeout)
         data = pack_or_refuse(obj, pickle)
         with turn:
             objects = await run(self._core.start_all_gather, turn.refusal or data, name,
@@ -249,7 +249,7 @@ class ProcessGroup(Facts):
                      participants: Sequence[int] = (), timeout: Timeout = None,
                      pickle: bool = False) -> List[Any]:
         """As ProcessGroup.gather."""
-        root, timeout, turn = check_round(self, 'gather', timeout, root)
+        timeout, turn = check_round(self, 'gather', timeout)
         data = pack_or_refuse(obj, pickle)
         with turn:
             objects = await run(self._core.start_gather, turn.refusal or data, root, name,
@@ -261,10 +261,10 @@ class ProcessGroup(Facts):
                       participants: Sequence[int] = (), timeout: Timeout = None,
                       pickle: bool = False) -> Any:
         """As ProcessGroup.scatter."""
-        root, timeout, turn = check_round(self, 'scatter', timeout, root)
+        timeout, turn = check_round(self, 'scatter', timeout)
         each = pack_all(objs, pickle) if self.rank == root else ()
-        if turn.refusal:
-            each = [turn.refusal] * (len(participants) or self.size)
+        if turn.refusal and each:
+            each = [turn.refusal] * len(each)
         with turn:
             data = await run(self._core.start_scatter, each, root, name, participants, timeout)
         return unpack(self, 'scatter', data, root, pickle)

@@ -33,7 +33,7 @@ class GroupObjects(Facts):
     def broadcast_object(self, obj: Any, root: int, *, pickle: bool = False,
                          timeout: Timeout = None) -> Any:
         """Returns the root's object on every rank; other ranks' `obj` is ignored."""
-        root, timeout, turn = check_round(self, 'broadcast_object', timeout, root)
+        timeout, turn = check_round(self, 'broadcast_object', timeout)
         data = pack_or_refuse(obj, pickle) if self.rank == root else b''
         with turn:
             data = self._core.broadcast_object(turn.refusal or data, root, timeout)
@@ -43,7 +43,7 @@ class GroupObjects(Facts):
                            timeout: Timeout = None) -> List[Any]:
         """Returns the objects of all ranks, by rank. All ranks call it. Source: all_gather_object
         of torch.distributed."""
-        _, timeout, turn = check_round(self, 'all_gather_objects', timeout)
+        timeout, turn = check_round(self, 'all_gather_objects', timeout)
         data = pack_or_refuse(obj, pickle)
         with turn:
             objects = self._core.all_gather_objects(turn.refusal or data, timeout)

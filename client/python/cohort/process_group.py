@@ -137,7 +137,7 @@ class ProcessGroup(Facts):
         """Returns the root's object on every participant. All participants call it; the root does
         not block. Other ranks' `obj` is ignored. An object that cannot be sent is InvalidArgument
         on all of them, as in all_gather, gather and scatter."""
-        root, timeout, turn = check_round(self, 'broadcast', timeout, root)
+        timeout, turn = check_round(self, 'broadcast', timeout)
         data = pack_or_refuse(obj, pickle) if self.rank == root else b''
         with turn:
             data = self._core.broadcast(turn.refusal or data, root, name, participants, timeout)
@@ -146,7 +146,7 @@ class ProcessGroup(Facts):
     def all_gather(self, obj: Any, *, name: str = '', participants: Sequence[int] = (),
                    timeout: Timeout = None, pickle: bool = False) -> List[Any]:
         """Returns the objects of all participants, by rank. All participants call it."""
-        _, timeout, turn = check_round(self, 'all_gather', timeout)
+        timeout, turn = check_round(self, 'all_gather', timeout)
         data = pack_or_refuse(obj, pickle)
         with turn:
             objects = self._core.all_gather(turn.refusal or data, name, participants, timeout)
@@ -156,7 +156,7 @@ class ProcessGroup(Facts):
                timeout: Timeout = None, pickle: bool = False) -> List[Any]:
         """Like all_gather, at the root; the others get an empty list. An object that cannot be sent
         is InvalidArgument on its rank and on the root."""
-        root, timeout, turn = check_round(self, 'gather', timeout, root)
+        timeout, turn = check_round(self, 'gather', timeout)
         data = pack_or_refuse(obj, pickle)
         with turn:
             objects = self._core.gather(turn.refusal or data, root, name, participants, timeout)
@@ -169,10 +169,10 @@ class ProcessGroup(Facts):
         """Returns this rank's object of the root's `objs`, which has one for each participant in
         order of rank. Other ranks pass an empty sequence. An object that cannot be sent is
         InvalidArgument on the rank that should get it."""
-        root, timeout, turn = check_round(self, 'scatter', timeout, root)
+        timeout, turn = check_round(self, 'scatter', timeout)
         each = pack_all(objs, pickle) if self.rank == root else ()
-        if turn.refusal:
-            each = [turn.refusal] * (len(participants) or self.size)
+        if turn.refusal and each:
+            each = [turn.refusal] * len(each)
         with turn:
             data = self._core.scatter(each, root, name, participants, timeout)
         return unpack(self, 'scatter', data, root, pickle)
