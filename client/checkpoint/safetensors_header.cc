@@ -1,4 +1,6 @@
 // Parses the untrusted text of the header, and writes it.
+//
+// One file, though long: the tables of types serve both.
 #include <algorithm>
 #include <cstring>
 #include <limits>

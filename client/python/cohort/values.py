@@ -102,7 +102,8 @@ def _encode(value: Any, parts: List[bytes], allow_pickle: bool) -> Any:
         parts.append(pickle.dumps(value))
         return {'p': len(parts[-1])}
     of = f' of {value.dtype}' if hasattr(value, 'dtype') else ''
-    raise TypeError(f'cannot send a {kind.__module__}.{kind.__qualname__}{of}: only plain values, bytes, '
+    raise TypeError(f'cannot send a {kind.__module__}.{kind.__qualname__}{of}: only plain values, '
+                    'bytes, '
                     'arrays of numpy and tensors of PyTorch; allow_pickle sends others')
 
 

@@ -1,3 +1,4 @@
+// One file, though long: each kind of array is read and shown here, by the same tables.
 #include "client/python/core/array.h"
 
 #include <dlpack/dlpack.h>

@@ -3,6 +3,8 @@
 import os
 import time
 
+from testing.coordinator import LONG
+
 _OF_GRPC = ('event_engine', 'default-execu', 'resolver-exec', 'grpc_', 'nexting_thread',
             'timer_manager')
 
@@ -25,11 +27,14 @@ def _names():
 def await_sleep(process, thread=None):
     """Returns when the thread (the main thread) of the process sleeps in the kernel at two looks, as
     it does in a call that waits for another rank. A test may not depend on it: the thread can sleep
-    before its call, too."""
+    before its call, too. Raises TimeoutError if it never sleeps."""
+    end = time.monotonic() + LONG
     path = f'/proc/{process}/task/{thread or process}/stat'
     looks = 0
     while looks < 2:
         with open(path, encoding='ascii') as file:
             state = file.read().rpartition(')')[2].split()[0]
         looks = looks + 1 if state == 'S' else 0
+        if time.monotonic() > end:
+            raise TimeoutError(f'{path}: the thread did not sleep within {LONG} s')
         time.sleep(.005)

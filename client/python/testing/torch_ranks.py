@@ -35,7 +35,8 @@ def _import_names():
     import cohort
     import cohort.torch as cohort_torch
     return {'await_sleep': await_sleep, 'cohort': cohort, 'cohort_torch': cohort_torch,
-            'datetime': datetime, 'dist': dist, 'np': numpy, 'os': os, 'seconds': lambda count: datetime.timedelta(seconds=count),
+            'datetime': datetime, 'dist': dist, 'np': numpy, 'os': os,
+            'seconds': lambda count: datetime.timedelta(seconds=count),
             'signal': signal, 'time': time, 'torch': torch}
 
 

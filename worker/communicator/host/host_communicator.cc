@@ -1,3 +1,4 @@
+// One file, though long: each collective chooses here among the algorithms for its size.
 #include "worker/communicator/host/host_communicator.h"
 
 #include <numeric>

@@ -1,4 +1,7 @@
-"""The collectives of a process group, as PyTorch calls them."""
+"""The collectives of a process group, as PyTorch calls them.
+
+One file, though long: PyTorch demands one class with a method for each collective.
+"""
 
 import functools
 from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple

@@ -1,4 +1,7 @@
-"""Messages between the ranks of a process group: send and recv of torch.distributed."""
+"""Messages between the ranks of a process group: send and recv of torch.distributed.
+
+One file, though long: both ends of a message share the lock and the lists by which they match.
+"""
 
 import collections
 import contextlib

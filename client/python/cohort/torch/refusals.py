@@ -41,10 +41,9 @@ def tell_refusals() -> None:
 
     def function(func_name: str, *args: Any, **kwargs: Any) -> Any:
         error = sys.exc_info()[1]
-        if isinstance(error, Exception) and not _is_told(error):
-            if func_name.endswith(('_object', '_list')) and not _precedes_calls(func_name, error):
-                pass
-            elif func_name in _COLLECTIVES or func_name in _OF_OBJECTS:
+        if (isinstance(error, Exception) and not _is_told(error)
+                and _precedes_calls(func_name, error)):
+            if func_name in _COLLECTIVES or func_name in _OF_OBJECTS:
                 _tell(func_name, error, args, kwargs)
             elif func_name in _MESSAGES:
                 _tell_peer(func_name, error, args, kwargs)
@@ -55,7 +54,10 @@ def tell_refusals() -> None:
 
 
 def _precedes_calls(name: str, error: Exception) -> bool:
-    """Whether a function for objects has failed before it called a collective or sent a message."""
+    """Whether a function has failed before it called a collective or sent a message. Those for
+    objects do that more than once, and fail afterwards, too."""
+    if name not in _OF_OBJECTS and name != 'send_object_list':
+        return True
     function, trace = '', error.__traceback__
     while trace is not None:
         function = trace.tb_frame.f_code.co_name

@@ -1,4 +1,7 @@
-"""Calls as torch.distributed returns them: `Work`."""
+"""Calls as torch.distributed returns them: `Work`.
+
+One file, though long: all kinds have the same methods, so that a change of one shows the others.
+"""
 
 import _thread
 import datetime
