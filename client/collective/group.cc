@@ -6,8 +6,8 @@
 namespace cohort::client {
 
 absl::Status Group::FailCollectiveAs(const absl::Status& why, const CallOptions& options) {
-  if (options.stream.has_value()) return why;
   const absl::Status told = FailCollective(why, options);
+  if (options.stream.has_value()) return why;
   const bool wrong_argument = absl::IsInvalidArgument(why) || absl::IsNotFound(why);
   return absl::IsInvalidArgument(told) && !wrong_argument ? absl::Status(why.code(), told.message())
                                                           : told;

@@ -233,9 +233,10 @@ class Group {
   // rank calls FailCollective instead of the collective. All ranks get INVALID_ARGUMENT with the
   // same text, which names this rank and `why`, and the group stays usable. If several ranks call
   // it, the text names two. Blocks as the collective would. Errors: those of all collectives.
+  // On a stream it does not block and returns `why`: if other ranks make the call, the group ends
+  // on all ranks with INVALID_ARGUMENT, which says the same; see NcclCommunicator::Refuse.
   virtual absl::Status FailCollective(const absl::Status& why, const CallOptions& options = {}) = 0;
-  // FailCollective with the options of the collective. On a stream the other ranks do not wait
-  // on the host and get no error; this rank gets `why`. If `why` is no wrong argument, such as a
+  // FailCollective with the options of the collective. If `why` is no wrong argument, such as a
   // lack of memory, this rank gets the text that all ranks get with the code of `why`.
   absl::Status FailCollectiveAs(const absl::Status& why, const CallOptions& options);
 

@@ -323,6 +323,49 @@ TEST_F(DeviceGroupTest, DifferentDevicesOfACallFailOnAllRanks) {
   ExpectSums(false);
 }
 
+// No rank waits on the host for a call on a stream.
+TEST_F(DeviceGroupTest, AWrongArgumentOfOneRankOnAStreamEndsTheCallOnAllRanks) {
+  Form(Placement::kBoth);
+  for (const absl::Status& status : Run([](Group& group) -> absl::Status {
+         const auto stream = cuda::Stream::Create(group.rank());
+         const auto tensor = group.Allocate(DataType::kF32, {4}, group.device());
+         const auto other = group.Allocate(DataType::kF32, {5}, group.device());
+         if (!stream.ok() || !tensor.ok() || !other.ok()) return absl::InternalError("no memory");
+         client::CallOptions options;
+         options.stream = stream->get();
+         absl::Status status =
+             group.AllReduce(*tensor, group.rank() == 2 ? *other : *tensor, kSum, options);
+         EXPECT_EQ(status.ok(), group.rank() != 2) << status;
+         return group.AwaitStreams();
+       })) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("rank 2 a call with a wrong argument: all_reduce"));
+  }
+}
+
+TEST_F(DeviceGroupTest, AWrongArgumentOfAllRanksOnAStreamLeavesTheGroupAsItWas) {
+  Form(Placement::kBoth);
+  for (int round = 0; round < 2; ++round) {
+    for (const absl::Status& status : Run([](Group& group) -> absl::Status {
+           const auto stream = cuda::Stream::Create(group.rank());
+           const auto tensor = group.Allocate(DataType::kF32, {4}, group.device());
+           const auto other = group.Allocate(DataType::kF32, {5}, group.device());
+           client::CallOptions options;
+           options.stream = stream->get();
+           const absl::Status why = absl::InvalidArgumentError("not a list");
+           EXPECT_EQ(group.FailCollectiveAs(why, options), why);
+           EXPECT_FALSE(group.AllReduce(*tensor, *other, kSum, options).ok());
+           absl::Status status = group.AllReduce(*tensor, *tensor, kSum, options);
+           status.Update(group.AwaitStreams());
+           return status;
+         })) {
+      EXPECT_TRUE(status.ok()) << status;
+    }
+    ExpectSums(false);
+  }
+}
+
 TEST_F(DeviceGroupTest, DifferentPlacementsFailOnAllRanks) {
   const std::vector<MadeGroup> made =
       Create({Placement::kBoth, Placement::kHost, Placement::kBoth});

@@ -156,9 +156,8 @@ absl::Status InProcessGroup::RunRecorded(Collective collective, const Tensor& te
 
 absl::Status InProcessGroup::NoTurn(Collective collective, const CallOptions& options) {
   const std::string what = absl::StrCat(
-      NameOf(collective), " of rank ", rank(), " in group ", name(),
-      " did not begin within ", absl::FormatDuration(TimeoutOf(options)),
-      ": another call of this rank was not over");
+      NameOf(collective), " of rank ", rank(), " in group ", name(), " did not begin within ",
+      absl::FormatDuration(TimeoutOf(options)), ": another call of this rank was not over");
   End(what);
   return absl::DeadlineExceededError(what);
 }
@@ -170,17 +169,30 @@ absl::Status InProcessGroup::FailOnAllRanks(Collective collective, const Tensor&
   error = Unmarked(std::move(error));
   // A message's other rank is not told: it is unknown, or gets the same error.
   if (collective == Collective::kExchange) return error;
-  // On streams, and if there is no barrier on the host, no rank waits there.
   const bool by_device =
       device_side_ != nullptr && (!tensor.device().is_host() || !moves_host_memory_);
   if (options.stream.has_value() || (by_device && !device_side_->has_host_barrier())) {
     flight_recorder_.TakeNumberBack();
+    RefuseOnStream(error, options, deadline);
     return error;
   }
   return collectives_->FailOnAllRanks(error.message(), deadline);
 }
 
+void InProcessGroup::RefuseOnStream(const absl::Status& why, const CallOptions& options,
+                                    Instant deadline) {
+  if (!options.stream.has_value() || device_side_ == nullptr) return;
+  // This rank gets `why`, whatever becomes of the others.
+  device_side_->Refuse(*options.stream, why.message(), deadline).IgnoreError();
+}
+
 absl::Status InProcessGroup::FailCollective(const absl::Status& why, const CallOptions& options) {
+  if (options.stream.has_value()) {
+    if (!call_mutex_.LockFor(TimeoutOf(options))) return why;
+    const TimedMutexLock lock(&call_mutex_, std::adopt_lock);
+    RefuseOnStream(why, options, Clock::Steady().Now() + TimeoutOf(options));
+    return why;
+  }
   {
     const TimedMutexLock lock(&call_mutex_);
     // If there is no barrier on the host, no rank waits there.

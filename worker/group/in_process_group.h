@@ -120,6 +120,9 @@ class InProcessGroup : public client::Group {
   absl::Status FailOnAllRanks(Collective collective, const Tensor& tensor, absl::Status error,
                               const client::CallOptions& options, Instant deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
+  // Tells the ranks that make a call on a stream that this rank cannot. Otherwise does nothing.
+  void RefuseOnStream(const absl::Status& why, const client::CallOptions& options, Instant deadline)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   // AwaitMessage with a timeout of zero. Programs poll with it, so it leaves no record.
   absl::StatusOr<MessageInfo> LookForMessage(absl::Span<const int> peers);
 

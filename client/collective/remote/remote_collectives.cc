@@ -140,6 +140,7 @@ absl::StatusOr<MessageInfo> RemoteGroup::AwaitMessage(absl::Span<const int> peer
 
 absl::Status RemoteGroup::FailCollective(const absl::Status& why, const CallOptions& options) {
   constexpr size_t kMostSaid = 4096;
+  if (options.stream.has_value()) return why;  // no call of this group is on a stream
   COHORT_RETURN_IF_ERROR(Standing());
   v1::RunCollectiveRequest request = MakeRequest(Collective::kFail);
   // The text may come from any source; only printable characters travel.

@@ -73,12 +73,14 @@ PyObject* Barrier(GroupHandle& handle, PyObject* timeout) {
   });
 }
 
-PyObject* FailCollective(GroupHandle& handle, std::string reason, PyObject* timeout) {
+PyObject* FailCollective(GroupHandle& handle, std::string reason, PyObject* timeout,
+                         bool on_stream) {
   const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   client::CallOptions options;
   // A wrong timeout counts as None: the other ranks wait for this one.
   (void)ReadTimeout(timeout, &options);
+  if (on_stream) options.stream.emplace(nullptr);
   return RunOnAllRanks(*running, options, [&](client::Group& group) {
     return group.FailCollective(absl::InvalidArgumentError(reason), options);
   });
@@ -134,7 +136,8 @@ PyObject* StartWait(PendingCall& pending, std::shared_ptr<Completions> completio
   });
 }
 
-PyMethodDef methods[] = {Method<&Test>("test"), Method<&Wait>("wait", {"timeout"}),
+PyMethodDef methods[] = {Method<&Test>("test"),
+                         Method<&Wait>("wait", {"timeout"}),
                          Method<&StartWait>("start_wait", {"completions"}),
                          Method<&Cancel>("cancel"),
                          {}};

@@ -20,7 +20,8 @@ PyObject* AllReduceCoalesced(GroupHandle& handle, PyObject* inputs, PyObject* ou
                              PyObject* timeout);
 PyObject* Barrier(GroupHandle& handle, PyObject* timeout);
 // Takes the turn of a collective that this rank cannot call: all ranks get `reason` and this rank.
-PyObject* FailCollective(GroupHandle& handle, std::string reason, PyObject* timeout);
+PyObject* FailCollective(GroupHandle& handle, std::string reason, PyObject* timeout,
+                         bool on_stream);
 PyObject* ExchangeSizes(GroupHandle& handle, PyObject* own, PyObject* timeout);
 
 // Starts RunCollective, and returns a PendingCall.

@@ -49,9 +49,10 @@ def _run(connection, source, name, rank, size, init, arguments):
         os.environ['COHORT_ADDRESS'] = init['address']
         # Ranks may share a GPU, which NCCL permits on different hosts only.
         os.environ['NCCL_HOSTID'] = f'host-of-rank-{rank}'
+        device = init['device'] and names['torch'].device(init['device'])
         names['dist'].init_process_group(
             'cohort', init_method=init['method'], rank=rank, world_size=size,
-            timeout=datetime.timedelta(seconds=init['timeout']),
+            timeout=datetime.timedelta(seconds=init['timeout']), device_id=device,
             pg_options=names['cohort_torch'].Options(farewell=init['farewell']))
         value = names[name](rank, size, *arguments)
         if names['dist'].is_initialized():
@@ -62,7 +63,7 @@ def _run(connection, source, name, rank, size, init, arguments):
 
 
 def run_torch_ranks(size, body, address, *arguments, timeout=LONG, killed=(), farewell=2,
-                    init_method=None):
+                    init_method=None, device=None):
     """Runs body(rank, size, *arguments) in `size` processes that have joined the default process
     group. Returns the results by rank.
 
@@ -72,6 +73,7 @@ def run_torch_ranks(size, body, address, *arguments, timeout=LONG, killed=(), fa
       killed: the ranks that end without a result, which is then None.
       farewell: as in cohort.torch.Options.
       init_method: None: a file.
+      device: the device_id of init_process_group, such as 'cuda:0'; None: no GPU.
 
     Raises:
       AssertionError: a rank raised an exception, whose traceback it has, or ended otherwise.
@@ -80,7 +82,7 @@ def run_torch_ranks(size, body, address, *arguments, timeout=LONG, killed=(), fa
     context.set_forkserver_preload(['testing.torch_preload'])
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix='cohort'))
-        init = {'address': address, 'timeout': timeout, 'farewell': farewell,
+        init = {'address': address, 'timeout': timeout, 'farewell': farewell, 'device': device,
                 'method': init_method or f'file://{folder}/store'}
         connections, processes = [], []
         for rank in range(size):

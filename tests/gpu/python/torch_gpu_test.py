@@ -36,7 +36,7 @@ def reductions(rank, size):
 
 
 def test_reductions(address):
-    run_torch_ranks(3, reductions, address)
+    run_torch_ranks(3, reductions, address, device='cuda:0')
 
 
 def moves(rank, size):
@@ -80,7 +80,7 @@ def moves(rank, size):
 
 
 def test_moves(address):
-    run_torch_ranks(3, moves, address)
+    run_torch_ranks(3, moves, address, device='cuda:0')
 
 
 def messages(rank, size):
@@ -101,7 +101,7 @@ def messages(rank, size):
 
 
 def test_messages(address):
-    run_torch_ranks(2, messages, address)
+    run_torch_ranks(2, messages, address, device='cuda:0')
 
 
 def streams(rank, size):
@@ -130,7 +130,7 @@ def streams(rank, size):
 
 
 def test_streams(address):
-    run_torch_ranks(2, streams, address)
+    run_torch_ranks(2, streams, address, device='cuda:0')
 
 
 def captured(rank, size):
@@ -156,12 +156,12 @@ def captured(rank, size):
 
 
 def test_captured_in_a_graph_of_pytorch(address):
-    run_torch_ranks(2, captured, address)
+    run_torch_ranks(2, captured, address, device='cuda:0')
 
 
 @pytest.mark.parametrize('kind', ['ddp', 'ddp with a hook', 'fsdp2'])
 def test_losses_are_those_of_one_process(address, kind):
-    run_torch_ranks(2, train, address, kind, 'cuda')
+    run_torch_ranks(2, train, address, kind, 'cuda', device='cuda:0')
 
 
 def killed(rank, size):
@@ -182,7 +182,7 @@ def killed(rank, size):
 
 
 def test_the_others_name_a_killed_rank(address):
-    for text, duration in run_torch_ranks(3, killed, address, killed=[2])[:2]:
+    for text, duration in run_torch_ranks(3, killed, address, killed=[2], device='cuda:0')[:2]:
         print(f'{duration:.2f} s: {text}')
         assert 'rank 2' in text, text
         assert duration < 10, f'{duration} s: {text}'
@@ -212,7 +212,7 @@ def late(rank, size):
 
 
 def test_a_rank_that_does_not_call_is_named(address):
-    for text, duration in run_torch_ranks(3, late, address)[::2]:
+    for text, duration in run_torch_ranks(3, late, address, device='cuda:0')[::2]:
         print(f'{duration:.2f} s: {text}')
         assert 'rank 1' in text or 'ranks 1' in text, text
         assert duration < 10, f'{duration} s: {text}'
@@ -232,6 +232,6 @@ def disagreed(rank, size):
 
 
 def test_counts_that_differ_are_an_error_on_all_ranks(address):
-    for kind, text in run_torch_ranks(2, disagreed, address):
+    for kind, text in run_torch_ranks(2, disagreed, address, device='cuda:0'):
         print(kind, text)
         assert kind == 'InvalidArgument' and '16' in text and '17' in text, text

@@ -153,6 +153,11 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Watche
   // them in the same order, and a message without its other side times out.
   absl::Status Enqueue(absl::Span<const Transfer> transfers, const NcclCallOptions& options,
                        Instant deadline);
+  // Takes the place of an operation on a stream that this rank cannot enqueue, because of a wrong
+  // argument. If other ranks enqueue theirs, the group ends on all ranks with `why`, or stays
+  // usable with kStrict; if all refuse it, the group goes on. Groups over several hosts find it at
+  // the next host barrier. Errors: as Check.
+  absl::Status Refuse(absl::string_view why, Instant deadline);
   // Enqueues all calls of the replay as one operation: ranks agree on it, and the watchdog watches
   // it.
   absl::Status Enqueue(const NcclReplay& replay, const NcclCallOptions& options, Instant deadline);

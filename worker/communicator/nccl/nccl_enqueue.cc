@@ -89,6 +89,18 @@ absl::Status NcclCommunicator::Enqueue(absl::Span<const Transfer> transfers,
   return launched.ok() ? agreed : launched;
 }
 
+absl::Status NcclCommunicator::Refuse(absl::string_view why, Instant deadline) {
+  COHORT_RETURN_IF_ERROR(Stand());
+  COHORT_RETURN_IF_ERROR(BeWatched());
+  OperationLogLine line = LineOfRefusal();
+  COHORT_RETURN_IF_ERROR(HostBarrier(line, true, deadline));
+  line.on_stream = mode_ == NcclAgreement::kAsync ? 1 : 0;
+  if (mode_ != NcclAgreement::kOff) chain_ = Chained(chain_, line);
+  operation_log_->PostRefusal(rank(), {line, chain_}, why);
+  NcclWatchdog::OfProcess().Watch(this);
+  return absl::OkStatus();
+}
+
 absl::Status NcclCommunicator::Enqueue(const NcclReplay& replay, const NcclCallOptions& options,
                                        Instant deadline) {
   COHORT_RETURN_IF_ERROR(Stand());

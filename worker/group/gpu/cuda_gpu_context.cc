@@ -87,6 +87,11 @@ class CudaSide final : public DeviceSide {
     TensorCollectives collectives(&communicator, &location, Device::Cuda(device_), &host_);
     return body(collectives);
   }
+  absl::Status Refuse(void* stream, absl::string_view why, Instant deadline) override {
+    // A recording that fails is no call: ranks agree on its replays.
+    if (stream != nullptr && stream == captured_.load()) return absl::OkStatus();
+    return communicator_->Refuse(why, deadline);
+  }
   absl::StatusOr<std::shared_ptr<DeviceReplay>> Capture(
       int calls, uint32_t digest, absl::FunctionRef<absl::Status(void* stream)> body) override {
     // A stream of its own: the communicator's may be queried meanwhile, which would invalidate the

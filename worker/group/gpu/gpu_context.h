@@ -49,6 +49,10 @@ class DeviceSide {
   // return. `timeout` limits the work of each call on the device.
   virtual absl::Status OnStream(void* stream, absl::Duration timeout,
                                 absl::FunctionRef<absl::Status(TensorCollectives&)> body) = 0;
+  // Takes the place of a call on `stream` that this rank cannot make, because of a wrong argument:
+  // the ranks that make it get an error, and the group ends. Errors: those of a group that has
+  // ended.
+  virtual absl::Status Refuse(void* stream, absl::string_view why, Instant deadline) = 0;
   // Records the calls that `body` makes, by OnStream, on the stream that it gets; none of them
   // runs. The result replays them. `calls` is the number of collectives among them, and `digest`
   // describes these; both are the same on all ranks.

@@ -85,7 +85,7 @@ def device_of(options: Options, bound: Optional[torch.device]) -> Any:
         return options.device
     if bound is not None:
         return bound.index
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # is_available opens the GPU
         return torch.cuda.current_device()
     return None
 

@@ -3,6 +3,7 @@
 One file, though long: PyTorch demands one class with a method for each collective.
 """
 
+import contextlib
 import functools
 from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 
@@ -81,7 +82,8 @@ class Collectives:
 
     A wrong argument of one rank fails the call on all ranks with InvalidArgument, in its turn; an
     asynchronous call raises it where it is waited for. The ranks stay in step. With tensors on GPUs,
-    this rank alone gets an exception, at once.
+    this rank gets its exception at once, and the group ends on all ranks with InvalidArgument,
+    because their GPUs are in the call; if all ranks are wrong alike, the group goes on.
 
     A subclass has the attributes _core, the group of the extension module; _calls, a CallQueue;
     _seconds, the timeout; _rank and _size; and _coalesced, the calls between _start_coalescing and
@@ -99,7 +101,7 @@ class Collectives:
         def call():
             try:
                 if collective is None:
-                    self._take(steps, name, self._timeout_of(opts))
+                    self._take(steps, name, self._timeout_of(opts), on_host)
                 else:
                     self._run(*collective)
             except cohort.Error as error:
@@ -126,7 +128,7 @@ class Collectives:
             return CompletedWork(result) if opts.asyncOp else _DONE
         return self._issued(StreamWork(result, result[0].device, (call, collective)))
 
-    def _take(self, steps: _Steps, name: str, seconds: float) -> None:
+    def _take(self, steps: _Steps, name: str, seconds: float, on_host: bool) -> None:
         """Takes the steps of a call."""
         outputs: list = []
         planned = steps(outputs)
@@ -138,7 +140,7 @@ class Collectives:
                 break
             except Exception as error:  # pylint: disable=broad-exception-caught
                 try:
-                    self._core.fail(refusal_text(name, error), seconds)
+                    self._core.fail(refusal_text(name, error), seconds, not on_host)
                 except cohort.InvalidArgument as told:
                     raise (error if isinstance(error, cohort.Error) else told) from error
                 raise
@@ -150,6 +152,8 @@ class Collectives:
         """Takes the turn of a call that this rank cannot plan, with these arguments."""
         given = (*args, *kwargs.values())
         if on_gpu(given):
+            with contextlib.suppress(cohort.Error):
+                self._core.fail(refusal_text(name, error), self._seconds, True)
             raise error
         opts = next((each for each in given if isinstance(getattr(each, 'asyncOp', None), bool)),
                     c10d.AllreduceOptions())

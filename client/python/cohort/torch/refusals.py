@@ -79,13 +79,15 @@ def _is_told(error: Exception) -> bool:
 
 def _tell(name: str, error: Exception, args: Tuple[Any, ...], kwargs: dict) -> None:
     group, given = _call_of(name, args, kwargs)
-    if group is None or on_gpu((*args, *kwargs.values())):
+    if group is None:
         return
     opts = c10d.AllreduceOptions()
     opts.asyncOp = given.get('async_op') is True
+    tensors = args if on_gpu(args) else tuple(kwargs.values()) if on_gpu(
+        tuple(kwargs.values())) else ()
     try:
-        group._refuse(name, error, (opts,), {})  # pylint: disable=protected-access
-    except cohort.Error:
+        group._refuse(name, error, (opts, *tensors), {})  # pylint: disable=protected-access
+    except (cohort.Error, type(error)):
         pass  # the other ranks have it
 
 

@@ -11,8 +11,9 @@
 namespace cohort::worker {
 namespace {
 
-constexpr uint64_t kMagic = 0x636f686f72744231;  // changes with the layout
+constexpr uint64_t kMagic = 0x636f686f72744232;  // changes with the layout
 constexpr size_t kMaxText = 2000;
+constexpr size_t kMaxRefusal = 500;
 constexpr absl::string_view kNotALog = "the shared memory is not an operation log of this version";
 constexpr size_t kEntryWords = sizeof(NcclOperationLog::Entry) / sizeof(uint64_t);
 
@@ -51,6 +52,8 @@ struct NcclOperationLog::RankLog {
   alignas(64) std::atomic<int64_t> posted;
   alignas(64) std::atomic<int64_t> started;
   std::atomic<int64_t> finished;
+  alignas(64) std::atomic<int64_t> refused;  // the entry of the text; 0 while it is written
+  std::atomic<char> refusal[kMaxRefusal];
   Line lines[kEntries];
 };
 
@@ -111,6 +114,29 @@ void NcclOperationLog::Post(int rank, const Entry& entry) const {
   mine.posted.store(sequence, std::memory_order_release);
 }
 
+void NcclOperationLog::PostRefusal(int rank, const Entry& entry, absl::string_view why) const {
+  RankLog& mine = rank_log(rank);
+  const size_t size = std::min(why.size(), kMaxRefusal - 1);
+  mine.refused.store(0, std::memory_order_relaxed);
+  // A rank that sees one of these characters also sees that the entry is 0.
+  for (size_t i = 0; i < size; ++i) mine.refusal[i].store(why[i], std::memory_order_release);
+  mine.refusal[size].store('\0', std::memory_order_release);
+  mine.refused.store(posted(rank) + 1, std::memory_order_release);
+  Post(rank, entry);
+}
+
+std::string NcclOperationLog::RefusalOf(int rank, int64_t sequence) const {
+  const RankLog& log = rank_log(rank);
+  if (log.refused.load(std::memory_order_acquire) != sequence) return "";
+  std::string text;
+  for (const std::atomic<char>& each : log.refusal) {
+    const char character = each.load(std::memory_order_acquire);
+    if (character == '\0') break;
+    text += character;
+  }
+  return log.refused.load(std::memory_order_relaxed) == sequence ? text : "";
+}
+
 int64_t NcclOperationLog::posted(int rank) const {
   return rank_log(rank).posted.load(std::memory_order_acquire);
 }
@@ -156,7 +182,11 @@ std::optional<NcclOperationLog::Difference> NcclOperationLog::FindDifference(int
       difference.mine = mine->line;
       difference.theirs = theirs->line;
     }
-    if (difference.sequence > 0) return difference;
+    if (difference.sequence == 0) continue;
+    if (IsRefusal(difference.mine)) difference.my_refusal = RefusalOf(rank, difference.sequence);
+    if (IsRefusal(difference.theirs))
+      difference.their_refusal = RefusalOf(other, difference.sequence);
+    return difference;
   }
   return std::nullopt;
 }

@@ -42,6 +42,9 @@ class NcclOperationLog {
     int rank = 0;
     OperationLogLine mine;
     OperationLogLine theirs;
+    // The wrong arguments, where one of the two is a refusal.
+    std::string my_refusal;
+    std::string their_refusal;
   };
 
   // Errors: INVALID_ARGUMENT (not 1..kMaxRanks), RESOURCE_EXHAUSTED.
@@ -61,6 +64,9 @@ class NcclOperationLog {
 
   // Posts the next entry of `rank`.
   void Post(int rank, const Entry& entry) const;
+  // Posts the next entry of `rank`, a refusal because of `why`, of which the text of the last one
+  // is kept.
+  void PostRefusal(int rank, const Entry& entry, absl::string_view why) const;
   // How many entries `rank` has posted: the number of the last one, counted from 1.
   int64_t posted(int rank) const;
   // Absent: not posted yet, or no longer kept.
@@ -84,6 +90,8 @@ class NcclOperationLog {
   struct RankLog;
 
   NcclOperationLog(shm::Segment segment, int ranks) : segment_(std::move(segment)), ranks_(ranks) {}
+  // The text of a refusal, or "" if it is no longer kept.
+  std::string RefusalOf(int rank, int64_t sequence) const;
   Header& header() const;
   RankLog& rank_log(int rank) const;
 

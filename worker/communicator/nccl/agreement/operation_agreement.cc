@@ -128,17 +128,19 @@ absl::Status Agreement::FindDifference(Instant deadline) {
 }
 
 absl::Status DifferenceError(int rank, const NcclOperationLog::Difference& difference) {
-  const auto name = [](const OperationLogLine& line) {
-    return line.key.collective() == 0 ? std::string("nothing") : Describe(line);
+  const auto name = [](const OperationLogLine& line, const std::string& refusal) {
+    if (line.key.collective() == 0) return std::string("nothing");
+    return refusal.empty() ? Describe(line) : absl::StrCat(Describe(line), ": ", refusal);
   };
-  const bool mine_first = rank < difference.rank;
-  const OperationLogLine& lower = mine_first ? difference.mine : difference.theirs;
-  const OperationLogLine& higher = mine_first ? difference.theirs : difference.mine;
+  const std::string mine = name(difference.mine, difference.my_refusal);
+  const std::string theirs = name(difference.theirs, difference.their_refusal);
+  const std::string& lower = rank < difference.rank ? mine : theirs;
+  const std::string& higher = rank < difference.rank ? theirs : mine;
   absl::Status status = absl::InvalidArgumentError(absl::StrCat(
       "ranks called different things as operation ", difference.sequence,
       difference.is_first ? "" : " or before it", ": rank ", std::min(rank, difference.rank), " ",
-      name(lower), "; rank ", std::max(rank, difference.rank), " ", name(higher),
-      name(lower) == name(higher) ? ", of another tag" : "",
+      lower, "; rank ", std::max(rank, difference.rank), " ", higher,
+      lower == higher ? ", of another tag" : "",
       "; devices may hang in it: this group has ended, and is to be formed anew"));
   status.SetPayload(kEndMark, absl::Cord());
   return status;

@@ -16,6 +16,16 @@ OperationLogLine LineOfReplay(int calls, uint32_t digest) {
   return LineOf(call);
 }
 
+OperationLogLine LineOfRefusal() {
+  FlatCall call;
+  call.collective = Collective::kFail;
+  return LineOf(call);
+}
+
+bool IsRefusal(const OperationLogLine& line) {
+  return CollectiveOf(line.key.collective()) == Collective::kFail;
+}
+
 OperationLogLine LineOf(const FlatCall& call) {
   OperationLogLine line;
   line.key = KeyOf(call);
@@ -27,6 +37,7 @@ bool Same(const OperationLogLine& a, const OperationLogLine& b) {
 }
 
 std::string Describe(const OperationLogLine& line) {
+  if (IsRefusal(line)) return "a call with a wrong argument";
   const uint32_t which = line.registered & (kInputRegistered | kOutputRegistered);
   const char* const memory = which == 0                   ? ""
                              : which == kInputRegistered  ? ", registered input"
@@ -37,9 +48,7 @@ std::string Describe(const OperationLogLine& line) {
                       offset == 0 ? "" : absl::StrCat(" at offset digest ", absl::Hex(offset)));
 }
 
-uint64_t Mixed(uint64_t digest, uint64_t number) {
-  return SplitMix64(digest ^ number);
-}
+uint64_t Mixed(uint64_t digest, uint64_t number) { return SplitMix64(digest ^ number); }
 
 uint64_t Chained(uint64_t chain, const OperationLogLine& line) {
   std::array<uint64_t, sizeof(line) / sizeof(uint64_t)> words;

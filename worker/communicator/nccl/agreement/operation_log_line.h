@@ -25,6 +25,9 @@ constexpr uint32_t kOutputRegistered = 2;
 constexpr int kOffsetShift = 2;
 
 OperationLogLine LineOf(const FlatCall& call);
+// A call that this rank could not make, because of a wrong argument.
+OperationLogLine LineOfRefusal();
+bool IsRefusal(const OperationLogLine& line);
 // A replay of `calls` captured calls; `digest` is a digest of them.
 OperationLogLine LineOfReplay(int calls, uint32_t digest);
 bool Same(const OperationLogLine& a, const OperationLogLine& b);
