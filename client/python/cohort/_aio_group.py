@@ -5,7 +5,7 @@ from typing import Any, Dict, Generator, List, Optional, Sequence, Tuple, Union
 
 from cohort import _core
 from cohort._event_loop import CallsInFlight, Inbox, run
-from cohort._objects import check_round, pack, pack_or_refuse, unpack, unpack_all
+from cohort._objects import check_root, check_round, pack, pack_or_refuse, unpack, unpack_all
 from cohort.arrays import Array
 from cohort.errors import Error
 from cohort.group import Group as BlockingGroup
@@ -230,7 +230,7 @@ class Group:
     async def broadcast_object(self, obj: Any, root: int, *, pickle: bool = False,
                                timeout: Timeout = None) -> Any:
         """As Group.broadcast_object."""
-        timeout, turn = check_round(self, 'broadcast_object', timeout)
+        root, timeout, turn = check_root(self, 'broadcast_object', root, timeout)
         data = pack_or_refuse(obj, pickle) if self.rank == root else b''
         with turn:
             data = await self._run(self._core.start_broadcast_object, turn.refusal or data, root,

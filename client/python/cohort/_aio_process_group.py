@@ -6,8 +6,8 @@ from typing import Any, Dict, Generator, List, Optional, Sequence, Tuple
 from cohort import _core
 from cohort import _lifetime
 from cohort._event_loop import Inbox, run
-from cohort._objects import (check_round, pack, pack_all, pack_or_refuse, raise_refusal, unpack,
-                             unpack_all)
+from cohort._objects import (check_root, check_round, pack, pack_all, pack_or_refuse, raise_refusal,
+                             unpack, unpack_all)
 from cohort.errors import Error
 from cohort.facts import Facts
 from cohort.group_info import GroupInfo, OpenWait, View, read_group_info
@@ -90,7 +90,7 @@ class ProcessGroup(Facts):
                         participants: Sequence[int] = (), timeout: Timeout = None,
                         pickle: bool = False) -> Any:
         """As ProcessGroup.broadcast."""
-        timeout, turn = check_round(self, 'broadcast', timeout)
+        root, timeout, turn = check_root(self, 'broadcast', root, timeout)
         data = pack_or_refuse(obj, pickle) if self.rank == root else b''
         with turn:
             data = await run(self._core.start_broadcast, turn.refusal or data, root, name,
@@ -111,7 +111,7 @@ class ProcessGroup(Facts):
                      participants: Sequence[int] = (), timeout: Timeout = None,
                      pickle: bool = False) -> List[Any]:
         """As ProcessGroup.gather."""
-        timeout, turn = check_round(self, 'gather', timeout)
+        root, timeout, turn = check_root(self, 'gather', root, timeout)
         data = pack_or_refuse(obj, pickle)
         with turn:
             objects = await run(self._core.start_gather, turn.refusal or data, root, name,
@@ -123,7 +123,7 @@ class ProcessGroup(Facts):
                       participants: Sequence[int] = (), timeout: Timeout = None,
                       pickle: bool = False) -> Any:
         """As ProcessGroup.scatter."""
-        timeout, turn = check_round(self, 'scatter', timeout)
+        root, timeout, turn = check_root(self, 'scatter', root, timeout)
         each = pack_all(objs, pickle) if self.rank == root else ()
         if turn.refusal and each:
             each = [turn.refusal] * len(each)

@@ -2,7 +2,7 @@
 
 from typing import Any, List
 
-from cohort._objects import check_round, pack, pack_or_refuse, unpack, unpack_all
+from cohort._objects import check_root, check_round, pack, pack_or_refuse, unpack, unpack_all
 from cohort.facts import Facts
 from cohort.timeouts import Timeout
 
@@ -33,7 +33,7 @@ class GroupObjects(Facts):
     def broadcast_object(self, obj: Any, root: int, *, pickle: bool = False,
                          timeout: Timeout = None) -> Any:
         """Returns the root's object on every rank; other ranks' `obj` is ignored."""
-        timeout, turn = check_round(self, 'broadcast_object', timeout)
+        root, timeout, turn = check_root(self, 'broadcast_object', root, timeout)
         data = pack_or_refuse(obj, pickle) if self.rank == root else b''
         with turn:
             data = self._core.broadcast_object(turn.refusal or data, root, timeout)

@@ -6,8 +6,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from cohort import _core
 from cohort import _lifetime
 from cohort._environment import coordinator_address, rank_and_size
-from cohort._objects import (BytesLike, check_round, pack, pack_all, pack_or_refuse, raise_refusal,
-                             unpack, unpack_all)
+from cohort._objects import (BytesLike, check_root, check_round, pack, pack_all, pack_or_refuse,
+                             raise_refusal, unpack, unpack_all)
 from cohort.facts import Facts
 from cohort.group_info import GroupInfo, OpenWait, View, read_group_info
 from cohort.timeouts import Timeout, seconds
@@ -137,7 +137,7 @@ class ProcessGroup(Facts):
         """Returns the root's object on every participant. All participants call it; the root does
         not block. Other ranks' `obj` is ignored. An object that cannot be sent is InvalidArgument
         on all of them, as in all_gather, gather and scatter."""
-        timeout, turn = check_round(self, 'broadcast', timeout)
+        root, timeout, turn = check_root(self, 'broadcast', root, timeout)
         data = pack_or_refuse(obj, pickle) if self.rank == root else b''
         with turn:
             data = self._core.broadcast(turn.refusal or data, root, name, participants, timeout)
@@ -156,7 +156,7 @@ class ProcessGroup(Facts):
                timeout: Timeout = None, pickle: bool = False) -> List[Any]:
         """Like all_gather, at the root; the others get an empty list. An object that cannot be sent
         is InvalidArgument on its rank and on the root."""
-        timeout, turn = check_round(self, 'gather', timeout)
+        root, timeout, turn = check_root(self, 'gather', root, timeout)
         data = pack_or_refuse(obj, pickle)
         with turn:
             objects = self._core.gather(turn.refusal or data, root, name, participants, timeout)
@@ -169,7 +169,7 @@ class ProcessGroup(Facts):
         """Returns this rank's object of the root's `objs`, which has one for each participant in
         order of rank. Other ranks pass an empty sequence. An object that cannot be sent is
         InvalidArgument on the rank that should get it."""
-        timeout, turn = check_round(self, 'scatter', timeout)
+        root, timeout, turn = check_root(self, 'scatter', root, timeout)
         each = pack_all(objs, pickle) if self.rank == root else ()
         if turn.refusal and each:
             each = [turn.refusal] * len(each)

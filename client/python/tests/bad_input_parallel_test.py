@@ -248,7 +248,7 @@ STATELESS = {
     'object': Wrong(lambda g: g.send_obj(object(), 1), 'allow_pickle'),
     'destination': Wrong(lambda g: g.send_obj(1, 9), 'destination 9'),
     'source': Wrong(lambda g: g.recv_obj(-1), 'source -1'),
-    'root': Wrong(lambda g: g.broadcast_obj(1, 9), 'root 9'),
+    'root': Wrong(lambda g: g.broadcast_obj(1, 9), 'root 9', lambda g: g.broadcast_obj(None, 0)),
     'gathered': Wrong(lambda g: g.all_gather_obj(object()), 'allow_pickle',
                       lambda g: g.all_gather_obj(1)),
     'broadcast': Wrong(lambda g: g.broadcast_obj(object(), 0), 'allow_pickle',
@@ -276,6 +276,9 @@ def _stateless():
 
 @pytest.mark.parametrize('name', STATELESS)
 def test_group_of_vllm(stateless, name):
-    assert_no_leak(lambda count: refuse_on_ranks(stateless, STATELESS[name], count))
+    def repeat(count):
+        for _ in range(count // 10):  # the coordinator keeps 16 ends for a rank that comes late
+            refuse_on_ranks(stateless, STATELESS[name], 10)
+    assert_no_leak(repeat)
     assert run(stateless, lambda group, rank: group.all_gather_obj(rank)) == [[0, 1]] * 2
     assert run(stateless, lambda group, _: group.all_reduce(np.ones(1)).tolist()) == [[2]] * 2

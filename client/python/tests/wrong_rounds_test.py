@@ -30,6 +30,8 @@ WRONG = {
     'strided text': {'obj': np.array(['a', 'b', 'c'])[::2]},
     'masked array': {'obj': np.ma.array([1.0], mask=[True])},
     'failing pickle': {'obj': Unpicklable(), 'pickle': True},
+    'root outside': {'root': RANKS + 4}, 'negative root': {'root': -1},
+    'root too large': {'root': 1 << 70}, 'root of a wrong type': {'root': 'x'},
 }
 CALLS = {
     'all_gather': {}, 'broadcast': {'root': 0}, 'own broadcast': {'root': CULPRIT},
@@ -40,7 +42,8 @@ GROUP_CALLS = {'all_gather': 'all_gather_objects', 'broadcast': 'broadcast_objec
                'own broadcast': 'broadcast_object'}
 CASES = [(call, wrong) for call in CALLS for wrong in WRONG
          # Others' objects are ignored.
-         if not (call in ('broadcast', 'scatter') and 'obj' in WRONG[wrong])]
+         if not (call in ('broadcast', 'scatter') and 'obj' in WRONG[wrong])
+         and not (call == 'all_gather' and 'root' in WRONG[wrong])]
 
 
 def arguments(call, wrong, rank):
@@ -57,7 +60,7 @@ def arguments(call, wrong, rank):
 def check(call, wrong, rank, error):
     """`error`: of this rank's call, or None."""
     root = CALLS[call].get('root')
-    if rank == CULPRIT and call != 'own scatter':
+    if rank == CULPRIT and (call != 'own scatter' or 'root' in WRONG[wrong]):
         assert isinstance(error, cohort.InvalidArgument), error
         return
     if error is not None:

@@ -179,18 +179,15 @@ TEST_F(AsyncProcessGroupTest, AMembershipThatLosesTheGroupJoinsAgain) {
   EXPECT_THAT(fake_.Seen("Join"), SizeIs(3));
 }
 
-TEST_F(AsyncProcessGroupTest, WrongArgumentsAreNotSent) {
+TEST_F(AsyncProcessGroupTest, WrongArgumentsOfMessagesAreNotSent) {
   auto group = Join();
-  Answer sent, received, broadcast, scattered;
+  Answer sent, received;
   group->async().Send("x", 0, "", {}, sent.Slot());
   group->async().Receive(7, "", {}, received.SlotFor<ReceivedObject>());
-  group->async().Broadcast("x", 7, {}, broadcast.SlotFor<std::string>());
-  group->async().Scatter({"a"}, 0, {}, scattered.SlotFor<std::string>());
-  for (Answer* answer : {&sent, &received, &broadcast, &scattered}) {
+  for (Answer* answer : {&sent, &received}) {
     EXPECT_EQ(answer->Await().code(), absl::StatusCode::kInvalidArgument);
   }
   EXPECT_THAT(fake_.Seen("Send"), IsEmpty());
-  EXPECT_THAT(fake_.Seen("Scatter"), IsEmpty());
 }
 
 }  // namespace

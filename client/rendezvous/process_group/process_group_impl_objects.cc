@@ -77,8 +77,8 @@ void RunFromRoot(CallMode mode, const std::shared_ptr<GroupSession>& session, co
                  typename Method::Request request, const RoundPlan& plan, const Value& value,
                  std::optional<std::string> own, End end) {
   const bool is_root = own.has_value();
-  auto then = [mode, session, plan, end = std::move(end), own = std::move(own)](
-                  absl::Status called, auto& response) {
+  auto then = [mode, session, plan, end = std::move(end), own = std::move(own)](absl::Status called,
+                                                                                auto& response) {
     RoundReport report;
     called = EndRound(*session, called, response.result(), plan, &report);
     if (!called.ok()) {
@@ -98,6 +98,11 @@ void RunFromRoot(CallMode mode, const std::shared_ptr<GroupSession>& session, co
   }
 }
 
+// A number that is no rank travels as one above all ranks.
+int RootInRequest(int root, const GroupSession& session) {
+  return root >= 0 ? root : session.position().world_size;
+}
+
 // The attempts of each kind of round. They borrow their arguments for the call of the attempt.
 
 auto BroadcastAttempt(const std::shared_ptr<GroupSession>& session, absl::string_view object,
@@ -105,7 +110,7 @@ auto BroadcastAttempt(const std::shared_ptr<GroupSession>& session, absl::string
   return [&session, object, root, &options](CallMode mode, const RoundPlan& plan, auto end) {
     v1::BroadcastRequest request;
     FillRound(plan, options, request.mutable_round());
-    request.set_root(root);
+    request.set_root(RootInRequest(root, *session));
     std::optional<std::string> own;
     if (root == session->position().rank) own.emplace(object);
     RunFromRoot(mode, session, method::kBroadcast, std::move(request), plan, ObjectValue{object},
@@ -137,7 +142,7 @@ auto GatherAttempt(const std::shared_ptr<GroupSession>& session, absl::string_vi
     const bool is_root = root == session->position().rank;
     v1::GatherRequest request;
     FillRound(plan, options, request.mutable_round());
-    request.set_root(root);
+    request.set_root(RootInRequest(root, *session));
     RunWithValue(mode, session, method::kGather, std::move(request), plan.spec, ObjectValue{object},
                  [mode, session, plan, end = std::move(end), is_root](
                      absl::Status called, v1::GatherResponse& response) {
@@ -158,18 +163,26 @@ auto ScatterAttempt(const std::shared_ptr<GroupSession>& session,
   return [&session, &objects, root, own, &options](CallMode mode, const RoundPlan& plan, auto end) {
     v1::ScatterRequest request;
     FillRound(plan, options, request.mutable_round());
-    request.set_root(root);
+    request.set_root(RootInRequest(root, *session));
     RunFromRoot(mode, session, method::kScatter, std::move(request), plan, ListValue{objects},
                 own != nullptr ? std::make_optional(*own) : std::nullopt, std::move(end));
   };
 }
 
+// The result of a round. A member with a wrong argument takes part in it, so that its numbers stay
+// those of the others, which wait: it gets its own error for the mismatch that they get.
+template <typename T>
+absl::StatusOr<T> OwnOr(const absl::Status& own, absl::StatusOr<T> value) {
+  return !own.ok() && (value.ok() || absl::IsFailedPrecondition(value.status())) ? own
+                                                                                 : std::move(value);
+}
+
 // Drops the report of a round.
 template <typename T>
-auto WithoutReport(Done<T> done) {
-  return [done = std::move(done)](absl::StatusOr<T> value, RoundReport /*report*/) {
-    done(std::move(value));
-  };
+auto WithoutReport(Done<T> done, absl::Status own = absl::OkStatus()) {
+  return
+      [done = std::move(done), own = std::move(own)](
+          absl::StatusOr<T> value, RoundReport /*report*/) { done(OwnOr(own, std::move(value))); };
 }
 
 }  // namespace
@@ -267,8 +280,9 @@ absl::StatusOr<std::string> ProcessGroupImpl::Receive(int src, absl::string_view
                                                       absl::Duration timeout) {
   COHORT_RETURN_IF_ERROR(CheckPeer(src, "source"));
   using Result = absl::StatusOr<ReceivedObject>;
-  Result result = ResultOf<Result>(
-      [&](auto done) { RunReceive(CallMode::kBlocking, src, tag, {timeout, nullptr}, done); });
+  Result result = ResultOf<Result>([&](auto done) {
+    RunReceive(CallMode::kBlocking, src, tag, {timeout, nullptr}, done);
+  });
   if (!result.ok()) return result.status();
   return std::move(result->bytes);
 }
@@ -285,24 +299,23 @@ void ProcessGroupImpl::Receive(std::optional<int> src, absl::string_view tag,
   if (src.has_value()) {
     if (absl::Status valid = CheckPeer(*src, "source"); !valid.ok()) return Refuse(valid, done);
   }
-  RunReceive(CallMode::kAsync, src, tag, options,
-             [done = std::move(done)](absl::StatusOr<ReceivedObject> object) {
-               done(std::move(object));
-             });
+  RunReceive(
+      CallMode::kAsync, src, tag, options,
+      [done = std::move(done)](absl::StatusOr<ReceivedObject> object) { done(std::move(object)); });
 }
 
 absl::StatusOr<std::string> ProcessGroupImpl::Broadcast(absl::string_view object, int root,
                                                         const RoundOptions& options) {
-  COHORT_RETURN_IF_ERROR(CheckPeer(root, "root"));
-  return RunRound<absl::StatusOr<std::string>>("broadcast", options, options_->timeout, nullptr,
-                                               BroadcastAttempt(session_, object, root, options));
+  return OwnOr(CheckPeer(root, "root"), RunRound<absl::StatusOr<std::string>>(
+                                            "broadcast", options, options_->timeout, nullptr,
+                                            BroadcastAttempt(session_, object, root, options)));
 }
 
 void ProcessGroupImpl::Broadcast(absl::string_view object, int root, const RoundOptions& options,
                                  Done<std::string> done) {
-  if (absl::Status valid = CheckPeer(root, "root"); !valid.ok()) return Refuse(valid, done);
   StartRound("broadcast", options, options_->timeout,
-             BroadcastAttempt(session_, object, root, options), WithoutReport(std::move(done)));
+             BroadcastAttempt(session_, object, root, options),
+             WithoutReport(std::move(done), CheckPeer(root, "root")));
 }
 
 absl::StatusOr<ObjectList> ProcessGroupImpl::AllGather(absl::string_view object,
@@ -319,16 +332,15 @@ void ProcessGroupImpl::AllGather(absl::string_view object, const RoundOptions& o
 
 absl::StatusOr<ObjectList> ProcessGroupImpl::Gather(absl::string_view object, int root,
                                                     const RoundOptions& options) {
-  COHORT_RETURN_IF_ERROR(CheckPeer(root, "root"));
-  return RunRound<absl::StatusOr<ObjectList>>("gather", options, options_->timeout, nullptr,
-                                              GatherAttempt(session_, object, root, options));
+  return OwnOr(CheckPeer(root, "root"), RunRound<absl::StatusOr<ObjectList>>(
+                                            "gather", options, options_->timeout, nullptr,
+                                            GatherAttempt(session_, object, root, options)));
 }
 
 void ProcessGroupImpl::Gather(absl::string_view object, int root, const RoundOptions& options,
                               Done<ObjectList> done) {
-  if (absl::Status valid = CheckPeer(root, "root"); !valid.ok()) return Refuse(valid, done);
   StartRound("gather", options, options_->timeout, GatherAttempt(session_, object, root, options),
-             WithoutReport(std::move(done)));
+             WithoutReport(std::move(done), CheckPeer(root, "root")));
 }
 
 absl::StatusOr<const std::string*> ProcessGroupImpl::CheckScatter(
@@ -347,19 +359,19 @@ absl::StatusOr<const std::string*> ProcessGroupImpl::CheckScatter(
 
 absl::StatusOr<std::string> ProcessGroupImpl::Scatter(const std::vector<std::string>& objects,
                                                       int root, const RoundOptions& options) {
-  COHORT_ASSIGN_OR_RETURN(const std::string* own, CheckScatter(objects, root, options));
-  return RunRound<absl::StatusOr<std::string>>(
-      "scatter", options, options_->timeout, nullptr,
-      ScatterAttempt(session_, objects, root, own, options));
+  const absl::StatusOr<const std::string*> own = CheckScatter(objects, root, options);
+  return OwnOr(own.status(),
+               RunRound<absl::StatusOr<std::string>>(
+                   "scatter", options, options_->timeout, nullptr,
+                   ScatterAttempt(session_, objects, root, own.value_or(nullptr), options)));
 }
 
 void ProcessGroupImpl::Scatter(const std::vector<std::string>& objects, int root,
                                const RoundOptions& options, Done<std::string> done) {
   const absl::StatusOr<const std::string*> own = CheckScatter(objects, root, options);
-  if (!own.ok()) return Refuse(own.status(), done);
   StartRound("scatter", options, options_->timeout,
-             ScatterAttempt(session_, objects, root, *own, options),
-             WithoutReport(std::move(done)));
+             ScatterAttempt(session_, objects, root, own.value_or(nullptr), options),
+             WithoutReport(std::move(done), own.status()));
 }
 
 void ProcessGroupImpl::RunExpireData(CallMode mode, std::optional<absl::Duration> older_than,

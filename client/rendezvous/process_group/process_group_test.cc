@@ -45,7 +45,6 @@ TEST_F(ProcessGroupTest, RefusesWhatCannotBeRightWithoutAsking) {
   const auto group = Join();
   EXPECT_EQ(group->Send("x", 0).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(group->Receive(7).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(group->Scatter({"a"}, 0).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(fake_.Seen("Send"), IsEmpty());
 }
 

@@ -164,8 +164,13 @@ class Rounds final : public WaitOwner {
   // The watermark of the name has moved up from `from`: the ranks that were not there are behind.
   void MarkLate(Name& name, int64_t from);
   static void AddLate(Name& name, int64_t number, const RankSet& ranks);
-  // The member knows, or gets now, the watermark of the name: it is not behind any more.
-  void CatchUp(Step& step, Name& name, int rank);
+  // The member knows, or gets now, how the numbers before `next` ended.
+  void CatchUp(Step& step, Name& name, int rank, int64_t next);
+  // The number of a member's next call after this end. Members that a mismatch ends stay in step,
+  // as long as the ends are kept; others go on at the watermark.
+  int64_t NextAfter(const Name& name, const RoundEnd& end) const;
+  // Null: not kept, or released.
+  std::shared_ptr<const RoundEnd> KeptEnd(const Name& name, int64_t number) const;
   void KeepEnd(const std::shared_ptr<const RoundEnd>& end);
   // The end that a member gets for a number that ended unreleased and is not in `rounds`.
   std::shared_ptr<const RoundEnd> EndOf(const Name& name, int64_t number, int rank) const;
@@ -178,6 +183,10 @@ class Rounds final : public WaitOwner {
   // --- rounds_enter_release.cc
   absl::Status CheckArguments(const EnterRoundCall& call, int rank, const RankSet& participants,
                               size_t value_count) const;
+  // A member cannot take part because of wrong arguments. The round ends for all of them, which
+  // wait for it.
+  void EnterWrong(Step& step, CallId id, const Member& member, const EnterRoundCall& call,
+                  Name& name, int64_t number, absl::string_view why);
   // The open round that the call enters, opened if it is new. Null: the call was answered, because
   // the number has ended or cannot be opened.
   Round* FindOrOpen(Step& step, CallId id, const EnterRoundCall& call, int rank,

@@ -90,7 +90,10 @@ std::shared_ptr<RoundEnd> Rounds::MakeEnd(Instant now, const Name& name, const R
   end->next_number = round.number + 1;
   end->reason = std::move(reason);
   end->skew = round.last_at - round.first_at;
-  if (outcome != RoundOutcome::kReleased) end->missing = Missing(now, round);
+  // Nothing is missing in a mismatch: it does not wait for the others.
+  if (outcome != RoundOutcome::kReleased && outcome != RoundOutcome::kMismatch) {
+    end->missing = Missing(now, round);
+  }
   return end;
 }
 
@@ -168,10 +171,6 @@ void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
   const int rank = member.rank;
   const RankSet participants = call.participants.empty() ? RankSet::All(group_.world_size)
                                                          : RankSet::FromRanges(call.participants);
-  if (absl::Status valid = CheckArguments(call, rank, participants, values.size()); !valid.ok()) {
-    step.Fail(id, std::move(valid));
-    return;
-  }
   Name* name = FindOrAddName(step, call.name);
   if (name == nullptr) {
     step.Fail(id, absl::ResourceExhaustedError(absl::StrCat(
@@ -181,6 +180,11 @@ void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
   }
   const int64_t number = call.number != 0 ? call.number : NextFor(*name, rank);
   member.Begin(RoundKindName(call.kind), call.name, number, step.now());
+  if (const absl::Status valid = CheckArguments(call, rank, participants, values.size());
+      !valid.ok()) {
+    EnterWrong(step, id, member, call, *name, number, valid.message());
+    return;
+  }
 
   Round* const open = FindOrOpen(step, id, call, rank, participants, *name, number);
   if (open == nullptr) return;
@@ -202,6 +206,18 @@ void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
   } else {
     EnterSymmetric(step, id, rank, wait, call, std::move(values), *name, round);
   }
+}
+
+void Rounds::EnterWrong(Step& step, CallId id, const Member& member, const EnterRoundCall& call,
+                        Name& name, int64_t number, absl::string_view why) {
+  EnterRoundCall in_group = call;
+  if (call.root < 0 || call.root >= group_.world_size) in_group.root = member.rank;
+  Round* const open =
+      FindOrOpen(step, id, in_group, member.rank, RankSet::All(group_.world_size), name, number);
+  if (open == nullptr) return;
+  open->waiters.push_back({id, member.rank});
+  End(step, name, *open, RoundOutcome::kMismatch,
+      absl::StrCat("rank ", member.rank, " (", member.name, "): ", why));
 }
 
 Rounds::Round* Rounds::FindOrOpen(Step& step, CallId id, const EnterRoundCall& call, int rank,
@@ -226,6 +242,10 @@ Rounds::Round* Rounds::FindOrOpen(Step& step, CallId id, const EnterRoundCall& c
   Round& round = it->second;
   if (!round.ended) return &round;
   // Only members of the round get its values. The digest is not compared: a restart forgets it.
+  if (round.end->outcome == RoundOutcome::kMismatch) {
+    AnswerEnded(step, id, name, number, rank);
+    return nullptr;
+  }
   if (call.kind == round.kind && call.root == round.root && participants == round.participants) {
     AnswerEnded(step, id, name, number, rank);
     return nullptr;
@@ -235,7 +255,7 @@ Rounds::Round* Rounds::FindOrOpen(Step& step, CallId id, const EnterRoundCall& c
   end->late = !round.arrived.Contains(rank);
   end->next_number = std::max(number, name.ended_through) + 1;
   round.arrived.Add(rank);
-  CatchUp(step, name, rank);
+  CatchUp(step, name, rank, end->next_number);
   step.Answer(id, RoundReply{std::move(end), false, Payload()});
   return nullptr;
 }
@@ -300,7 +320,8 @@ void Rounds::EndWait(Step& step, int rank) {
 }
 
 bool Rounds::Complete(const Round& round) const {
-  if (round.kind != RoundKind::kAgreeAlive) return round.arrived.count() == round.participants.count();
+  if (round.kind != RoundKind::kAgreeAlive)
+    return round.arrived.count() == round.participants.count();
   // An agreement is complete when every absent participant is dead.
   for (int rank : round.participants.Minus(round.arrived).ToVector()) {
     const Member* member = group_.roster.ByRank(rank);
@@ -320,7 +341,8 @@ void Rounds::End(Step& step, Name& name, Round& round, RoundOutcome outcome, std
     CountVotes(round.op, round.votes, round.participants, *end);
   }
   if (round.kind == RoundKind::kAgreeAlive) end->alive = round.arrived;
-  const bool has_values = released && (round.kind == RoundKind::kAllGather || round.kind == RoundKind::kGather);
+  const bool has_values =
+      released && (round.kind == RoundKind::kAllGather || round.kind == RoundKind::kGather);
   if (has_values) {
     end->values = std::move(round.values);
     end->receipt = round.receipt = group_.shard.next_receipt();
@@ -340,7 +362,8 @@ void Rounds::End(Step& step, Name& name, Round& round, RoundOutcome outcome, std
         waiter.rank);  // a member that disagrees had not arrived, and gets the error too
     RoundReply reply;
     reply.end = end;
-    reply.with_values = has_values && (round.kind == RoundKind::kAllGather || waiter.rank == round.root);
+    reply.with_values =
+        has_values && (round.kind == RoundKind::kAllGather || waiter.rank == round.root);
     step.Answer(waiter.id, std::move(reply));
   }
 

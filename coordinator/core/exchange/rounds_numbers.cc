@@ -64,12 +64,30 @@ void Rounds::AddLate(Name& name, int64_t number, const RankSet& ranks) {
   if (it->second.end->outcome != RoundOutcome::kReleased) late.end = it->second.end;
 }
 
-void Rounds::CatchUp(Step& step, Name& name, int rank) {
+void Rounds::CatchUp(Step& step, Name& name, int rank, int64_t next) {
   auto it = name.late.find(FirstUnreported(name, rank));
   if (it == name.late.end()) return;
   it->second.ranks.Remove(rank);
   if (it->second.ranks.empty()) name.late.erase(it);
+  if (next <= name.ended_through) {
+    Name::Late& late = name.late[next];
+    late.ranks.Add(rank);
+    late.end = KeptEnd(name, next);
+  }
   WriteName(step, name);
+}
+
+std::shared_ptr<const RoundEnd> Rounds::KeptEnd(const Name& name, int64_t number) const {
+  for (const std::shared_ptr<const RoundEnd>& end : kept_ends_) {
+    if (end->number == number && end->name == name.name) return end;
+  }
+  return nullptr;
+}
+
+int64_t Rounds::NextAfter(const Name& name, const RoundEnd& end) const {
+  const bool in_step =
+      end.outcome == RoundOutcome::kMismatch && KeptEnd(name, end.number + 1) != nullptr;
+  return in_step ? end.number + 1 : name.ended_through + 1;
 }
 
 void Rounds::KeepEnd(const std::shared_ptr<const RoundEnd>& end) {
@@ -112,6 +130,7 @@ std::shared_ptr<const RoundEnd> Rounds::EndOf(const Name& name, int64_t number, 
       return end;
     }
   }
+  end->next_number = NextAfter(name, *end);
   if (end->late) {
     end->reason = LateReason(*end, rank);
   } else if (end->outcome == RoundOutcome::kTimedOut && end->missing.expected_count == 0 &&
@@ -158,14 +177,17 @@ void Rounds::AnswerEnded(Step& step, CallId id, Name& name, int64_t number, int 
   }
   const bool lost = number != name.last_released && number == name.last_number &&
                     name.last_outcome == RoundOutcome::kReleased;
+  int64_t next = name.ended_through + 1;
   if (lost) {
     step.Fail(id, absl::DataLossError(
                       absl::StrCat(RoundKindName(name.last_kind), " \"", name.name, "\" #", number,
                                    " was released; its values expired or were acknowledged")));
   } else {
-    step.Answer(id, RoundReply{EndOf(name, number, rank), false, Payload()});
+    std::shared_ptr<const RoundEnd> end = EndOf(name, number, rank);
+    next = end->next_number;
+    step.Answer(id, RoundReply{std::move(end), false, Payload()});
   }
-  CatchUp(step, name, rank);
+  CatchUp(step, name, rank, next);
 }
 
 void Rounds::WriteLate(const Name& name, RoundNameRecord& record) {

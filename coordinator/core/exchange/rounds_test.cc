@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "coordinator/core/testing/core_harness.h"
 #include "coordinator/core/testing/test_calls.h"
 
@@ -115,6 +116,55 @@ INSTANTIATE_TEST_SUITE_P(Kinds, LateMemberTest,
                            name.erase(std::remove(name.begin(), name.end(), '_'), name.end());
                            return name;
                          });
+
+// The others wait for the member, and its next call is the next one of all.
+TEST(RoundNumbers, AWrongArgumentOfOneMemberEndsTheRoundForAll) {
+  for (const RoundKind kind : {RoundKind::kBroadcast, RoundKind::kGather, RoundKind::kScatter}) {
+    for (const size_t wrong_at : {0, 1, 2}) {
+      CoreHarness h;
+      std::vector<TestMember> members = h.Form(3);
+      EnterRoundCall right = Barrier("step");
+      right.kind = kind;
+      right.root = 2;
+      EnterRoundCall wrong = right;
+      wrong.root = 3;
+      std::vector<CallId> calls;
+      for (size_t rank = 0; rank < 3; ++rank) {
+        calls.push_back(h.As(members[rank], rank == wrong_at ? wrong : right));
+      }
+      for (const CallId call : calls) {
+        ASSERT_NE(h.Round(call), nullptr);
+        EXPECT_EQ(h.Round(call)->outcome, RoundOutcome::kMismatch);
+        EXPECT_EQ(h.Round(call)->next_number, 2);
+        EXPECT_THAT(h.Round(call)->reason, HasSubstr("root 3 is not among participants"));
+        EXPECT_THAT(h.Round(call)->reason, HasSubstr(absl::StrCat("rank ", wrong_at)));
+      }
+      CallId last = 0;
+      for (const TestMember& member : members) last = h.As(member, Barrier("step"));
+      ASSERT_NE(h.Round(last), nullptr);
+      EXPECT_EQ(h.Round(last)->outcome, RoundOutcome::kReleased);
+      EXPECT_EQ(h.Round(last)->number, 2);
+    }
+  }
+}
+
+TEST(RoundNumbers, AMemberThatComesLateToSeveralMismatchesStaysInStep) {
+  CoreHarness h;
+  std::vector<TestMember> members = h.Form(2);
+  EnterRoundCall right = Barrier("step");
+  right.kind = RoundKind::kBroadcast;
+  right.root = 1;
+  EnterRoundCall wrong = right;
+  wrong.root = 7;
+  for (int call = 0; call < 3; ++call) h.As(members[0], wrong);
+  for (int64_t number = 1; number <= 3; ++number) {
+    const CallId late = h.As(members[1], Numbered(right, number));
+    ASSERT_NE(h.Round(late), nullptr);
+    EXPECT_EQ(h.Round(late)->number, number);
+    EXPECT_EQ(h.Round(late)->outcome, RoundOutcome::kMismatch);
+    EXPECT_EQ(h.Round(late)->next_number, number + 1);
+  }
+}
 
 TEST(RoundNumbers, AMemberLearnsOfACancelAndOfAMismatchThatItMissed) {
   CoreHarness h;
