@@ -209,8 +209,8 @@ TEST_F(StalledRequestsTest, ByGrpc) {
       });
     }
     EXPECT_TRUE(Await([&] { return relay.stalled() >= kClients; }));
-    // Two of the requests fit.
-    EXPECT_GT(HeldFor("requests"), 40 * kMiB);
+    // Two of the requests fit. The coordinator may still read what the relay has passed on.
+    EXPECT_TRUE(Await([&] { return HeldFor("requests") > 40 * kMiB; })) << HeldFor("requests");
     EXPECT_LE(HeldFor("requests"), 48 * kMiB);
     // Other clients are served.
     const grpc::Status small = Put(*stubs_, 1000);
