@@ -1,5 +1,5 @@
-"""What a program may rely on between streams, futures and messages of torch.distributed over the
-backend "cohort". The ranks share a GPU."""
+"""Streams, futures, messages and wrong arguments of torch.distributed over the backend "cohort". The
+ranks share a GPU."""
 
 import pytest
 
