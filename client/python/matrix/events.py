@@ -178,7 +178,7 @@ def _wrong(scene, row, wrong: int, variant: str) -> None:
 def _is_told_to_all(scene, variant: str) -> bool:
     """Whether the wrong argument takes its turn, and the other ranks of the call get its error."""
     return scene.call.kind in (COLLECTIVE, MESSAGE) or (
-        scene.call.kind in (ROUND, ROOTED) and variant == 'type')
+        scene.call.kind in (ROUND, ROOTED) and variant in ('type', 'rank'))
 
 
 def wrong_here(scene, row, variant):

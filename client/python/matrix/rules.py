@@ -160,6 +160,11 @@ def refused(rank: int) -> Pattern:
     return Raises('InvalidArgument', names=rank)
 
 
+def mismatched(rank: int) -> Pattern:
+    """The end of a round in which another rank has a wrong root."""
+    return Raises('FailedPrecondition', 'InvalidArgument', names=rank)
+
+
 MISTAKE = Raises(*_MISTAKE)
 HANDLER = Raises('Stop')
 # A watch that is closed ends without an error.
@@ -215,11 +220,12 @@ TABLE: List[Row] = [
     Row(['timeout'], (KEY,), subject=COMPLETES, after='in step'),
     Row(['peer_stopped', 'timeout'], (JOIN,), subject=times_out(1, SHORT)),
 
-    # --- A wrong argument of one rank. An object that cannot be sent takes its turn in a round, and is
-    # an error of all ranks that wait for it. Rounds are not ordered with anything else: a rank that made
-    # another mistake calls again.
+    # --- A wrong argument of one rank. In a round, an object that cannot be sent and a wrong root take
+    # their turn, and are an error of all ranks that wait.
     Row(['wrong_here-type'], (ROUND, ROOTED), subject=MISTAKE, peer=refused(0), after='in step'),
     Row(['wrong_there-type'], (ROUND, ROOTED), subject=refused(1), peer=MISTAKE, after='in step'),
+    Row(['wrong_here-rank'], (ROUND, ROOTED), subject=MISTAKE, peer=mismatched(0), after='in step'),
+    Row(['wrong_there-rank'], (ROUND, ROOTED), subject=mismatched(1), peer=MISTAKE, after='in step'),
     Row(['wrong_here'], (COLLECTIVE,), subject=MISTAKE, peer=refused(0), after='in step'),
     Row(['wrong_there'], (COLLECTIVE,), subject=refused(1), peer=MISTAKE, after='in step'),
     # Two ranks take part in a message. The other one is refused, too. In cohort.Group it may also wait
