@@ -139,6 +139,9 @@ class NoHostBarrier final : public GpuContext {
                           absl::FunctionRef<absl::Status(TensorCollectives&)> body) override {
       return side_->OnStream(stream, timeout, body);
     }
+    absl::Status Refuse(void* stream, absl::string_view why, Instant deadline) override {
+      return side_->Refuse(stream, why, deadline);
+    }
     absl::StatusOr<std::shared_ptr<DeviceReplay>> Capture(
         int calls, uint32_t digest, absl::FunctionRef<absl::Status(void* stream)> body) override {
       return side_->Capture(calls, digest, body);
