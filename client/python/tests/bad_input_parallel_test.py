@@ -248,7 +248,7 @@ STATELESS = {
     'object': Wrong(lambda g: g.send_obj(object(), 1), 'allow_pickle'),
     'destination': Wrong(lambda g: g.send_obj(1, 9), 'destination 9'),
     'source': Wrong(lambda g: g.recv_obj(-1), 'source -1'),
-    'root': Wrong(lambda g: g.broadcast_obj(1, 9), 'root 9', lambda g: g.broadcast_obj(None, 0)),
+    'root': Wrong(lambda g: g.broadcast_obj(1, 9), 'root ', lambda g: g.broadcast_obj(None, 0)),
     'gathered': Wrong(lambda g: g.all_gather_obj(object()), 'allow_pickle',
                       lambda g: g.all_gather_obj(1)),
     'broadcast': Wrong(lambda g: g.broadcast_obj(object(), 0), 'allow_pickle',

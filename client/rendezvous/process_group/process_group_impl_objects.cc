@@ -98,9 +98,11 @@ void RunFromRoot(CallMode mode, const std::shared_ptr<GroupSession>& session, co
   }
 }
 
-// A number that is no rank travels as one above all ranks.
+// Each number that is no rank travels as the first one above all ranks: coordinators do not read
+// others.
 int RootInRequest(int root, const GroupSession& session) {
-  return root >= 0 ? root : session.position().world_size;
+  const int world_size = session.position().world_size;
+  return root >= 0 && root < world_size ? root : world_size;
 }
 
 // The attempts of each kind of round. They borrow their arguments for the call of the attempt.

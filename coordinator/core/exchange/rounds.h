@@ -181,12 +181,14 @@ class Rounds final : public WaitOwner {
   void RestoreLate(Name& name, const RoundNameRecord& record);
 
   // --- rounds_enter_release.cc
-  absl::Status CheckArguments(const EnterRoundCall& call, int rank, const RankSet& participants,
-                              size_t value_count) const;
-  // A member cannot take part because of wrong arguments. The round ends for all of them, which
-  // wait for it.
+  absl::Status CheckParticipants(const EnterRoundCall& call, int rank,
+                                 const RankSet& participants) const;
+  absl::Status CheckRoot(const EnterRoundCall& call, int rank, const RankSet& participants,
+                         size_t value_count) const;
+  // A member has a wrong root, or as a root a wrong number of values. The round ends for all of
+  // them, which wait for it.
   void EnterWrong(Step& step, CallId id, const Member& member, const EnterRoundCall& call,
-                  Name& name, int64_t number, absl::string_view why);
+                  const RankSet& participants, Name& name, int64_t number, absl::string_view why);
   // The open round that the call enters, opened if it is new. Null: the call was answered, because
   // the number has ended or cannot be opened.
   Round* FindOrOpen(Step& step, CallId id, const EnterRoundCall& call, int rank,

@@ -139,8 +139,8 @@ void Rounds::Open(Step& step, const EnterRoundCall& call, int rank, RankSet part
   round.charge = Charge(*group_.tally, MemoryKind::kRounds, CostOfRound(round));
 }
 
-absl::Status Rounds::CheckArguments(const EnterRoundCall& call, int rank,
-                                    const RankSet& participants, size_t value_count) const {
+absl::Status Rounds::CheckParticipants(const EnterRoundCall& call, int rank,
+                                       const RankSet& participants) const {
   if (participants.last() >= group_.world_size) {
     return absl::InvalidArgumentError(
         absl::StrCat(TitleOf(call), ": participant ", participants.last(),
@@ -151,6 +151,11 @@ absl::Status Rounds::CheckArguments(const EnterRoundCall& call, int rank,
                                                    ", is not among participants ",
                                                    participants.ToString().substr(0, 256)));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Rounds::CheckRoot(const EnterRoundCall& call, int rank, const RankSet& participants,
+                               size_t value_count) const {
   const bool has_root = Rooted(call.kind) || call.kind == RoundKind::kGather;
   if (has_root && !participants.Contains(call.root)) {
     return absl::InvalidArgumentError(absl::StrCat(TitleOf(call), ": root ", call.root,
@@ -171,6 +176,10 @@ void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
   const int rank = member.rank;
   const RankSet participants = call.participants.empty() ? RankSet::All(group_.world_size)
                                                          : RankSet::FromRanges(call.participants);
+  if (absl::Status valid = CheckParticipants(call, rank, participants); !valid.ok()) {
+    step.Fail(id, std::move(valid));
+    return;
+  }
   Name* name = FindOrAddName(step, call.name);
   if (name == nullptr) {
     step.Fail(id, absl::ResourceExhaustedError(absl::StrCat(
@@ -180,9 +189,8 @@ void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
   }
   const int64_t number = call.number != 0 ? call.number : NextFor(*name, rank);
   member.Begin(RoundKindName(call.kind), call.name, number, step.now());
-  if (const absl::Status valid = CheckArguments(call, rank, participants, values.size());
-      !valid.ok()) {
-    EnterWrong(step, id, member, call, *name, number, valid.message());
+  if (const absl::Status valid = CheckRoot(call, rank, participants, values.size()); !valid.ok()) {
+    EnterWrong(step, id, member, call, participants, *name, number, valid.message());
     return;
   }
 
@@ -209,11 +217,12 @@ void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
 }
 
 void Rounds::EnterWrong(Step& step, CallId id, const Member& member, const EnterRoundCall& call,
-                        Name& name, int64_t number, absl::string_view why) {
+                        const RankSet& participants, Name& name, int64_t number,
+                        absl::string_view why) {
   EnterRoundCall in_group = call;
   if (call.root < 0 || call.root >= group_.world_size) in_group.root = member.rank;
   Round* const open =
-      FindOrOpen(step, id, in_group, member.rank, RankSet::All(group_.world_size), name, number);
+      FindOrOpen(step, id, in_group, member.rank, participants, name, number);
   if (open == nullptr) return;
   open->waiters.push_back({id, member.rank});
   End(step, name, *open, RoundOutcome::kMismatch,

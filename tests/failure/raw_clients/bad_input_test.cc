@@ -29,16 +29,6 @@ TEST_F(BadInputTest, RanksOutOfBounds) {
     v1::ReceiveRequest receive = Of<v1::ReceiveRequest>();
     receive.set_source(rank);
     ExpectInvalid(Receive(receive), "source");
-    v1::BroadcastRequest broadcast = Of<v1::BroadcastRequest>();
-    broadcast.set_root(rank);
-    v1::BroadcastResponse broadcast_response;
-    ExpectInvalid(stubs_->messages->Broadcast(Context().get(), broadcast, &broadcast_response),
-                  "root");
-    v1::GatherRequest gather = Of<v1::GatherRequest>();
-    gather.set_root(rank);
-    gather.mutable_payload()->set_inline_("x");
-    v1::GatherResponse gather_response;
-    ExpectInvalid(stubs_->messages->Gather(Context().get(), gather, &gather_response), "root");
     v1::JoinRequest join = testing::JoinRequestOf("group", 0, kWorldSize);
     join.set_member("stranger");
     join.set_rank(rank);
@@ -54,6 +44,32 @@ TEST_F(BadInputTest, RanksOutOfBounds) {
   to_itself.set_destination(0);
   to_itself.mutable_payload()->set_inline_("x");
   ExpectInvalid(Send(to_itself), "itself");
+}
+
+// The other members wait in the round, so a root that is no rank ends it for all.
+TEST_F(BadInputTest, RootsOutOfBounds) {
+  for (const int32_t rank : {-1, kHuge, std::numeric_limits<int32_t>::min()}) {
+    v1::BroadcastRequest broadcast = Of<v1::BroadcastRequest>();
+    broadcast.set_root(rank);
+    v1::BroadcastResponse response;
+    ExpectInvalid(stubs_->messages->Broadcast(Context().get(), broadcast, &response), "root");
+  }
+  for (const int32_t rank : {kWorldSize, kWorldSize + 1}) {
+    v1::BroadcastRequest broadcast = Of<v1::BroadcastRequest>();
+    broadcast.set_root(rank);
+    v1::BroadcastResponse broadcast_response;
+    EXPECT_TRUE(stubs_->messages->Broadcast(Context().get(), broadcast, &broadcast_response).ok());
+    v1::GatherRequest gather = Of<v1::GatherRequest>();
+    gather.set_root(rank);
+    gather.mutable_payload()->set_inline_("x");
+    v1::GatherResponse gather_response;
+    EXPECT_TRUE(stubs_->messages->Gather(Context().get(), gather, &gather_response).ok());
+    for (const v1::RoundResult& result : {broadcast_response.result(), gather_response.result()}) {
+      EXPECT_EQ(result.outcome(), v1::ROUND_OUTCOME_MISMATCH);
+      EXPECT_THAT(result.reason(), HasSubstr("root"));
+    }
+  }
+  before_ = Stats();  // the name of the rounds stays
 }
 
 TEST_F(BadInputTest, ParticipantsOutsideOfTheGroup) {
