@@ -1,6 +1,7 @@
 """Groups with arrays on GPUs, which are fakes: the calls of Python on the C++ library's streams."""
 
 import ctypes
+import threading
 
 import pytest
 
@@ -146,17 +147,32 @@ def test_rejoin(address):
         group.close()
 
 
-def test_a_wrong_array_is_an_error_of_its_rank(groups):
-    group = groups[0]
-    own = on_gpu(group, [1, 2])
-    with pytest.raises(cohort.InvalidArgument, match='cuda:0'):
-        group.all_reduce(own, out=group.empty(2, 'float32'))
-    with pytest.raises(cohort.InvalidArgument):
-        group.all_reduce(own, out=group.empty(3, 'float32', device=0))
-    with pytest.raises(cohort.InvalidArgument, match='cuda:1'):
-        group.all_reduce(own, out=groups[1].empty(2, 'float32', device=1))
-    # The group goes on.
+def test_wrong_arrays_of_all_ranks_leave_the_group_as_it_was(groups):
+    def body(group, rank):
+        own, other = on_gpu(group, [1, 2]), (rank + 1) % RANKS
+        with pytest.raises(cohort.InvalidArgument, match=f'cuda:{rank}'):
+            group.all_reduce(own, out=group.empty(2, 'float32'))
+        with pytest.raises(cohort.InvalidArgument):
+            group.all_reduce(own, out=group.empty(3, 'float32', device=rank))
+        with pytest.raises(cohort.InvalidArgument, match=f'cuda:{other}'):
+            group.all_reduce(own, out=groups[other].empty(2, 'float32', device=other))
+    run(groups, body)
     test_collectives(groups)
+
+
+def test_a_wrong_array_of_one_rank_ends_the_call_on_all_ranks(address):
+    have_errors = threading.Barrier(2)  # before one leaves
+
+    def body(rank):
+        with cohort.Group('refused', rank=rank, world_size=2, address=address,
+                          device=rank) as group:
+            own = on_gpu(group, [1, 2])
+            text = 'rank 1 a call with a wrong argument: all_reduce' if rank == 0 else 'should be'
+            with pytest.raises(cohort.InvalidArgument, match=text):
+                group.all_reduce(own, out=own if rank == 0 else group.empty(3, 'float32', device=1))
+                group.await_streams()
+            have_errors.wait(LONG)
+    run_ranks(2, body)
 
 
 def test_tensor_maps(groups):
