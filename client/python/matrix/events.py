@@ -2,7 +2,7 @@
 
 An event is a function of the scene and the row of its rule. It raises Violation at the first outcome
 that the row does not allow. Nothing here waits for a time: an event happens when a rank has said that
-it is so far, and when its thread sleeps in the call.
+it is so far, and when its thread sleeps in the call. One file, though long: an event is a few lines.
 """
 
 import os

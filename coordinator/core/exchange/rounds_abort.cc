@@ -133,4 +133,17 @@ void Rounds::AbortRound(Step& step, Name& name, Round& round, const Cause& cause
   Drop(step, name, round.number);
 }
 
+void Rounds::EnterWrong(Step& step, CallId id, const Member& member, const EnterRoundCall& call,
+                        const RankSet& participants, Name& name, int64_t number,
+                        absl::string_view why) {
+  EnterRoundCall in_group = call;
+  if (call.root < 0 || call.root >= group_.world_size) in_group.root = member.rank;
+  Round* const open =
+      FindOrOpen(step, id, in_group, member.rank, participants, name, number);
+  if (open == nullptr) return;
+  open->waiters.push_back({id, member.rank});
+  End(step, name, *open, RoundOutcome::kMismatch,
+      absl::StrCat("rank ", member.rank, " (", member.name, "): ", why));
+}
+
 }  // namespace cohort::coordinator

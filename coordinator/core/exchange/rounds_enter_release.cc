@@ -216,19 +216,6 @@ void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
   }
 }
 
-void Rounds::EnterWrong(Step& step, CallId id, const Member& member, const EnterRoundCall& call,
-                        const RankSet& participants, Name& name, int64_t number,
-                        absl::string_view why) {
-  EnterRoundCall in_group = call;
-  if (call.root < 0 || call.root >= group_.world_size) in_group.root = member.rank;
-  Round* const open =
-      FindOrOpen(step, id, in_group, member.rank, participants, name, number);
-  if (open == nullptr) return;
-  open->waiters.push_back({id, member.rank});
-  End(step, name, *open, RoundOutcome::kMismatch,
-      absl::StrCat("rank ", member.rank, " (", member.name, "): ", why));
-}
-
 Rounds::Round* Rounds::FindOrOpen(Step& step, CallId id, const EnterRoundCall& call, int rank,
                                   const RankSet& participants, Name& name, int64_t number) {
   auto it = name.rounds.find(number);
