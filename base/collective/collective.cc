@@ -49,7 +49,10 @@ Collective FindCollective(absl::string_view name) {
 bool IsCollective(int value) { return value > 0 && value < kNumbers; }
 
 std::string Describe(const FlatCall& call) {
-  if (call.collective == Collective::kBarrier) return std::string(NameOf(call.collective));
+  if (call.collective == Collective::kBarrier) {
+    return call.tag == kFailedTag ? "a call with a wrong argument"
+                                  : std::string(NameOf(call.collective));
+  }
   if (call.collective == Collective::kReplay) {
     return absl::StrCat("replay of ", call.count, " recorded calls");
   }

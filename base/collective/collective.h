@@ -109,6 +109,10 @@ struct FlatCall {
   absl::Span<const FlatTensor> also;
 };
 
+// The tag of a barrier with which a rank fails a collective that the others call; no other call has
+// it.
+constexpr uint32_t kFailedTag = 0x9E55D1C7;
+
 // A text such as: all_reduce of 4096 bf16 by sum; broadcast of 10 f32, root 3.
 std::string Describe(const FlatCall& call);
 

@@ -85,9 +85,10 @@ void CountTransfers(absl::Span<const TensorTransfer> transfers, PeerCounters& pe
 //                       root or dimension do not fit the collective: all ranks get the error, which
 //                       names this rank, if the call blocks; on streams and for messages only this
 //                       rank does. In host memory, the root of a broadcast of a few KiB waits for
-//                       no other rank, and the other ranks wait only for the root. A rank that
-//                       called a different collective then fails immediately. Ranks that already
-//                       returned get the error from a later call, whose own operation succeeded.
+//                       no other rank, and the other ranks wait only for the root. A rank whose call
+//                       was wrong then fails; ranks may have returned before. All ranks get the
+//                       error from one later call, which no rank runs: the next one that waits for
+//                       all ranks, or else the small broadcast 64 calls later.
 //   DEADLINE_EXCEEDED   Some ranks did not call in time; the error names them. The group is broken.
 //   ABORTED             A rank is lost, gave up or aborted, or the generation ended; names the rank
 //                       and the cause. Call Rejoin. Or a rank that this call needs has left in

@@ -83,9 +83,10 @@ class Communicator {
   // written; it may be null.
   //
   // An eager broadcast may return before the other ranks have called it: the root of few bytes
-  // waits for no other rank, and other ranks wait only for the root. If ranks called different
-  // collectives, a rank that compares itself with the root fails immediately, without the mark of
-  // mismatch.h. A rank that had already returned gets the error from TakeDeferredError.
+  // waits for no other rank, and other ranks wait only for the root. A rank that called a different
+  // collective then gets an error without the mark of mismatch.h, and all ranks get
+  // EarlierMismatchError from one later call, which no rank runs: the next one that waits for all
+  // ranks, or else an eager broadcast a fixed number of calls later.
   //
   // Errors:
   //
@@ -97,9 +98,6 @@ class Communicator {
   // - ABORTED: a rank is lost, left or gave up, or Abort was called; names the rank and the cause.
   virtual absl::Status Run(const FlatCall& call, const void* input, void* output,
                            Instant deadline) = 0;
-  // Returns, once, a mismatch that was detected in an earlier eager broadcast (INVALID_ARGUMENT).
-  // The caller asks after each call that succeeded.
-  virtual absl::Status TakeDeferredError() = 0;
 
   // Sends and receives; no transfer waits for another, so they may be given in any order. Only the
   // two ranks of each message call it. Messages from one rank to another arrive in the order sent;

@@ -22,4 +22,18 @@ bool IsMismatch(const absl::Status& status) {
   return absl::IsInvalidArgument(status) && status.GetPayload(kMark).has_value();
 }
 
+absl::Status EarlierMismatchError(absl::string_view text, absl::string_view own_call) {
+  absl::Status status = absl::InvalidArgumentError(
+      absl::StrCat("a call before this one failed, and no rank has run this one: ", text));
+  status.SetPayload(kMark, absl::Cord(own_call));
+  return status;
+}
+
+std::optional<std::string> EarlierCallOf(const absl::Status& status) {
+  if (!IsMismatch(status)) return std::nullopt;
+  std::string own_call(*status.GetPayload(kMark));
+  if (own_call.empty()) return std::nullopt;
+  return own_call;
+}
+
 }  // namespace cohort::worker

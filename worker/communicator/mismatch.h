@@ -3,6 +3,9 @@
 #ifndef COHORT_WORKER_COMMUNICATOR_MISMATCH_H_
 #define COHORT_WORKER_COMMUNICATOR_MISMATCH_H_
 
+#include <optional>
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
@@ -12,6 +15,12 @@ namespace cohort::worker {
 // two descriptions are equal, the tags differ.
 absl::Status MismatchError(absl::string_view first, int other_rank, absl::string_view other);
 bool IsMismatch(const absl::Status& status);
+
+// The mismatch of a call before this one, from which some ranks had returned: `text` names the
+// calls. No rank has run this call. `own_call`, which is not empty, is what this rank called then.
+absl::Status EarlierMismatchError(absl::string_view text, absl::string_view own_call);
+// The `own_call` of such an error; nullopt for any other status.
+std::optional<std::string> EarlierCallOf(const absl::Status& status);
 
 }  // namespace cohort::worker
 

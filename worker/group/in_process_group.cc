@@ -154,10 +154,14 @@ absl::Status InProcessGroup::RunRecorded(Collective collective, const Tensor& te
   return status;
 }
 
+std::string InProcessGroup::HadNoTurn(Collective collective, const CallOptions& options) const {
+  return absl::StrCat(NameOf(collective), " of rank ", rank(), " in group ", name(),
+                      " did not begin within ", absl::FormatDuration(TimeoutOf(options)),
+                      ": another call of this rank was not over");
+}
+
 absl::Status InProcessGroup::NoTurn(Collective collective, const CallOptions& options) {
-  const std::string what = absl::StrCat(
-      NameOf(collective), " of rank ", rank(), " in group ", name(), " did not begin within ",
-      absl::FormatDuration(TimeoutOf(options)), ": another call of this rank was not over");
+  const std::string what = HadNoTurn(collective, options);
   End(what);
   return absl::DeadlineExceededError(what);
 }
@@ -194,7 +198,8 @@ absl::Status InProcessGroup::FailCollective(const absl::Status& why, const CallO
     return why;
   }
   {
-    const TimedMutexLock lock(&call_mutex_);
+    if (!call_mutex_.LockFor(TimeoutOf(options))) return NoTurn(Collective::kFail, options);
+    const TimedMutexLock lock(&call_mutex_, std::adopt_lock);
     // If there is no barrier on the host, no rank waits there.
     if (!moves_host_memory_ && device_side_ != nullptr && !device_side_->has_host_barrier())
       return why;
@@ -252,9 +257,14 @@ absl::Status InProcessGroup::OnStream(Collective collective, const Tensor& tenso
 }
 
 absl::Status InProcessGroup::AwaitStreams(const CallOptions& options) {
-  const TimedMutexLock lock(&call_mutex_);
+  const Instant deadline = Clock::Steady().Now() + TimeoutOf(options);
+  // No other rank waits for it, so nothing ends if it has no turn.
+  if (!call_mutex_.LockFor(TimeoutOf(options))) {
+    return absl::DeadlineExceededError(HadNoTurn(Collective::kAwaitStreams, options));
+  }
+  const TimedMutexLock lock(&call_mutex_, std::adopt_lock);
   if (device_side_ == nullptr) return absl::OkStatus();
-  return device_side_->AwaitStreams(Clock::Steady().Now() + TimeoutOf(options));
+  return device_side_->AwaitStreams(deadline);
 }
 
 absl::Status InProcessGroup::Run(const CollectiveCall& call, const Tensor& input,

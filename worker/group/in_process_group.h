@@ -100,6 +100,7 @@ class InProcessGroup : public client::Group {
   absl::Status RunRecorded(Collective collective, const Tensor& tensor, int64_t bytes, int root,
                            const client::CallOptions& options, Body&& body, Count&& count);
   // The error of a call that timed out while another thread's call ran.
+  std::string HadNoTurn(Collective collective, const client::CallOptions& options) const;
   absl::Status NoTurn(Collective collective, const client::CallOptions& options);
   absl::Status OnStream(Collective collective, const Tensor& tensor,
                         const client::CallOptions& options,

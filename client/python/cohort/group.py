@@ -59,7 +59,8 @@ class Group(Collectives, RaggedCollectives, Scans, GroupObjects, TensorMaps):
     reduction. A call blocks until its arrays may be used again, at most `timeout` seconds (None: the
     group's), and releases the GIL meanwhile. With `wait=False` it returns a
     PendingCall at once, which coroutines may await. Calls run in the order in which they were
-    started: a blocking call waits for those that are pending. One thread calls a group; threads that
+    started: a blocking call waits for those that are pending, which counts for its timeout; the
+    timeout of a PendingCall begins when the calls before it have ended. One thread calls a group; threads that
     call it in different orders on different ranks mix the values of equal calls.
 
     Arrays are numpy arrays, tensors of PyTorch, or objects with the buffer protocol or __dlpack__,

@@ -58,14 +58,23 @@ class PendingCall(Generic[T]):
         """Blocks until the call has ended, and returns its result. Raises its error, or
         DeadlineExceeded if it has not ended after `timeout` seconds (None: no limit); the call then
         continues. Source: MPI_Wait."""
-        self._call.wait(timeout)
+        self._await_end(timeout)
         return self._take()
+
+    def _await_end(self, timeout: Timeout) -> None:
+        try:
+            self._call.wait(timeout)
+        except DeadlineExceeded:
+            if self.done():
+                raise
+            raise DeadlineExceeded(f'{self._operation}: the call has not ended after '
+                                   f'{seconds(timeout)} s, and continues') from None
 
     def exception(self, timeout: Timeout = None) -> Optional[Error]:
         """Blocks until the call has ended, and returns its error, or None if it succeeded. Raises
         DeadlineExceeded if it has not ended after `timeout` seconds (None: no limit)."""
         try:
-            self._call.wait(timeout)
+            self._await_end(timeout)
         except Error as error:
             if not self.done():
                 raise

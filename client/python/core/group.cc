@@ -117,8 +117,15 @@ PyObject* AwaitStreams(GroupHandle& handle, Timeout timeout) {
   const Share<RunningGroup> running = handle.Use();
   if (running == nullptr) return nullptr;
   const CallOptions options = WithTimeout(timeout);
-  return RunOnAllRanks(*running, options,
-                       [&](client::Group& group) { return group.AwaitStreams(options); });
+  const auto wait = [options](client::Group& group) { return group.AwaitStreams(options); };
+  if (running->async_calls->idle()) return RunOnAllRanks(*running, options, wait);
+  const auto end = [&](const absl::Status& reason) { running->group->Abort(reason); };
+  Blocking blocking(end, &*running);
+  if (blocking.raised()) return nullptr;
+  const absl::Status status = blocking.Run([&] {
+    return running->AwaitCall(running->async_calls->Start(wait), options, true);
+  });
+  return status.ok() && !blocking.raised() ? WriteNone() : blocking.Raise(status);
 }
 
 PyObject* SendObject(GroupHandle& handle, Bytes object, int destination, Timeout timeout) {

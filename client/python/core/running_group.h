@@ -48,8 +48,10 @@ struct RunningGroup {
   }
 
   // Waits until the call is over, and returns its status. DEADLINE_EXCEEDED: it has waited for the
-  // calls before it until its timeout, so that the group is aborted on all ranks.
-  absl::Status AwaitCall(const client::PendingCall& call, const client::CallOptions& options) const {
+  // calls before it until its timeout. Then the group is aborted on all ranks, unless the call is
+  // `alone`, so that no other rank waits for it.
+  absl::Status AwaitCall(const client::PendingCall& call, const client::CallOptions& options,
+                         bool alone = false) const {
     // A call that began at once reports its timeout itself.
     constexpr absl::Duration kMargin = absl::Milliseconds(100);
     const absl::Duration timeout = options.timeout.value_or(form.timeout());
@@ -59,6 +61,7 @@ struct RunningGroup {
         absl::StrCat("a call of rank ", group->rank(), " in group ", group->name(),
                      " did not end within ", absl::FormatDuration(timeout),
                      ": it waited for asynchronous calls that were pending"));
+    if (alone) return status;
     group->Abort(status);
     call.Wait().IgnoreError();
     return status;

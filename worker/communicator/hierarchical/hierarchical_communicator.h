@@ -45,7 +45,6 @@ class HierarchicalCommunicator final : public Communicator {
 
   absl::Status Run(const FlatCall& call, const void* input, void* output,
                    Instant deadline) override;
-  absl::Status TakeDeferredError() override { return absl::OkStatus(); }
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline,
                         MessageChannel channel) override {
     return levels_.mesh->Exchange(transfers, deadline, channel);

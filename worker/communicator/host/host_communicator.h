@@ -39,7 +39,6 @@ class HostCommunicator final : public Communicator {
 
   absl::Status Run(const FlatCall& call, const void* input, void* output,
                    Instant deadline) override;
-  absl::Status TakeDeferredError() override { return algorithms_.barrier().TakeDeferredError(); }
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline,
                         MessageChannel channel = MessageChannel::kData) override;
   absl::StatusOr<MessageInfo> AwaitMessage(

@@ -118,7 +118,6 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Watche
 
   absl::Status Run(const FlatCall& call, const void* input, void* output,
                    Instant deadline) override;
-  absl::Status TakeDeferredError() override { return host_->TakeDeferredError(); }
   // Control messages go through the host, on the channel by which ranks agree on messages.
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline,
                         MessageChannel channel = MessageChannel::kData) override;

@@ -26,7 +26,6 @@ class NcclStreamCommunicator final : public Communicator {
     if (call.collective == Collective::kBarrier) return group_.Run(call, input, output, deadline);
     return group_.Enqueue(call, input, output, options_, deadline);
   }
-  absl::Status TakeDeferredError() override { return group_.TakeDeferredError(); }
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline,
                         MessageChannel channel) override {
     return channel == MessageChannel::kControl ? group_.Exchange(transfers, deadline, channel)

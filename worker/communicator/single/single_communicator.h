@@ -15,7 +15,6 @@ class SingleCommunicator final : public Communicator {
 
   absl::Status Run(const FlatCall& call, const void* input, void* output,
                    Instant deadline) override;
-  absl::Status TakeDeferredError() override { return absl::OkStatus(); }
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline,
                         MessageChannel channel) override;
   absl::StatusOr<MessageInfo> AwaitMessage(absl::Span<const int> peers, Instant deadline,

@@ -72,7 +72,6 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
 
   absl::Status Run(const FlatCall& flat, const void* input, void* output,
                    Instant deadline) override;
-  absl::Status TakeDeferredError() override { return absl::OkStatus(); }
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline,
                         MessageChannel channel = MessageChannel::kData) override;
   absl::StatusOr<MessageInfo> AwaitMessage(absl::Span<const int> peers, Instant deadline,

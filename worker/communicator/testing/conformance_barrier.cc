@@ -52,9 +52,7 @@ TEST_P(ConformanceTest, BarrierWaitsForRanksThatAreBehindInBroadcasts) {
           if (!status.ok()) return status;
           if (number[0] != i) return absl::DataLossError(absl::StrCat("broadcast ", i));
         }
-        absl::Status status = Pass(group, round, &arrived);
-        status.Update(group.TakeDeferredError());
-        return status;
+        return Pass(group, round, &arrived);
       }),
                absl::StrCat("round ", round));
     }

@@ -24,9 +24,6 @@
 namespace cohort::worker {
 namespace {
 
-// No other call has this tag.
-constexpr uint32_t kFailedTag = 0x9E55D1C7;
-
 constexpr absl::string_view kOverlapping = "the output's elements overlap in memory";
 
 int64_t ExtentOf(const Tensor& tensor, int dim) { return tensor.shape()[static_cast<size_t>(dim)]; }
@@ -316,9 +313,23 @@ absl::Status TensorCollectives::RunFlat(const CollectiveCall& call, Collective c
 absl::Status TensorCollectives::Finish(const CollectiveCall& call, absl::Status status,
                                        Instant deadline) {
   scratch_.Trim();
-  if (status.ok()) return communicator_.TakeDeferredError();
-  if (!IsMismatch(status)) return status;
-  return ExplainMismatch(host_, Describe(call), status, deadline);
+  if (status.ok()) return status;
+  return Explain(Describe(call), std::move(status), deadline);
+}
+
+absl::Status TensorCollectives::Explain(const std::string& own, absl::Status status,
+                                        Instant deadline, CallForm form, bool* mixed) {
+  if (!IsMismatch(status)) {
+    // Ranks that have gone on get it from a later call, and this rank again, to explain it.
+    if (absl::IsInvalidArgument(status) && failed_call_.empty()) failed_call_ = own;
+    return status;
+  }
+  const std::optional<std::string> earlier = EarlierCallOf(status);
+  if (!earlier.has_value()) return ExplainMismatch(host_, own, status, deadline, form, mixed);
+  const std::string then = failed_call_.empty() ? *earlier : std::exchange(failed_call_, {});
+  const absl::Status explained = ExplainMismatch(host_, then, status, deadline);
+  return EarlierCallOf(explained).has_value() ? explained
+                                              : EarlierMismatchError(explained.message(), then);
 }
 
 absl::Status TensorCollectives::FinishCopied(const CollectiveCall& call, absl::Status status,
@@ -332,7 +343,7 @@ absl::Status TensorCollectives::Finish(const CollectiveCall& call, absl::Status 
   const bool in_place = flat == nullptr || flat == view.data();
   if (ABSL_PREDICT_TRUE(status.ok() && in_place)) {
     scratch_.Trim();
-    return communicator_.TakeDeferredError();
+    return status;
   }
   if (!status.ok() || in_place) return Finish(call, std::move(status), deadline);
   return FinishCopied(call, Store(flat, view), deadline);
@@ -504,7 +515,7 @@ absl::Status TensorCollectives::EqualAllToAll(const CollectiveCall& call, const 
       RunFlat(call, Collective::kAllToAll, from, to, input.count() / size(), deadline);
   if (mixed != nullptr && IsMismatch(status)) {
     scratch_.Trim();
-    return ExplainMismatch(host_, Describe(call), status, deadline, CallForm::kAllToAll, mixed);
+    return Explain(Describe(call), status, deadline, CallForm::kAllToAll, mixed);
   }
   return Finish(call, status, to, output, deadline);
 }
@@ -556,11 +567,16 @@ absl::Status TensorCollectives::FailOnAllRanks(absl::string_view why, Instant de
   call.collective = Collective::kBarrier;
   call.tag = kFailedTag;
   const absl::Status ran = host_.Run(call, nullptr, nullptr, deadline);
-  if (ran.ok() || IsMismatch(ran)) {
-    // If all ranks fail the collective, the barrier passes without a mismatch, and `why` is the
-    // error.
-    return ExplainMismatch(host_, std::string(why),
-                           ran.ok() ? absl::InvalidArgumentError(why) : ran, deadline);
+  // If all ranks fail the collective, the barrier passes without a mismatch, and `why` is the error.
+  if (ran.ok()) {
+    return ExplainMismatch(host_, std::string(why), absl::InvalidArgumentError(why), deadline);
+  }
+  if (absl::IsInvalidArgument(ran)) {
+    const absl::Status explained = Explain(std::string(why), ran, deadline);
+    if (IsMismatch(ran)) return explained;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rank ", rank(), " ", why,
+        "; the other ranks did not wait for this one, and all ranks get this error from a later call"));
   }
   return absl::Status(ran.code(),
                       absl::StrCat(ran.message(), "; this rank failed the collective: ", why));

@@ -4,6 +4,7 @@
 #define COHORT_WORKER_GROUP_COLLECTIVES_TENSOR_COLLECTIVES_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,6 +17,7 @@
 #include "client/collective/group.h"
 #include "worker/communicator/communicator.h"
 #include "worker/group/collectives/contiguous_scratch.h"
+#include "worker/group/collectives/mismatch_text.h"
 #include "worker/group/collectives/tensor_call.h"
 #include "worker/group/collectives/tensor_location.h"
 
@@ -126,6 +128,10 @@ class TensorCollectives {
   // Runs `collective` on `count` elements, with the other arguments of `call`.
   absl::Status RunFlat(const CollectiveCall& call, Collective collective, const void* input,
                        void* output, int64_t count, Instant deadline);
+  // Returns the error of a call of which `own` is the text; after a mismatch, one that all ranks get
+  // and that shows two calls. `form`, `mixed`: see ExplainMismatch.
+  absl::Status Explain(const std::string& own, absl::Status status, Instant deadline,
+                       CallForm form = CallForm::kOther, bool* mixed = nullptr);
   // Returns the result of the call; after a mismatch, an error that shows both calls.
   absl::Status Finish(const CollectiveCall& call, absl::Status status, Instant deadline);
   // The same, after it has waited for copies.
@@ -171,6 +177,9 @@ class TensorCollectives {
   TensorLocation& location_;
   const Device device_;
   ContiguousScratch scratch_;
+  // The text of the first call of this rank that failed here and that other ranks hear of later: see
+  // EarlierMismatchError. Empty: there is none.
+  std::string failed_call_;
   std::vector<int64_t> all_sizes_;  // of an all_to_all_v: by rank, its input's and its output's
 };
 

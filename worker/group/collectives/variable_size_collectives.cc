@@ -284,8 +284,7 @@ absl::Status TensorCollectives::AllToAllV(const CollectiveCall& own_call, const 
   const absl::Status ran = host_.Run(exchange, own, all_sizes_.data(), deadline);
   if (IsMismatch(ran)) {
     bool mixed = false;
-    const absl::Status told =
-        ExplainMismatch(host_, Describe(call), ran, deadline, CallForm::kAllToAllV, &mixed);
+    const absl::Status told = Explain(Describe(call), ran, deadline, CallForm::kAllToAllV, &mixed);
     return mixed ? AllToAllV(own_call, input, output, deadline) : told;
   }
   if (!ran.ok()) return Finish(call, ran, deadline);

@@ -2,7 +2,9 @@
 
 #include <atomic>
 #include <string>
+#include <utility>
 
+#include "absl/base/optimization.h"
 #include "absl/strings/str_cat.h"
 #include "base/error_ranks.h"
 #include "base/status_macros.h"
@@ -32,12 +34,20 @@ absl::Status ArrivalBarrier::ArriveAndWait(const FlatCall& call, int stage, Inst
   if (waiter_.SomebodySleeps() && AllHere(sequence_)) waiter_.WakeAllNow();
   COHORT_RETURN_IF_ERROR(AwaitAll(sequence_, call, deadline));
   PrefetchToWrite(&space_.line(rank_, sequence_ + 1));
+  return Compare(call, deadline);
+}
+
+absl::Status ArrivalBarrier::Compare(const FlatCall& call, Instant deadline) {
   if (compared_ + 1 < sequence_) COHORT_RETURN_IF_ERROR(CatchUp(sequence_ - 1, call, deadline));
   compared_ = sequence_;
   const int different = FirstDifferent(sequence_);
-  if (different == kAllEqual) return absl::OkStatus();
-  // A rank that follows has gone on and does not get this error now, so it has no mark.
-  if (SomebodyFollows(sequence_)) return Differ(sequence_, 0, different);
+  if (ABSL_PREDICT_TRUE(different == kAllEqual && deferred_error_.ok())) return absl::OkStatus();
+  // A rank that has gone on does not get this error now, so it has no mark.
+  if (different != kAllEqual && SomebodyWentOn(sequence_)) {
+    Defer(sequence_, different);
+    return Differ(sequence_, 0, different);
+  }
+  if (!deferred_error_.ok()) return std::exchange(deferred_error_, absl::OkStatus());
   return MismatchError(Describe(space_.line(0, sequence_).key), different,
                        Describe(space_.line(different, sequence_).key));
 }
@@ -55,6 +65,10 @@ absl::Status ArrivalBarrier::Follow(const FlatCall& call, int root, Instant dead
   if (sequence_ + 1 > compared_ + kMaxLead) {
     COHORT_RETURN_IF_ERROR(CatchUp(sequence_ + 1 - kMaxLead, call, deadline));
   }
+  // All ranks have compared up to there before they arrive at this number, so all of them wait.
+  if (ABSL_PREDICT_FALSE(!deferred_error_.ok()) && deferred_at_ + kMaxLead <= sequence_ + 1) {
+    return ArriveAndWait(call, 0, deadline);
+  }
   Arrive(call, kFollows);
   // Another rank may wait for this rank alone.
   if (waiter_.SomebodySleeps()) waiter_.WakeAllNow();
@@ -71,9 +85,11 @@ absl::Status ArrivalBarrier::Follow(const FlatCall& call, int root, Instant dead
     if (absl::IsDeadlineExceeded(status)) return GiveUp(missing, call);
     if (!status.ok()) return status;
   }
-  return space_.line(root, sequence_).key == space_.line(rank_, sequence_).key
-             ? absl::OkStatus()
-             : Differ(sequence_, root, rank_);
+  if (space_.line(root, sequence_).key == space_.line(rank_, sequence_).key) {
+    return absl::OkStatus();
+  }
+  COHORT_RETURN_IF_ERROR(AwaitAll(sequence_, call, deadline));
+  return Compare(call, deadline);
 }
 
 void ArrivalBarrier::Drain(Instant deadline) const {
@@ -97,16 +113,7 @@ absl::Status ArrivalBarrier::CatchUp(uint64_t last, const FlatCall& call, Instan
     COHORT_RETURN_IF_ERROR(AwaitAll(sequence, call, deadline));
     compared_ = sequence;
     const int different = FirstDifferent(sequence);
-    // Only the first of several mismatches is reported.
-    if (different == kAllEqual || !deferred_error_.ok()) continue;
-    // Skips a mismatch that this rank's own call has returned.
-    const ArrivalLine& own = space_.line(rank_, sequence);
-    if (own.key.step() != kFollows) continue;
-    const int root = own.key.root();
-    if (root < space_.ranks() && space_.line(root, sequence).key != own.key) continue;
-    deferred_error_ =
-        absl::InvalidArgumentError(absl::StrCat("a call before this one, which was done itself: ",
-                                                Differ(sequence, 0, different).message()));
+    if (different != kAllEqual && SomebodyWentOn(sequence)) Defer(sequence, different);
   }
   return absl::OkStatus();
 }
@@ -146,11 +153,20 @@ int ArrivalBarrier::FirstDifferent(uint64_t sequence) const {
   return kAllEqual;
 }
 
-bool ArrivalBarrier::SomebodyFollows(uint64_t sequence) const {
+bool ArrivalBarrier::SomebodyWentOn(uint64_t sequence) const {
   for (int rank = 0; rank < space_.ranks(); ++rank) {
-    if (space_.line(rank, sequence).key.step() == kFollows) return true;
+    const CollectiveKey key = space_.line(rank, sequence).key;
+    if (key.step() != kFollows || key.root() >= space_.ranks()) continue;
+    if (space_.line(key.root(), sequence).key == key) return true;
   }
   return false;
+}
+
+void ArrivalBarrier::Defer(uint64_t sequence, int different) {
+  if (!deferred_error_.ok()) return;
+  deferred_error_ = EarlierMismatchError(Differ(sequence, 0, different).message(),
+                                         Describe(space_.line(rank_, sequence).key));
+  deferred_at_ = sequence;
 }
 
 absl::Status ArrivalBarrier::Differ(uint64_t sequence, int one, int other) const {

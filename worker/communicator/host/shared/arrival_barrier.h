@@ -4,7 +4,6 @@
 #define COHORT_WORKER_COMMUNICATOR_HOST_SHARED_ARRIVAL_BARRIER_H_
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -34,9 +33,10 @@ class ArrivalBarrier {
   // Waits until all ranks have arrived at this sequence number. `stage` distinguishes the barriers
   // of one operation. Writes before the barrier are visible to all ranks after it.
   //
-  // Errors: INVALID_ARGUMENT (the ranks called different collectives; all ranks get it),
-  // DEADLINE_EXCEEDED (names the ranks that did not come, and poisons the space), ABORTED (the
-  // cause of the poison, or of a rank's leaving).
+  // Errors: INVALID_ARGUMENT (the ranks called different collectives; with the mark of mismatch.h all
+  // ranks get it, without it some have returned from Follow; or EarlierMismatchError of a Follow
+  // that all ranks get now), DEADLINE_EXCEEDED (names the ranks that did not come, and poisons the
+  // space), ABORTED (the cause of the poison, or of a rank's leaving).
   absl::Status ArriveAndWait(const FlatCall& call, int stage, Instant deadline);
 
   // ABORTED if a rank left before it arrived at the next sequence number. To be called before this
@@ -44,18 +44,13 @@ class ArrivalBarrier {
   absl::Status CheckLeft() const;
 
   // Waits until `root` has arrived at this sequence number; the root does not wait. A rank that is
-  // kMaxLead numbers ahead first waits for the ranks behind it. The other ranks' calls are compared
-  // at a later number: see TakeDeferredError.
+  // kMaxLead numbers ahead first waits for the ranks behind it. The calls of the ranks that are
+  // behind are compared later. If one differs, all ranks get EarlierMismatchError from the same
+  // call: the next one that waits for all ranks, or the Follow that is kMaxLead numbers later, which
+  // waits for all ranks then.
   //
-  // Errors: INVALID_ARGUMENT without the mark (this rank and the root called different
-  // collectives); others as ArriveAndWait.
+  // Errors: as ArriveAndWait. A rank whose call differs from the root's waits for all ranks.
   absl::Status Follow(const FlatCall& call, int root, Instant deadline);
-  // Returns, once, a mismatch at an earlier sequence number that this rank had already left
-  // (INVALID_ARGUMENT).
-  absl::Status TakeDeferredError() {
-    return deferred_error_.ok() ? absl::OkStatus()
-                                : std::exchange(deferred_error_, absl::OkStatus());
-  }
 
   // Waits until all ranks have arrived at this rank's last sequence number, until they cannot any
   // more, or until `deadline`.
@@ -79,12 +74,17 @@ class ArrivalBarrier {
   // Compares the calls of all ranks at the sequence numbers that it has not compared yet, up to
   // `last`, and waits for the ranks. Goes on past `last` while all ranks have come.
   absl::Status CatchUp(uint64_t last, const FlatCall& call, Instant deadline);
+  // Compares the calls at this sequence number, at which all ranks have arrived, and those before.
+  absl::Status Compare(const FlatCall& call, Instant deadline);
   absl::Status AwaitAll(uint64_t sequence, const FlatCall& call, Instant deadline) const;
   // Returns the first rank whose call at `sequence` differs from rank 0's, or kAllEqual. All ranks
   // have arrived at `sequence`.
   int FirstDifferent(uint64_t sequence) const;
-  // Whether a rank came to Follow, which does not wait for all ranks.
-  bool SomebodyFollows(uint64_t sequence) const;
+  // Whether a rank returned from Follow without an error, although the ranks' calls differ. All ranks
+  // have arrived at `sequence`.
+  bool SomebodyWentOn(uint64_t sequence) const;
+  // Keeps the mismatch at `sequence` for the call in which all ranks get it.
+  void Defer(uint64_t sequence, int different);
   absl::Status Differ(uint64_t sequence, int one, int other) const;
   absl::Status GiveUp(const RankSet& missing, const FlatCall& call) const;
 
@@ -94,7 +94,9 @@ class ArrivalBarrier {
   const int rank_;
   uint64_t sequence_ = 0;
   uint64_t compared_ = 0;  // up to this sequence number
+  // The mismatch at deferred_at_, which all ranks get from a later call. The first of several.
   absl::Status deferred_error_;
+  uint64_t deferred_at_ = 0;
 };
 
 }  // namespace cohort::worker

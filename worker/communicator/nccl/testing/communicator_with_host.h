@@ -25,7 +25,6 @@ class CommunicatorWithHost final : public Communicator {
                    Instant deadline) override {
     return communicator_->Run(call, input, output, deadline);
   }
-  absl::Status TakeDeferredError() override { return communicator_->TakeDeferredError(); }
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline,
                         MessageChannel channel) override {
     return communicator_->Exchange(transfers, deadline, channel);
