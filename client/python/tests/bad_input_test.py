@@ -103,6 +103,34 @@ def test_all_ranks_get_the_error_and_the_group_works_afterwards(groups, name):
     assert messages[0] == messages[1] and 'rank 0' in messages[0]
 
 
+@pytest.mark.parametrize('wait', [True, False])
+@pytest.mark.parametrize('name', ['object', 'U5', 'read-only', 'root of a wrong type'])
+def test_a_broadcast_from_which_the_root_had_returned(groups, name, wait):
+    # Rank 0, which is not the root, cannot take part. Both ranks fail the call after it, and only
+    # that one, so that they are in step.
+    wrong = {'object': lambda g, **o: g.broadcast(object(), 1, **o),
+             'U5': lambda g, **o: g.broadcast(np.zeros(3, 'U5'), 1, **o),
+             'read-only': lambda g, **o: g.broadcast(read_only(), 1, **o),
+             'root of a wrong type': lambda g, **o: g.broadcast(np.ones(3), 'one', **o)}[name]
+    def result(call):
+        return call if wait else call.wait(LONG)
+    def body(rank):
+        group = groups[rank]
+        if rank == 1:
+            assert result(group.broadcast(np.ones(3), 1, wait=wait)).tolist() == [1] * 3
+        else:
+            with pytest.raises(cohort.InvalidArgument, match='^rank 0 .*the other ranks did not wait'):
+                result(wrong(group, wait=wait))
+        with pytest.raises(cohort.InvalidArgument, match='a call before this one failed, and no rank '
+                                                         'has run this one: .*: rank 0 ') as info:
+            result(group.all_reduce(np.full(3, rank), wait=wait))
+        for i in range(3):
+            assert group.broadcast(np.full(3, i + rank), 1).tolist() == [i + 1] * 3
+            assert group.all_reduce(np.full(3, rank)).tolist() == [1] * 3
+        return str(info.value)
+    assert len(set(run_ranks(2, body))) == 1
+
+
 # Calls that fail before the other ranks could notice.
 LOCAL = {
     'type of memory': (lambda g: g.empty(3, 'U5'), 'dtype: '),

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import inspect
 import re
+import threading
+import time
 from datetime import timedelta
 
 import numpy as np
@@ -181,3 +183,17 @@ def test_each_timeout_has_the_type():
                 assert 'timedelta' in str(parameter.annotation), f'{function.__qualname__}: {name}'
                 count += 1
     assert count > 100
+
+
+def test_await_streams_beside_the_call_of_another_thread(groups):
+    # Only this rank calls it, so the group goes on.
+    other = threading.Thread(target=lambda: groups[0].barrier(timeout=LONG))
+    other.start()
+    begin = time.monotonic()
+    with pytest.raises(cohort.DeadlineExceeded, match='^await_streams of rank 0 in group limits did '
+                       'not begin within 10ms: another call of this rank was not over'):
+        while time.monotonic() < begin + LONG:  # until the other thread's call runs
+            groups[0].await_streams(timeout=SHORT)
+    groups[1].barrier(timeout=LONG)
+    other.join()
+    run_ranks(2, lambda rank: groups[rank].barrier())
