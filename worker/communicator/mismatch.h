@@ -17,7 +17,7 @@ absl::Status MismatchError(absl::string_view first, int other_rank, absl::string
 bool IsMismatch(const absl::Status& status);
 
 // The mismatch of a call before this one, from which some ranks had returned: `text` names the
-// calls. No rank has run this call. `own_call`, which is not empty, is what this rank called then.
+// calls. No rank has run this call. `own_call`: this rank's call then; not empty.
 absl::Status EarlierMismatchError(absl::string_view text, absl::string_view own_call);
 // The `own_call` of such an error; nullopt for any other status.
 std::optional<std::string> EarlierCallOf(const absl::Status& status);

@@ -567,16 +567,17 @@ absl::Status TensorCollectives::FailOnAllRanks(absl::string_view why, Instant de
   call.collective = Collective::kBarrier;
   call.tag = kFailedTag;
   const absl::Status ran = host_.Run(call, nullptr, nullptr, deadline);
-  // If all ranks fail the collective, the barrier passes without a mismatch, and `why` is the error.
+  // If all ranks fail the collective, the barrier passes without a mismatch: `why` is the error.
   if (ran.ok()) {
     return ExplainMismatch(host_, std::string(why), absl::InvalidArgumentError(why), deadline);
   }
   if (absl::IsInvalidArgument(ran)) {
     const absl::Status explained = Explain(std::string(why), ran, deadline);
     if (IsMismatch(ran)) return explained;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "rank ", rank(), " ", why,
-        "; the other ranks did not wait for this one, and all ranks get this error from a later call"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", rank(), " ", why,
+                     "; the other ranks did not wait for this one, and all ranks get this error "
+                     "from a later call"));
   }
   return absl::Status(ran.code(),
                       absl::StrCat(ran.message(), "; this rank failed the collective: ", why));

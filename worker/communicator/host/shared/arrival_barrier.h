@@ -33,10 +33,10 @@ class ArrivalBarrier {
   // Waits until all ranks have arrived at this sequence number. `stage` distinguishes the barriers
   // of one operation. Writes before the barrier are visible to all ranks after it.
   //
-  // Errors: INVALID_ARGUMENT (the ranks called different collectives; with the mark of mismatch.h all
-  // ranks get it, without it some have returned from Follow; or EarlierMismatchError of a Follow
-  // that all ranks get now), DEADLINE_EXCEEDED (names the ranks that did not come, and poisons the
-  // space), ABORTED (the cause of the poison, or of a rank's leaving).
+  // Errors: INVALID_ARGUMENT (the ranks called different collectives: with the mark of mismatch.h
+  // all ranks get it, without it some have returned from Follow; or all ranks get
+  // EarlierMismatchError of a Follow), DEADLINE_EXCEEDED (names the ranks that did not come, and
+  // poisons the space), ABORTED (the cause of the poison, or of a rank's leaving).
   absl::Status ArriveAndWait(const FlatCall& call, int stage, Instant deadline);
 
   // ABORTED if a rank left before it arrived at the next sequence number. To be called before this
@@ -46,8 +46,8 @@ class ArrivalBarrier {
   // Waits until `root` has arrived at this sequence number; the root does not wait. A rank that is
   // kMaxLead numbers ahead first waits for the ranks behind it. The calls of the ranks that are
   // behind are compared later. If one differs, all ranks get EarlierMismatchError from the same
-  // call: the next one that waits for all ranks, or the Follow that is kMaxLead numbers later, which
-  // waits for all ranks then.
+  // call: the next one that waits for all ranks, or the Follow that is kMaxLead numbers later,
+  // which waits for all ranks then.
   //
   // Errors: as ArriveAndWait. A rank whose call differs from the root's waits for all ranks.
   absl::Status Follow(const FlatCall& call, int root, Instant deadline);
@@ -80,8 +80,8 @@ class ArrivalBarrier {
   // Returns the first rank whose call at `sequence` differs from rank 0's, or kAllEqual. All ranks
   // have arrived at `sequence`.
   int FirstDifferent(uint64_t sequence) const;
-  // Whether a rank returned from Follow without an error, although the ranks' calls differ. All ranks
-  // have arrived at `sequence`.
+  // Whether a rank returned from Follow without an error, although the ranks' calls differ. All
+  // ranks have arrived at `sequence`.
   bool SomebodyWentOn(uint64_t sequence) const;
   // Keeps the mismatch at `sequence` for the call in which all ranks get it.
   void Defer(uint64_t sequence, int different);
