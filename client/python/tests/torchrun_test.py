@@ -193,13 +193,23 @@ print("finished", flush=True)
 '''
 
 
-@pytest.mark.parametrize('run_id', [(), ('--rdzv-id=none',)])
-def test_jobs_of_one_node_without_a_run_id_are_each_alone(folder, run_id):
+NAMING = BEGIN + '''
+print("id", os.environ["TORCHELASTIC_RUN_ID"], flush=True)
+'''
+
+
+@pytest.mark.parametrize('run_id', [(), ('--rdzv-id=none',), ('--rdzv-id=job',)])
+def test_jobs_of_one_node_are_each_alone(folder, run_id):
     with restartable_coordinator() as running, \
-            agent(running.address, '1', folder, COUNTING, run_id=run_id) as first, \
-            agent(running.address, '1', folder, COUNTING, run_id=run_id) as second:
-        for node in (first, second):
-            assert finish(node) == ['restart 0 with 1 workers', 'finished']
+            agent(running.address, '1', folder, NAMING + 'import signal\nsignal.pause()\n',
+                  run_id=run_id) as killed:
+        assert killed.stdout.readline() == 'restart 0 with 1 workers\n'
+        with agent(running.address, '1', folder, NAMING, run_id=run_id) as beside:
+            assert finish(beside)[0] == 'restart 0 with 1 workers'
+        killed.kill()
+        with agent(running.address, '1', folder, NAMING, run_id=run_id) as after:
+            name = 'job' if run_id == ('--rdzv-id=job',) else 'none'
+            assert finish(after) == ['restart 0 with 1 workers', f'id {name}']
 
 
 @pytest.mark.parametrize('nodes', ['2', '1:3'])

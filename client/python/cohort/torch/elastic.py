@@ -98,10 +98,11 @@ class Backend(RendezvousBackend):
 class Handler(RendezvousHandler):
     """PyTorch's dynamic rendezvous, which also tells the workers of each round their name."""
 
-    def __init__(self, rendezvous: RendezvousHandler, store: Store, run_id: str):
+    def __init__(self, rendezvous: RendezvousHandler, store: Store, run_id: str, name: str):
         self._rendezvous = rendezvous
         self._store = store
         self._run_id = run_id
+        self._name = name
 
     def get_backend(self) -> str:
         """The backend's name."""
@@ -117,7 +118,7 @@ class Handler(RendezvousHandler):
         info = self._rendezvous.next_rendezvous()
         key = 'cohort/workers'
         if info.rank == 0:
-            info.store.set(key, f'{self._run_id}/round-{self._store.add("cohort/rounds", 1)}')
+            info.store.set(key, f'{self._name}/round-{self._store.add("cohort/rounds", 1)}')
         workers = urllib.parse.quote(info.store.get(key).decode(), safe='')
         address = self._store.address
         place = (f'/{address[len("unix:"):].lstrip("/")}:' if address.startswith('unix:')
@@ -149,29 +150,31 @@ class Handler(RendezvousHandler):
 
 
 def _with_run_id(params: RendezvousParameters) -> RendezvousParameters:
-    """Returns parameters whose run id no other job has. torchrun's default is "none" for all jobs."""
-    if params.run_id not in ('', 'none'):
-        return params
+    """Returns parameters whose run id no other job has. torchrun's default is "none" for all jobs. The
+    only agent of a job shares its name with no other agent, so a job that has the same id, or that
+    was killed a moment ago, is not in its way."""
     if params.max_nodes > 1:
+        if params.run_id not in ('', 'none'):
+            return params
         raise ValueError(
             f'rendezvous backend cohort: the run id is {params.run_id!r}, which other jobs at this '
             'coordinator may have, too. Up to '
             f'{params.max_nodes} nodes need a name of their own for their job: pass --rdzv-id, or '
             'set PET_RDZV_ID')
     alone = copy.copy(params)
-    alone.run_id = f'alone-{uuid.uuid4().hex}'
+    alone.run_id = f'{params.run_id or "none"}-{uuid.uuid4().hex}'
     return alone
 
 
 def create(params: RendezvousParameters) -> RendezvousHandler:
     """Returns the handler of an agent. `--rdzv-conf` takes `tenant`, `lease` and `read_timeout`
-    (60 seconds by default) besides PyTorch's options of the dynamic rendezvous. Without a run id,
-    a job of one node gets one of its own.
+    (60 seconds by default) besides PyTorch's options of the dynamic rendezvous. A job of one node is
+    alone, whatever its run id.
 
     Errors: ValueError (no run id for a job of several nodes), DistNetworkError (the coordinator did
     not answer).
     """
-    params = _with_run_id(params)
+    run_id, params = params.run_id, _with_run_id(params)
     address = params.endpoint or f'127.0.0.1:{_DEFAULT_PORT}'
     if not address.startswith('unix:') and ':' not in address.rpartition(']')[2]:
         address = f'{address}:{_DEFAULT_PORT}'
@@ -186,7 +189,7 @@ def create(params: RendezvousParameters) -> RendezvousHandler:
     backend = Backend(store.client, store.prefix + escape('cohort/state'),
                       float(params.get('read_timeout', _READ_SECONDS)))
     handler = use_own_clock(create_handler(store, backend, params))
-    return Handler(handler, store, params.run_id)
+    return Handler(handler, store, run_id, params.run_id)
 
 
 def entry_point() -> Callable[[RendezvousParameters], RendezvousHandler]:
