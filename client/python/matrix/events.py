@@ -160,7 +160,8 @@ def _wrong(scene, row, wrong: int, variant: str) -> None:
         return
     outcomes = [outcome_of(rank) for rank in ranks]
     patterns = [row.subject, row.peer]
-    # A rank that waits for no other has returned before. It hears of the mistake in its next call.
+    # A rank that waits for no other has returned before. The ranks hear of the mistake in the next
+    # call, both or neither.
     heard_later = (not scene.call.peer_waits and outcomes[1]['kind'] == 'value'
                    and (wrong == 0 or variant == 'shape'))
     for rank in (wrong, first):
@@ -169,9 +170,12 @@ def _wrong(scene, row, wrong: int, variant: str) -> None:
     if heard_later:
         for rank in ranks:
             rank.tell('follow', step=3, rejoin=False)
-        judge('the next call, rank 0', rules.COMPLETES, outcome_of(ranks[0]), 0, ranks[0])
-        judge('the next call, rank 1', rules.Either(rules.COMPLETES, rules.refused(0), rules.refused(1)),
-               outcome_of(ranks[1]), time.monotonic(), ranks[1])
+        later = time.monotonic()
+        heard = [outcome_of(rank) for rank in ranks]
+        rule = (rules.COMPLETES if all(outcome['kind'] == 'value' for outcome in heard)
+                else rules.Either(rules.refused(0), rules.refused(1)))
+        for rank in ranks:
+            judge(f'the next call, rank {rank.rank}', rule, heard[rank.rank], later, rank)
     follow(scene, row)
 
 
