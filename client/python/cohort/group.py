@@ -60,8 +60,8 @@ class Group(Collectives, RaggedCollectives, Scans, GroupObjects, TensorMaps):
     group's), and releases the GIL meanwhile. With `wait=False` it returns a
     PendingCall at once, which coroutines may await. Calls run in the order in which they were
     started: a blocking call waits for those that are pending, which counts for its timeout; the
-    timeout of a PendingCall begins when the calls before it have ended. One thread calls a group; threads that
-    call it in different orders on different ranks mix the values of equal calls.
+    timeout of a PendingCall begins when the calls before it have ended. One thread calls a group;
+    threads that call it in different orders on different ranks mix the values of equal calls.
 
     Arrays are numpy arrays, tensors of PyTorch, or objects with the buffer protocol or __dlpack__,
     of any strides. Contiguous memory from `empty`, on all ranks, is the fast case: then
