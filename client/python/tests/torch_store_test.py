@@ -4,6 +4,7 @@ import concurrent.futures
 import datetime
 import gc
 import pickle
+import socket
 import threading
 import time
 
@@ -292,6 +293,8 @@ sys.stdin.readline()
         with watching.watch('torch/job/killed', timeout=LONG) as changes:
             assert watching.get('torch/job/killed')  # it is renewed: more than one lease
             assert [next(changes).kind for _ in range(8)] == ['put'] * 8
+            (client,) = watching.range('torch/client/killed/')[0]
+            assert client.value == f'{socket.gethostname()}:{process.pid}'.encode()
             process.kill()
             assert any(change.kind == 'expired' for change in changes)
     assert watching.get(prefix + 'a') == b'1'

@@ -84,13 +84,12 @@ class JobKeys:
     def _join(self, timeout: float) -> Tuple[str, bool]:
         """Returns the id of the job, and whether it was made here."""
         ours = secrets.token_hex(4)
-        whoami = f'{socket.gethostname()}:{os.getpid()}'
         while True:
             # An absent key counts as empty, and an empty one says that the job has ended.
             made = self._put_job(ours, expected='', timeout=timeout)
             job = ours if made.written else made.current.value.decode()
             self._mine = self._folder('client', self._name, job) + secrets.token_hex(8)
-            self.client.put(self._mine, whoami, expiration=self._lease)
+            self._renew_client(timeout)
             if made.written:
                 self.client.put(self._made(job), '')
             # Others may have joined and closed the job before they saw the key of this client.
@@ -116,8 +115,12 @@ class JobKeys:
             except cohort.Error:
                 pass  # the coordinator is away; its leases begin again when it is back
 
+    def _renew_client(self, timeout: float) -> None:
+        self.client.put(self._mine, f'{socket.gethostname()}:{os.getpid()}',
+                        expiration=self._lease, timeout=timeout)
+
     def _renew(self) -> None:
-        self.client.put(self._mine, '', expiration=self._lease, timeout=self._lease)
+        self._renew_client(self._lease)
         renewed = self._put_job(self._id, expected=self._id)
         if renewed.written or self._closing.is_set():
             return
