@@ -4,9 +4,11 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "client/rendezvous/admin_client.h"
 #include "client/rendezvous/call/cancellation.h"
 #include "gmock/gmock.h"
@@ -91,6 +93,28 @@ TEST_F(CancelledCallsTest, AReceiveTakesNoObject) {
   const absl::StatusOr<std::string> next = groups[0]->ReceiveObject(1);
   ASSERT_TRUE(next.ok()) << next.status();
   EXPECT_EQ(*next, "weights");
+}
+
+// The daemon may hear of the next call before it hears of the cancellation, and another rank may
+// complete the round meanwhile.
+TEST_F(CancelledCallsTest, ARoundIsTakenUpByTheNextCall) {
+  const Groups groups =
+      JoinAll({Connect(0, Transport::kUnix), Connect(0, Transport::kTcp)}, "rounds");
+  for (int i = 0; i < 100; ++i) {
+    const auto gather = [i](client::Group& group) {
+      return group.AllGatherObjects(absl::StrCat("of ", group.rank(), " in ", i));
+    };
+    const auto none = Cancelled([&] { return gather(*groups[0]); }, [&] { return Waits("rounds"); });
+    ExpectReason(none.status());
+    const std::vector<std::string> expected = {absl::StrCat("of 0 in ", i),
+                                               absl::StrCat("of 1 in ", i)};
+    ExpectOk(OnRanks(groups, [&](client::Group& group) {
+      const absl::StatusOr<std::vector<std::string>> objects = gather(group);
+      EXPECT_EQ(objects.value_or(std::vector<std::string>()), expected);
+      return objects.status();
+    }));
+    ASSERT_FALSE(HasFailure()) << i;
+  }
 }
 
 TEST_F(CancelledCallsTest, ARejoinEndsAndMayBeTriedAgain) {

@@ -197,13 +197,36 @@ absl::StatusOr<std::vector<std::string>> RemoteGroup::RunObject(v1::RunObjectReq
                                   std::make_move_iterator(response.mutable_objects()->end()));
 }
 
-absl::StatusOr<std::string> RemoteGroup::OneObject(v1::RunObjectRequest& request,
-                                                   const CallOptions& options) {
-  COHORT_ASSIGN_OR_RETURN(std::vector<std::string> objects, RunObject(request, options));
-  if (objects.size() != 1) {
+absl::StatusOr<std::vector<std::string>> RemoteGroup::TakeNext(int source,
+                                                               v1::RunObjectRequest& request,
+                                                               const CallOptions& options) {
+  std::shared_ptr<Inbox> inbox;
+  {
+    MutexLock lock(&inboxes_mutex_);
+    std::shared_ptr<Inbox>& found = inboxes_[source];
+    if (found == nullptr) found = std::make_shared<Inbox>();
+    inbox = found;
+  }
+  if (!inbox->mutex.LockFor(TimeoutOf(options))) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        "group ", name(), ": ",
+        source == kRounds ? "objects of all ranks" : absl::StrCat("an object from rank ", source),
+        ": another call that waits for them is not over"));
+  }
+  const TimedMutexLock lock(&inbox->mutex, std::adopt_lock);
+  request.set_taken(inbox->taken);
+  absl::StatusOr<std::vector<std::string>> answer = RunObject(request, options);
+  if (answer.ok()) ++inbox->taken;
+  return answer;
+}
+
+absl::StatusOr<std::string> RemoteGroup::OneObject(
+    absl::StatusOr<std::vector<std::string>> objects) const {
+  COHORT_RETURN_IF_ERROR(objects.status());
+  if (objects->size() != 1) {
     return absl::InternalError(absl::StrCat(session().worker(), " sent no object"));
   }
-  return std::move(objects[0]);
+  return std::move((*objects)[0]);
 }
 
 absl::Status RemoteGroup::SendObject(absl::string_view object, int destination,
@@ -213,36 +236,20 @@ absl::Status RemoteGroup::SendObject(absl::string_view object, int destination,
 }
 
 absl::StatusOr<std::string> RemoteGroup::ReceiveObject(int source, const CallOptions& options) {
-  std::shared_ptr<Inbox> inbox;
-  {
-    MutexLock lock(&inboxes_mutex_);
-    std::shared_ptr<Inbox>& found = inboxes_[source];
-    if (found == nullptr) found = std::make_shared<Inbox>();
-    inbox = found;
-  }
-  if (!inbox->mutex.LockFor(TimeoutOf(options))) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("group ", name(), ": an object from rank ", source,
-                     ": another call that waits for one is not over"));
-  }
-  const TimedMutexLock lock(&inbox->mutex, std::adopt_lock);
   v1::RunObjectRequest request = ObjectRequest(v1::OBJECT_OPERATION_RECEIVE, "", source);
-  request.set_taken(inbox->taken);
-  absl::StatusOr<std::string> object = OneObject(request, options);
-  if (object.ok()) ++inbox->taken;
-  return object;
+  return OneObject(TakeNext(source, request, options));
 }
 
 absl::StatusOr<std::string> RemoteGroup::BroadcastObject(absl::string_view object, int root,
                                                          const CallOptions& options) {
   v1::RunObjectRequest request = ObjectRequest(v1::OBJECT_OPERATION_BROADCAST, object, root);
-  return OneObject(request, options);
+  return OneObject(TakeNext(kRounds, request, options));
 }
 
 absl::StatusOr<std::vector<std::string>> RemoteGroup::AllGatherObjects(absl::string_view object,
                                                                        const CallOptions& options) {
   v1::RunObjectRequest request = ObjectRequest(v1::OBJECT_OPERATION_ALL_GATHER, object, 0);
-  return RunObject(request, options);
+  return TakeNext(kRounds, request, options);
 }
 
 absl::StatusOr<std::vector<std::string>> RemoteGroup::AllGatherObjectsOf(

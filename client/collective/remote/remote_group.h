@@ -140,7 +140,7 @@ class RemoteGroup final : public Group {
                                      int peer) const;
   absl::StatusOr<std::vector<std::string>> RunObject(v1::RunObjectRequest& request,
                                                      const CallOptions& options);
-  absl::StatusOr<std::string> OneObject(v1::RunObjectRequest& request, const CallOptions& options);
+  absl::StatusOr<std::string> OneObject(absl::StatusOr<std::vector<std::string>> objects) const;
 
   RemoteGroupOptions options_;
   std::unique_ptr<FramedCollectiveClient> framed_client_;
@@ -151,11 +151,17 @@ class RemoteGroup final : public Group {
   std::vector<std::string> paths_;
   std::vector<std::string> hosts_;
   std::string why_not_;
-  // The objects of another rank that have arrived here, in this generation.
+  // The objects of another rank, or the rounds of all ranks, whose answers have arrived here, in this
+  // generation.
   struct Inbox {
-    TimedMutex mutex;  // of the call that receives
+    TimedMutex mutex;  // of the call that waits for one
     uint64_t taken ABSL_GUARDED_BY(mutex) = 0;
   };
+  static constexpr int kRounds = -1;
+  // Sends the request with the number of answers that the inbox of `source` (a rank or kRounds) has
+  // taken, and counts the answer.
+  absl::StatusOr<std::vector<std::string>> TakeNext(int source, v1::RunObjectRequest& request,
+                                                    const CallOptions& options);
   Mutex inboxes_mutex_;
   std::map<int, std::shared_ptr<Inbox>> inboxes_ ABSL_GUARDED_BY(inboxes_mutex_);
   Mutex count_mutex_;   // threads may call beside each other

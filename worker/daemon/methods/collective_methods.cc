@@ -1,10 +1,12 @@
 // Collectives and calls on objects. The thread of the call does the rank's share of the work.
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "base/memory/no_memory.h"
 #include "base/status_macros.h"
@@ -99,26 +101,83 @@ grpc::ServerUnaryReactor* WorkerService::RunObject(grpc::CallbackServerContext* 
 
 namespace {
 
-absl::StatusOr<std::string> ReceiveObject(ClientRank& entry, int peer,
-                                          const v1::RunObjectRequest& request,
-                                          absl::Duration timeout) {
-  client::ProcessGroup& member = entry.membership();
-  if (!request.has_taken() || peer < 0 || peer >= member.world_size()) {
-    return member.Receive(peer, "", timeout);
+using Objects = std::vector<std::string>;
+
+// Runs the request, without a look at `taken`.
+absl::StatusOr<Objects> RunObjectOnce(client::ProcessGroup& member,
+                                      const v1::RunObjectRequest& request,
+                                      absl::Duration timeout) {
+  client::RoundOptions round;
+  round.timeout = timeout;
+  switch (request.operation()) {
+    case v1::OBJECT_OPERATION_SEND:
+      COHORT_RETURN_IF_ERROR(member.Send(request.object(), request.peer(), "", timeout));
+      return Objects();
+    case v1::OBJECT_OPERATION_RECEIVE: {
+      COHORT_ASSIGN_OR_RETURN(std::string object, member.Receive(request.peer(), "", timeout));
+      return Objects{std::move(object)};
+    }
+    case v1::OBJECT_OPERATION_BROADCAST: {
+      COHORT_ASSIGN_OR_RETURN(std::string object,
+                              member.Broadcast(request.object(), request.peer(), round));
+      return Objects{std::move(object)};
+    }
+    case v1::OBJECT_OPERATION_ALL_GATHER: {
+      if (request.members_size() > 0) {
+        const std::vector<int> members(request.members().begin(), request.members().end());
+        return AllGatherObjectsOf(member, members, request.object(), timeout);
+      }
+      COHORT_ASSIGN_OR_RETURN(const client::ObjectList objects,
+                              member.AllGather(request.object(), round));
+      return objects.ToStrings();
+    }
+    case v1::OBJECT_OPERATION_BARRIER:
+      COHORT_RETURN_IF_ERROR(member.Barrier(round));
+      return Objects();
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat(request.operation(), " is not an operation on objects"));
   }
+}
+
+// Runs the request after those before it in `inbox`. Gives a client that has cancelled its call, and
+// calls again, the answer of that call if there was one.
+absl::StatusOr<Objects> TakeNext(ClientRank& entry, int source, const v1::RunObjectRequest& request,
+                                 absl::Duration timeout) {
   const Instant deadline = Clock::Steady().Now() + timeout;
-  const std::shared_ptr<ClientRank::Inbox> inbox = entry.InboxOf(peer);
+  const std::shared_ptr<ClientRank::Inbox> inbox = entry.InboxOf(source);
   if (!inbox->mutex.LockFor(timeout)) {
-    return absl::DeadlineExceededError(absl::StrCat("an object from rank ", peer,
-                                                    ": another call that waits for one is not over"));
+    return absl::DeadlineExceededError(absl::StrCat(
+        source == ClientRank::kRounds ? "objects of all ranks"
+                                      : absl::StrCat("an object from rank ", source),
+        ": another call that waits for them is not over"));
   }
   const TimedMutexLock lock(&inbox->mutex, std::adopt_lock);
-  if (inbox->sent > request.taken()) return inbox->last;
+  const size_t asked = source == ClientRank::kRounds
+                           ? absl::HashOf(request.operation(), request.peer(), request.object())
+                           : 0;
+  if (inbox->sent > request.taken() && inbox->asked == asked) return inbox->last;
   inbox->last.clear();
-  COHORT_ASSIGN_OR_RETURN(inbox->last,
-                          member.Receive(peer, "", deadline - Clock::Steady().Now()));
+  COHORT_ASSIGN_OR_RETURN(
+      inbox->last,
+      RunObjectOnce(entry.membership(), request, deadline - Clock::Steady().Now()));
   inbox->sent = request.taken() + 1;
+  inbox->asked = asked;
   return inbox->last;
+}
+
+// The inbox of the request's answer; nothing: it has none.
+std::optional<int> InboxOf(const v1::RunObjectRequest& request, int world_size) {
+  if (!request.has_taken() || request.members_size() > 0) return std::nullopt;
+  switch (request.operation()) {
+    case v1::OBJECT_OPERATION_RECEIVE:
+      if (request.peer() < 0 || request.peer() >= world_size) return std::nullopt;
+      return request.peer();
+    case v1::OBJECT_OPERATION_SEND:
+      return std::nullopt;
+    default:
+      return ClientRank::kRounds;
+  }
 }
 
 }  // namespace
@@ -127,45 +186,15 @@ absl::Status WorkerService::RunObject(Session& session, const v1::RunObjectReque
                                       v1::RunObjectResponse* response) {
   COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<ClientRank> entry,
                           session.FindGroup(request.group()));
-  client::ProcessGroup& member = entry->membership();
   COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
                           ReadTimeout(request.has_timeout(), request.timeout(), kTimeout));
-  client::RoundOptions round;
-  round.timeout = timeout;
-  switch (request.operation()) {
-    case v1::OBJECT_OPERATION_SEND:
-      return member.Send(request.object(), request.peer(), "", timeout);
-    case v1::OBJECT_OPERATION_RECEIVE: {
-      COHORT_ASSIGN_OR_RETURN(*response->add_objects(),
-                              ReceiveObject(*entry, request.peer(), request, timeout));
-      return absl::OkStatus();
-    }
-    case v1::OBJECT_OPERATION_BROADCAST: {
-      COHORT_ASSIGN_OR_RETURN(*response->add_objects(),
-                              member.Broadcast(request.object(), request.peer(), round));
-      return absl::OkStatus();
-    }
-    case v1::OBJECT_OPERATION_ALL_GATHER: {
-      if (request.members_size() > 0) {
-        const std::vector<int> members(request.members().begin(), request.members().end());
-        COHORT_ASSIGN_OR_RETURN(std::vector<std::string> objects,
-                                AllGatherObjectsOf(member, members, request.object(), timeout));
-        for (std::string& object : objects) response->add_objects(std::move(object));
-        return absl::OkStatus();
-      }
-      COHORT_ASSIGN_OR_RETURN(const client::ObjectList objects,
-                              member.AllGather(request.object(), round));
-      for (size_t rank = 0; rank < objects.size(); ++rank) {
-        response->add_objects(std::string(objects[rank]));
-      }
-      return absl::OkStatus();
-    }
-    case v1::OBJECT_OPERATION_BARRIER:
-      return member.Barrier(round);
-    default:
-      return absl::InvalidArgumentError(
-          absl::StrCat(request.operation(), " is not an operation on objects"));
-  }
+  client::ProcessGroup& member = entry->membership();
+  const std::optional<int> inbox = InboxOf(request, member.world_size());
+  COHORT_ASSIGN_OR_RETURN(Objects objects, inbox.has_value()
+                                               ? TakeNext(*entry, *inbox, request, timeout)
+                                               : RunObjectOnce(member, request, timeout));
+  for (std::string& object : objects) response->add_objects(std::move(object));
+  return absl::OkStatus();
 }
 
 }  // namespace cohort::worker

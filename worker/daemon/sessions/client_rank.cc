@@ -24,9 +24,9 @@ void ClientRank::SetFacts(GroupFacts facts) {
   inboxes_.clear();
 }
 
-std::shared_ptr<ClientRank::Inbox> ClientRank::InboxOf(int peer) {
+std::shared_ptr<ClientRank::Inbox> ClientRank::InboxOf(int source) {
   MutexLock lock(&mutex_);
-  std::shared_ptr<Inbox>& inbox = inboxes_[peer];
+  std::shared_ptr<Inbox>& inbox = inboxes_[source];
   if (inbox == nullptr) inbox = std::make_shared<Inbox>();
   return inbox;
 }

@@ -2,6 +2,7 @@
 #ifndef COHORT_WORKER_DAEMON_SESSIONS_CLIENT_RANK_H_
 #define COHORT_WORKER_DAEMON_SESSIONS_CLIENT_RANK_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -67,14 +68,18 @@ class ClientRank {
   // Records the result of a collective: some ends of a generation show in calls first.
   void NoteResult(int64_t generation, const absl::Status& status);
 
-  // The objects of one other rank that the client receives in the present generation.
+  // The objects of one other rank, or the rounds of all ranks, whose answers the client gets in the
+  // present generation.
   struct Inbox {
-    TimedMutex mutex;  // of the call that receives
-    uint64_t sent ABSL_GUARDED_BY(mutex) = 0;  // objects
-    std::string last ABSL_GUARDED_BY(mutex);   // the last one: the client may not have got it
+    TimedMutex mutex;  // of the call that waits for one
+    uint64_t sent ABSL_GUARDED_BY(mutex) = 0;  // answers
+    // The last one: the client may not have got it.
+    std::vector<std::string> last ABSL_GUARDED_BY(mutex);
+    size_t asked ABSL_GUARDED_BY(mutex) = 0;  // hash of its request
   };
-  // Precondition: `peer` is a rank of the group.
-  std::shared_ptr<Inbox> InboxOf(int peer);
+  static constexpr int kRounds = -1;
+  // Precondition: `source` is a rank of the group, or kRounds.
+  std::shared_ptr<Inbox> InboxOf(int source);
 
   // Ends calls in flight, on all ranks. Never blocks for long.
   virtual void Abort(absl::string_view cause) = 0;
