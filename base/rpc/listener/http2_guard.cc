@@ -207,7 +207,12 @@ absl::Status Http2Guard::OnMessageBytes(uint32_t id, absl::string_view bytes) {
     if (stream.prefix_have < kPrefixBytes) {
       const uint8_t byte = static_cast<uint8_t>(bytes.front());
       bytes.remove_prefix(1);
-      // The first byte says whether the message is compressed.
+      // The first byte says whether the message is compressed. gRPC unpacks a message before it
+      // looks at the limit of its size.
+      if (stream.prefix_have == 0 && byte != 0) {
+        return absl::InvalidArgumentError(
+            "HTTP/2: a message is compressed, which this server does not take");
+      }
       if (stream.prefix_have > 0) stream.message_left = stream.message_left << 8 | byte;
       ++stream.prefix_have;
       ++held;

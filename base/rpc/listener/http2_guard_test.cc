@@ -147,7 +147,7 @@ TEST_F(Http2GuardTest, ManyEarlyResetsAskForAPause) {
 }
 
 TEST_F(Http2GuardTest, KnowsWhichBytesPrecedeTheOffence) {
-  const std::string whole = absl::StrCat(Headers(1), Data(1, "abc"), Headers(3));
+  const std::string whole = absl::StrCat(Headers(1), Data(1, Message(3)), Headers(3));
   ASSERT_TRUE(Receive(absl::StrCat(whole, Headers(5).substr(0, 4))).ok());
   EXPECT_EQ(guard_.whole_bytes(), whole.size());
   EXPECT_FALSE(guard_.between_frames());
@@ -265,6 +265,14 @@ TEST_F(Http2GuardTest, UnfinishedMessagesCountUntilTheyAreComplete) {
   }
   EXPECT_THAT(std::string(status.message()), HasSubstr("max_unfinished_bytes (33554432)"));
   EXPECT_NEAR(taken, 3 * 2048, 200);
+}
+
+TEST_F(Http2GuardTest, ACompressedMessageIsRefusedBeforeItsBytes) {
+  ASSERT_TRUE(Receive(Headers(1)).ok());
+  ASSERT_TRUE(Receive(Data(1, Message(10))).ok());
+  const absl::Status status = Receive(Data(1, std::string(1, '\1')));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("compressed"));
 }
 
 TEST_F(Http2GuardTest, AMessageInFramesOfOneByteIsRefused) {
