@@ -18,6 +18,8 @@ constexpr size_t kChunkBytes = size_t{64} << 10;
 constexpr size_t kMaxPieces = 64;
 // Room for a header and the small answer behind it. A queue that is empty keeps so much.
 constexpr size_t kFirstBytes = 256;
+// The memory of a shared chunk and of the small one before it.
+constexpr size_t kSharedChunkBytes = 256;
 
 }  // namespace
 
@@ -25,7 +27,8 @@ void SendQueue::Append(absl::string_view bytes) {
   if (bytes.empty()) return;
   if (chunks_.empty() || chunks_.back().keep != nullptr ||
       chunks_.back().own.size() + bytes.size() > kChunkBytes) {
-    chunks_.emplace_back().own.reserve(std::max(bytes.size(), kFirstBytes));
+    const size_t room = chunks_.empty() ? std::max(bytes.size(), kFirstBytes) : bytes.size();
+    chunks_.emplace_back().own.reserve(room);
   }
   chunks_.back().own.append(bytes.data(), bytes.size());
   chunks_.back().own_size += bytes.size();
@@ -38,7 +41,7 @@ void SendQueue::AppendShared(const SharedBytes& piece) {
   Chunk& chunk = chunks_.emplace_back();
   chunk.keep = piece.keep;
   chunk.shared = piece.bytes;
-  chunk.own_size = piece.own ? piece.bytes.size() : 0;
+  chunk.own_size = kSharedChunkBytes + (piece.own ? piece.bytes.size() : 0);
   size_ += piece.bytes.size();
   own_size_ += chunk.own_size;
 }

@@ -97,11 +97,22 @@ absl::Status CheckRequest(Dialect dialect, absl::string_view bytes, const Reques
   }
   const char* const name = tcpstore::OperationName(request.operation);
   if (Encode(dialect, request) != bytes) return Broken(absl::StrCat(name, " encodes differently"));
+  // By one reader, in pieces, and by one that gets as many bytes at once.
   Request again;
+  tcpstore::RequestReader pieces(kLimits);
   for (size_t size = 0; size < bytes.size(); ++size) {
-    const auto read = tcpstore::ReadRequest(dialect, kLimits, bytes.substr(0, size), &again);
-    const bool waits = read.ok() ? *read == 0 : size >= kLimits.max_message_bytes;
+    const absl::string_view part = bytes.substr(0, size);
+    const auto at_once = tcpstore::RequestReader(kLimits).Read(dialect, part, &again);
+    const bool waits = at_once.ok() ? *at_once == 0 : size >= kLimits.max_message_bytes;
     if (!waits) return Broken(absl::StrCat(name, " is read from ", size, " of its bytes"));
+    if (pieces.Read(dialect, part, &again) != at_once) {
+      return Broken(absl::StrCat(name, " differs in pieces of a byte after ", size));
+    }
+    if (!at_once.ok()) return absl::OkStatus();
+  }
+  const auto last = pieces.Read(dialect, bytes, &again);
+  if (!last.ok() || *last != bytes.size() || Encode(dialect, again) != bytes) {
+    return Broken(absl::StrCat(name, " in pieces of a byte is another request"));
   }
   return absl::OkStatus();
 }
@@ -140,8 +151,9 @@ absl::Status CheckTcpStore(absl::string_view input, std::vector<Operation>* oper
   const Dialect dialect = tcpstore::DialectOf(input);
   absl::string_view left = input;
   Request request;
+  tcpstore::RequestReader reader(kLimits);
   while (true) {
-    const auto size = tcpstore::ReadRequest(dialect, kLimits, left, &request);
+    const auto size = reader.Read(dialect, left, &request);
     if (!size.ok()) return CheckRefusal(size.status());
     if (*size == 0) {
       return left.size() < kLimits.max_message_bytes

@@ -275,7 +275,7 @@ class Store final : public WaitOwner {
   void Unindex(const std::string& key, const Key& entry);
   KeyValue Show(Instant now, const std::string& key, const Key& entry) const;
   // The index of the first key or queue, cyclically from `from`, that does not satisfy the get. If
-  // all satisfy it: get.size().
+  // all satisfy it: get.size(). With or_queue, those before `from` have satisfied it and count.
   size_t FirstUnsatisfied(const ParkedGet& get, size_t from) const;
   absl::StatusOr<GetReply> Read(Instant now, const ParkedGet& get) const;
   void AnswerGet(Step& step, CallId id, const ParkedGet& get) const;

@@ -17,6 +17,8 @@ namespace {
 
 constexpr int kDefaultPage = 100;
 constexpr int kMaxPage = 1000;
+// Of all keys on one page.
+constexpr int64_t kMostListedBytes = int64_t{32} << 20;
 
 // SimpleAtoi accepts spaces; a counter has only digits and a sign.
 bool ParseCounter(const std::string& text, int64_t* value) {
@@ -90,6 +92,7 @@ void Store::Handle(Step& step, CallId id, const Caller&, absl::Duration, RangeCa
   RangeReply reply;
   reply.revision = revision();
   int64_t bytes = 0;
+  int64_t listed = 0;
   bool more = false;
   auto it = keys_.lower_bound(call.prefix);
   if (call.prefix.empty()) {
@@ -108,6 +111,14 @@ void Store::Handle(Step& step, CallId id, const Caller&, absl::Duration, RangeCa
     if (more) {
       if (call.prefix.empty()) break;
       continue;
+    }
+    if (call.one_page) {
+      listed += static_cast<int64_t>(sizeof(KeyValue) + it->first.size());
+      if (listed > kMostListedBytes) {
+        return step.Fail(id, OverLimit("the memory of a list", kMostListedBytes,
+                                       absl::StrFormat("%d keys; list them page by page",
+                                                       key_count())));
+      }
     }
     reply.values.push_back(Show(step.now(), it->first, it->second));
     if (call.keys_only) reply.values.back().value.reset();
@@ -315,7 +326,10 @@ KeyValue Store::Show(Instant now, const std::string& key, const Key& entry) cons
 }
 
 size_t Store::FirstUnsatisfied(const ParkedGet& get, size_t from) const {
-  for (size_t step = 0; step < get.size(); ++step) {
+  // Once only, as TCPStore does: otherwise whoever sets and deletes two keys of a wait of very many
+  // has all keys between them looked at again and again.
+  const size_t steps = get.or_queue ? get.size() - from : get.size();
+  for (size_t step = 0; step < steps; ++step) {
     const size_t index = (from + step) % get.size();
     if (index >= get.keys.size()) {
       if (LengthOf(get.queues[index - get.keys.size()]) == 0) return index;

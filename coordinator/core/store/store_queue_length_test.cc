@@ -158,6 +158,18 @@ TEST(StoreQueueLength, AWaitForKeysOrQueuesNamesTheMissingNames) {
   EXPECT_THAT(Lengths(reply), ElementsAre(std::make_pair("queue", 1)));
 }
 
+TEST(StoreQueueLength, AWaitForEitherCountsWhatHasBeenThere) {
+  StoreTest store;
+  const CallId id = store.Begin(WaitForEither({"a", "b", "c"}), kWait);
+  store.Put("a", "1");
+  store.Begin(DeleteCall{"a"});
+  store.Put("c", "1");
+  EXPECT_FALSE(store.Answered(id));
+  store.Put("b", "1");
+  EXPECT_TRUE(store.Answered(id));
+  EXPECT_EQ(store.store().waiter_count(), 0);
+}
+
 TEST(StoreQueueLength, ACancelledGetLeavesNothingBehind) {
   StoreTest store;
   const int64_t held = store.tally().held();

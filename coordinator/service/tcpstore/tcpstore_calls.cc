@@ -6,13 +6,21 @@
 #include <variant>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace cohort::coordinator::tcpstore {
 namespace {
 
 // A value may be shared from this size on; a smaller one is copied.
 constexpr int64_t kSharedBytes = 4096;
+
+// The memory of an answer for each value that it shares, and the most of its own memory.
+constexpr int64_t kSharedValueBytes = 256;
+constexpr int64_t kMostOwnBytes = int64_t{8} << 20;
+// PyTorch's server keeps the values of a queue as long as it runs.
+constexpr absl::Duration kQueueExpiration = absl::Hours(24 * 365);
 
 constexpr char kReady = 0;
 constexpr char kNotReady = 1;
@@ -27,7 +35,7 @@ void AppendText(absl::string_view text, std::string* bytes) {
 void AppendValue(Payload value, AnswerBytes* answer) {
   if (value.size() < kSharedBytes) return AppendText(value.bytes(), &answer->bytes);
   AppendNumber(value.bytes().size(), &answer->bytes);
-  answer->value = std::move(value);
+  answer->values.push_back({answer->bytes.size(), std::move(value)});
 }
 
 GetCall MakeGet(const Request& request) {
@@ -54,15 +62,28 @@ PutCall MakeMultiPut(const Request& request) {
   return call;
 }
 
-// The keys of `reply` in the order of the request. A key that is absent has an empty value.
-void AppendValues(const Asked& asked, const GetReply& reply, AnswerBytes* answer) {
+// The keys of `reply` in the order of the request, where one may occur often. A key that is absent
+// has an empty value.
+absl::Status AppendValues(const Asked& asked, const GetReply& reply, AnswerBytes* answer) {
   absl::flat_hash_map<absl::string_view, const Payload*> values;
   for (const KeyValue& value : reply.values) values[value.key] = &value.value;
-  for (const std::string& key : asked.keys) {
+  const auto value_of = [&](const std::string& key) {
     const auto found = values.find(key);
-    AppendText(found == values.end() ? absl::string_view() : found->second->bytes(),
-               &answer->bytes);
+    return found == values.end() ? Payload() : *found->second;
+  };
+  int64_t own_bytes = 0;
+  for (const std::string& key : asked.keys) {
+    const auto size = static_cast<int64_t>(value_of(key).size());
+    own_bytes += static_cast<int64_t>(sizeof(uint64_t)) +
+                 (size < kSharedBytes ? size : kSharedValueBytes);
   }
+  if (own_bytes > kMostOwnBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the answer about ", asked.keys.size(), " keys needs ", own_bytes,
+                     " bytes of memory, over ", kMostOwnBytes, "; get fewer at once"));
+  }
+  for (const std::string& key : asked.keys) AppendValue(value_of(key), answer);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -104,6 +125,8 @@ Method MethodOf(Operation operation) {
     case Operation::kNumKeys:
     case Operation::kListKeys:
       return Method::kRange;
+    case Operation::kBarrier:
+      return Method::kBarrier;
     default:
       return Method::kGet;
   }
@@ -130,7 +153,7 @@ CallBody MakeCall(const Request& request, const std::string& client, Asked* aske
     case Operation::kAppend:
       return AppendCall{Text(request.keys[0]), Text(request.values[0])};
     case Operation::kQueuePush:
-      return QueuePushCall{Text(request.keys[0]), Text(request.values[0])};
+      return QueuePushCall{Text(request.keys[0]), Text(request.values[0]), kQueueExpiration};
     case Operation::kQueuePop:
       return QueuePopCall{Text(request.keys[0])};
     case Operation::kQueueLen: {
@@ -190,8 +213,7 @@ absl::Status MakeAnswer(const Asked& asked, const Reply& reply, AnswerBytes* ans
       break;
     }
     case Operation::kMultiGet:
-      AppendValues(asked, std::get<GetReply>(reply.body), answer);
-      break;
+      return AppendValues(asked, std::get<GetReply>(reply.body), answer);
     case Operation::kAdd:
       AppendNumber(static_cast<uint64_t>(std::get<AddReply>(reply.body).value), &bytes);
       break;

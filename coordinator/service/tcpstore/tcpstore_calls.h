@@ -2,9 +2,12 @@
 #ifndef COHORT_COORDINATOR_SERVICE_TCPSTORE_TCPSTORE_CALLS_H_
 #define COHORT_COORDINATOR_SERVICE_TCPSTORE_TCPSTORE_CALLS_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "coordinator/core/interface/call.h"
 #include "coordinator/core/interface/payload.h"
@@ -26,10 +29,18 @@ struct Asked {
 };
 
 struct AnswerBytes {
+  struct Value {
+    size_t at = 0;  // so many of the bytes precede it
+    Payload payload;
+  };
   std::string bytes;
-  Payload value;  // follows the bytes
+  absl::InlinedVector<Value, 1> values;  // large ones, which are not copied
 };
 
+// Whether the answer may be much larger than the request.
+inline bool MayBeLarge(Operation operation) {
+  return operation == Operation::kMultiGet || operation == Operation::kListKeys;
+}
 // Whether the state machine answers the operation. It does not see validate, ping, cancel_wait and
 // barrier.
 bool HasCall(Operation operation);
@@ -37,7 +48,8 @@ bool HasCall(Operation operation);
 Method MethodOf(Operation operation);
 // `client` names the client in answers about calls that wait. Precondition: HasCall.
 CallBody MakeCall(const Request& request, const std::string& client, Asked* asked);
-// Errors: the reply's. TCPStore has no errors on the wire, so the connection is to be closed.
+// Errors: the reply's, RESOURCE_EXHAUSTED (the answer would need too much memory). TCPStore has no
+// errors on the wire, so the connection is to be closed.
 absl::Status MakeAnswer(const Asked& asked, const Reply& reply, AnswerBytes* answer);
 
 // Appends a number as it is on the wire.

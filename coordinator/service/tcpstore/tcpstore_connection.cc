@@ -30,6 +30,13 @@ char* SpareBuffer() {
   return spare.data();
 }
 
+RequestLimits LimitsOf(Dispatcher& dispatcher) {
+  RequestLimits limits;
+  limits.max_value_bytes = static_cast<size_t>(dispatcher.engine().limits().max_value_bytes);
+  limits.max_message_bytes = static_cast<size_t>(dispatcher.max_message_bytes());
+  return limits;
+}
+
 }  // namespace
 
 void Connection::PendingAnswer::OnReply(Reply&& reply, DeliveryContext& context) {
@@ -49,15 +56,15 @@ Connection::Connection(int fd, int port, EventLoop& loop, Dispatcher& dispatcher
       account_(dispatcher.engine().shared_account()),
       peer_(std::move(peer)),
       client_(PeerAddressAndPortOf(fd)),
+      reader_(LimitsOf(dispatcher)),
       charge_(peer_.incoming),
-      events_(EPOLLIN) {
-  jobs_.Enter(port_);
-}
+      events_(EPOLLIN) {}
 
 Connection::~Connection() { close(fd_); }
 
 void Connection::OnEvents(uint32_t events) {
-  if ((events & (EPOLLHUP | EPOLLERR)) != 0) return Close();
+  // A paused connection hears in no other way that its client has gone.
+  if ((events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) != 0) return Close();
   {
     MutexLock lock(&mutex_);
     if (closed_) return;
@@ -130,21 +137,19 @@ bool Connection::ReadSome() {
 bool Connection::HandleInput(absl::string_view* input) {
   if (input->empty()) return true;
   if (!dialect_.has_value()) dialect_ = DialectOf(*input);
-  RequestLimits limits;
-  limits.max_value_bytes = static_cast<size_t>(dispatcher_.engine().limits().max_value_bytes);
-  limits.max_message_bytes = static_cast<size_t>(dispatcher_.max_message_bytes());
   while (!input->empty() && requests_left_ > 0) {
     {
       MutexLock lock(&mutex_);
       paused_ = Backlogged();
       if (paused_) return true;
     }
-    const absl::StatusOr<size_t> size = ReadRequest(*dialect_, limits, *input, &request_);
+    const absl::StatusOr<size_t> size = reader_.Read(*dialect_, *input, &request_);
     if (!size.ok()) {
       Complain(size.status());
       return false;
     }
-    if (*size == 0) return true;
+    if (*size == 0) return MaySendMore();
+    begun_ = false;
     --requests_left_;
     if (!HandleRequest(request_)) return false;
     input->remove_prefix(*size);
@@ -182,12 +187,26 @@ bool Connection::HandleRequest(const Request& request) {
   return !broken_;
 }
 
-bool Connection::Admit(Method method, Caller* caller) {
+bool Connection::MaySendMore() {
+  const Operation operation = reader_.operation();
+  const bool needs_rights = HasCall(operation) || operation == Operation::kBarrier;
+  if (std::exchange(begun_, true) || !needs_rights) return true;
+  Caller caller;
+  return HasRights(MethodOf(operation), &caller);
+}
+
+bool Connection::HasRights(Method method, Caller* caller) {
   caller->key.tenant = TenantOfPort(port_);
   const absl::Status admitted = dispatcher_.Admit(method, peer_.access.get(), caller);
   if (!admitted.ok()) Complain(admitted);
-  dispatcher_.CountRequest(peer_.access.get(), *caller, TenantRates::kFramedRequest, 0);
   return admitted.ok();
+}
+
+bool Connection::Admit(Method method, Caller* caller) {
+  const bool admitted = HasRights(method, caller);
+  dispatcher_.CountRequest(peer_.access.get(), *caller, TenantRates::kFramedRequest, 0);
+  if (admitted && !std::exchange(entered_, true)) jobs_.Enter(port_);
+  return admitted;
 }
 
 bool Connection::StartBarrier(const Request& request) {
@@ -195,8 +214,15 @@ bool Connection::StartBarrier(const Request& request) {
   if (!Admit(Method::kBarrier, &caller)) return false;
   PendingAnswer& answer = AddAnswer(Operation::kWait);  // a barrier is answered as a wait
   answer.self = shared_from_this();
-  const absl::StatusOr<bool> released = jobs_.EnterBarrier(
-      port_, request.keys[0], request.number, client_, &answer, &answer.handle, &answer.barrier);
+  const auto fail = [weak = weak_from_this()](const absl::Status& why) {
+    const std::shared_ptr<Connection> self = weak.lock();
+    if (self == nullptr) return;
+    self->Complain(why);
+    self->CloseSoon();
+  };
+  const absl::StatusOr<bool> released =
+      jobs_.EnterBarrier(port_, request.keys[0], request.number, client_, fail, &answer,
+                         &answer.handle, &answer.barrier);
   if (released.ok() && !*released) return true;  // `answer` may be gone by now
   OnAnswer(answer, released.status(), {std::string(1, kStopWaiting), {}}, nullptr);
   return released.ok();
@@ -237,12 +263,16 @@ Connection::PendingAnswer& Connection::AddAnswer(Operation operation) {
   answer.place = std::prev(answers_.end());
   answer.started = started;
   answer.asked.operation = operation;
+  if (MayBeLarge(operation)) ++large_answers_;
+  if (operation == Operation::kWait) ++waits_;
   return answer;
 }
 
 void Connection::EndAnswer(PendingAnswer& answer, absl::StatusCode code) {
   dispatcher_.OnHandled(MethodOf(answer.asked.operation), code, answer.started);
   dispatcher_.OnGone();
+  if (MayBeLarge(answer.asked.operation)) --large_answers_;
+  if (answer.asked.operation == Operation::kWait) --waits_;
   answer.self.reset();  // not the last one: the caller has another
   if (spare_answers_.empty()) {
     spare_answers_.splice(spare_answers_.end(), answers_, answer.place);
@@ -258,14 +288,14 @@ void Connection::OnAnswer(PendingAnswer& answer, const absl::Status& status,
   {
     MutexLock lock(&mutex_);
     const bool cancelled = answer.cancelled;
+    if (!status.ok() && answer.barrier.round != 0) {
+      answer.barrier.refused->store(true);
+      lost_barriers_.push_back(answer.barrier);
+    }
     EndAnswer(answer, status.code());
     if (closed_ || broken_) return;
     if (status.ok()) {
-      output_.Append(bytes.bytes);
-      if (bytes.value.has_value()) {
-        const auto value = std::make_shared<const Payload>(bytes.value);
-        output_.AppendShared({value, value->bytes()});
-      }
+      AppendLocked(bytes);
       if (cancelled) output_.Append(absl::string_view(&kWaitCancelled, 1));
     } else {
       Break();
@@ -276,6 +306,18 @@ void Connection::OnAnswer(PendingAnswer& answer, const absl::Status& status,
   Complain(
       absl::Status(status.code(), absl::StrCat(OperationName(operation), " of TCPStore client ",
                                                client_, ": ", status.message())));
+}
+
+void Connection::AppendLocked(const AnswerBytes& answer) {
+  absl::string_view bytes = answer.bytes;
+  size_t done = 0;
+  for (const AnswerBytes::Value& value : answer.values) {
+    output_.Append(bytes.substr(done, value.at - done));
+    done = value.at;
+    const auto payload = std::make_shared<const Payload>(value.payload);
+    output_.AppendShared({payload, payload->bytes()});
+  }
+  output_.Append(bytes.substr(done));
 }
 
 void Connection::SendLocked(framed_rpc::ReplyBatch* batch) {
@@ -339,6 +381,8 @@ void Connection::UpdateEvents() {
   uint32_t events = 0;
   if (!paused_ || broken_) events |= EPOLLIN;
   if (blocked_ && !broken_) events |= EPOLLOUT;
+  // Then nothing but the client's requests could end the pause.
+  if (paused_ && waits_ == answers_.size()) events |= EPOLLRDHUP;
   if (events == events_) return;
   events_ = events;
   loop_.Modify(fd_, events);
@@ -350,13 +394,16 @@ void Connection::CancelCalls() {
   std::vector<std::pair<CallHandle, Jobs::BarrierPlace>> calls;
   {
     MutexLock lock(&mutex_);
+    for (const Jobs::BarrierPlace& barrier : lost_barriers_) {
+      calls.emplace_back(CallHandle(), barrier);
+    }
     for (const PendingAnswer& answer : answers_) {
       calls.emplace_back(answer.handle, answer.barrier);
     }
   }
   for (const auto& [handle, barrier] : calls) {
     if (barrier.round != 0) jobs_.LeaveBarrier(port_, barrier);
-    CancelCall(handle);
+    if (handle.id != 0) CancelCall(handle);
   }
 }
 
@@ -386,7 +433,7 @@ void Connection::Close() {
   loop_.Remove(fd_);
   shutdown(fd_, SHUT_RDWR);
   CancelCalls();
-  jobs_.Leave(port_);
+  if (entered_) jobs_.Leave(port_);
 }
 
 bool Connection::WaitUntilWritten(absl::Duration timeout) {

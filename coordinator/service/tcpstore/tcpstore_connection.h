@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -33,7 +34,7 @@ namespace cohort::coordinator::tcpstore {
 // it is there, also while an earlier wait goes on: PyTorch 1.13 gives up a wait without a word.
 // TCPStore has no errors on the wire: a request that fails closes the connection, and the log has
 // the reason. The connection does not read from a client that does not read its answers, or that
-// has kMaxCalls requests without an answer.
+// has kMaxCalls requests without an answer, or one whose answer may be large.
 class Connection final : public EventLoop::Handler,
                          public framed_rpc::ReplyBatch::Output,
                          public std::enable_shared_from_this<Connection> {
@@ -77,6 +78,10 @@ class Connection final : public EventLoop::Handler,
   // Sets the tenant, and checks the client's rights in it. The request counts for the rate of the
   // tenant (TenantRates), but this connection is not read more slowly.
   bool Admit(Method method, Caller* caller);
+  // The same without the count.
+  bool HasRights(Method method, Caller* caller);
+  // Whether the client may send the rest of the request that it has begun.
+  bool MaySendMore();
 
   bool StartBarrier(const Request& request);
   void CancelWait();
@@ -94,6 +99,7 @@ class Connection final : public EventLoop::Handler,
   // The client sent bytes that no honest client sends, or its request failed.
   void Complain(const absl::Status& status);
 
+  void AppendLocked(const AnswerBytes& answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Sends what the output has, unless the loop or `batch` does so soon.
   void SendLocked(framed_rpc::ReplyBatch* batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FlushLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -101,7 +107,7 @@ class Connection final : public EventLoop::Handler,
   void Break() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void UpdateEvents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Backlogged() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return output_.size() >= kMaxBacklog || answers_.size() >= kMaxCalls;
+    return output_.size() >= kMaxBacklog || answers_.size() >= kMaxCalls || large_answers_ > 0;
   }
 
   const int fd_;
@@ -116,6 +122,9 @@ class Connection final : public EventLoop::Handler,
   // Only the loop's thread uses these.
   std::optional<Dialect> dialect_;
   std::string input_;  // the beginning of a request
+  RequestReader reader_;
+  bool begun_ = false;    // its client may send the rest of it
+  bool entered_ = false;  // it counts as a client of its store
   IncomingCharge charge_;
   Request request_;
   int requests_left_ = 0;  // of this iteration
@@ -123,6 +132,10 @@ class Connection final : public EventLoop::Handler,
   Mutex mutex_;
   Answers answers_ ABSL_GUARDED_BY(mutex_);
   Answers spare_answers_ ABSL_GUARDED_BY(mutex_);  // at most one, to be used again
+  size_t large_answers_ ABSL_GUARDED_BY(mutex_) = 0;  // of those that are not there yet
+  size_t waits_ ABSL_GUARDED_BY(mutex_) = 0;
+  // In which the client stays counted although its wait was refused.
+  std::vector<Jobs::BarrierPlace> lost_barriers_ ABSL_GUARDED_BY(mutex_);
   framed_rpc::SendQueue output_ ABSL_GUARDED_BY(mutex_);
   int64_t unread_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool handling_ ABSL_GUARDED_BY(mutex_) = false;  // the loop flushes when it is done

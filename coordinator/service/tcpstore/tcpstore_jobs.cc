@@ -9,6 +9,25 @@
 
 namespace cohort::coordinator::tcpstore {
 
+// Takes the reply to the call that releases a barrier.
+class Jobs::Release final : public ReplySink {
+ public:
+  explicit Release(Barrier barrier) : barrier_(std::move(barrier)) {}
+
+  void OnReply(Reply&& reply, DeliveryContext&) override {
+    if (!reply.status.ok()) {
+      const absl::Status why(reply.status.code(),
+                             absl::StrCat(Printable(barrier_.name), " of a TCPStore was not released: ",
+                                          reply.status.message()));
+      for (const auto& [refused, fail] : barrier_.arrived) fail(why);
+    }
+    delete this;
+  }
+
+ private:
+  const Barrier barrier_;
+};
+
 std::string TenantOfPort(int port) { return absl::StrCat("tcpstore-", port); }
 
 Jobs::Jobs(Engine& engine, const std::vector<int>& ports) : engine_(engine) {
@@ -33,7 +52,7 @@ void Jobs::Leave(int port) {
 }
 
 absl::StatusOr<bool> Jobs::EnterBarrier(int port, absl::string_view key, int64_t size,
-                                        const std::string& client, ReplySink* sink,
+                                        const std::string& client, Fail fail, ReplySink* sink,
                                         CallHandle* handle, BarrierPlace* place) {
   if (size < 1) {
     return absl::InvalidArgumentError(
@@ -53,14 +72,17 @@ absl::StatusOr<bool> Jobs::EnterBarrier(int port, absl::string_view key, int64_t
                                                    size, " clients, another one has ",
                                                    barrier.size));
   }
-  const bool last = ++barrier.arrived == barrier.size;
   const std::string name = barrier.name;
-  *place = BarrierPlace{std::string(key), barrier.round};
+  *place = BarrierPlace{std::string(key), barrier.round,
+                        std::make_shared<std::atomic<bool>>(false)};
+  absl::erase_if(barrier.arrived, [](const auto& one) { return one.first->load(); });
+  barrier.arrived.emplace(place->refused, std::move(fail));
   // Under the lock: the last client releases only those that wait already.
-  if (last) {
+  if (static_cast<int64_t>(barrier.arrived.size()) == barrier.size) {
+    ReplySink* const release = new Release(std::move(barrier));
     barriers.erase(it);
-    Submit(port, PutCall{name});
-    Submit(port, DeleteCall{name});
+    Submit(port, PutCall{name}, release);
+    Submit(port, DeleteCall{name}, DiscardReply::Get());
     return true;
   }
   GetCall wait;
@@ -82,21 +104,22 @@ void Jobs::LeaveBarrier(int port, const BarrierPlace& place) {
   if (job == jobs_.end()) return;
   const auto barrier = job->second.barriers.find(place.key);
   if (barrier == job->second.barriers.end() || barrier->second.round != place.round) return;
-  if (--barrier->second.arrived == 0) job->second.barriers.erase(barrier);
+  barrier->second.arrived.erase(place.refused);
+  if (barrier->second.arrived.empty()) job->second.barriers.erase(barrier);
 }
 
 void Jobs::Clear(int port) {
   DeleteCall all;
   all.prefix = true;
   all.queues = true;
-  Submit(port, std::move(all));
+  Submit(port, std::move(all), DiscardReply::Get());
 }
 
-void Jobs::Submit(int port, CallBody body) {
+void Jobs::Submit(int port, CallBody body, ReplySink* sink) {
   Call call;
   call.caller.key.tenant = TenantOfPort(port);
   call.body = std::move(body);
-  engine_.Submit(std::move(call), DiscardReply::Get());
+  engine_.Submit(std::move(call), sink);
 }
 
 }  // namespace cohort::coordinator::tcpstore

@@ -1,12 +1,16 @@
 // The stores that TCPStore clients share: one for each port of the coordinator.
 //
-// A store begins with its first connection and ends with its last one: then its keys are deleted. A
-// TCPStore client never connects again, so nothing that a store holds has a use afterwards.
+// A store begins with its first client and ends with its last one: then its keys are deleted. A
+// TCPStore client never connects again, so nothing that a store holds has a use afterwards. A
+// connection counts as a client from its first request for which it has rights.
 #ifndef COHORT_COORDINATOR_SERVICE_TCPSTORE_TCPSTORE_JOBS_H_
 #define COHORT_COORDINATOR_SERVICE_TCPSTORE_TCPSTORE_JOBS_H_
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,28 +40,35 @@ class Jobs {
   struct BarrierPlace {
     std::string key;
     int64_t round = 0;  // 0: in no barrier
+    // Set once the client's wait is refused: the barrier does not count it any more.
+    std::shared_ptr<std::atomic<bool>> refused;
   };
+  // Ends the client's connection. It must not call this class.
+  using Fail = std::function<void(const absl::Status& why)>;
 
   // Deletes what an earlier process of the coordinator left in the stores of `ports`.
   Jobs(Engine& engine, const std::vector<int>& ports);
 
-  // A connection comes to the store of a port, and goes.
+  // A client that has rights in the store of a port comes, and goes.
   void Enter(int port);
   void Leave(int port);
 
   // A client enters the barrier `key` of `size` clients. The last one releases all. Otherwise
-  // `sink` gets an OK reply when that happens; `handle` and `place` are for LeaveBarrier. Errors:
-  // INVALID_ARGUMENT (size is not positive, or differs from that of another client; names both).
+  // `sink` gets an OK reply when that happens; `handle` and `place` are for LeaveBarrier. If the
+  // state machine refuses the release, `fail` is called for each client. Errors: INVALID_ARGUMENT
+  // (size is not positive, or differs from that of another client; names both).
   absl::StatusOr<bool> EnterBarrier(int port, absl::string_view key, int64_t size,
-                                    const std::string& client, ReplySink* sink, CallHandle* handle,
-                                    BarrierPlace* place);
+                                    const std::string& client, Fail fail, ReplySink* sink,
+                                    CallHandle* handle, BarrierPlace* place);
   // A client waits no more. The barrier does not count it, unless it was released meanwhile.
   void LeaveBarrier(int port, const BarrierPlace& place);
 
  private:
+  class Release;
   struct Barrier {
     int64_t size = 0;
-    int64_t arrived = 0;
+    // By BarrierPlace::refused.
+    absl::flat_hash_map<std::shared_ptr<std::atomic<bool>>, Fail> arrived;
     int64_t round = 0;
     std::string name;  // of the key on which the clients wait, which never exists for long
   };
@@ -67,7 +78,7 @@ class Jobs {
   };
 
   void Clear(int port);
-  void Submit(int port, CallBody body);
+  void Submit(int port, CallBody body, ReplySink* sink);
 
   Engine& engine_;
   Mutex mutex_;

@@ -1,11 +1,12 @@
 #include "coordinator/service/tcpstore/tcpstore_request.h"
 
 #include <cstring>
-#include <optional>
+#include <utility>
 
 #include "absl/base/config.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "base/text/utf8.h"
 
 namespace cohort::coordinator::tcpstore {
@@ -45,108 +46,60 @@ std::optional<Operation> OperationOf(Dialect dialect, uint8_t byte) {
   return static_cast<Operation>(byte < kWatchKey1 ? byte + 1 : byte);
 }
 
-// Reads fields from the front of some bytes. After the first field that is not there completely,
-// and after an error, it reads nothing more.
-class Fields {
- public:
-  Fields(absl::string_view bytes, const RequestLimits& limits) : left_(bytes), limits_(limits) {}
+// The fields of a request, in their order: texts, which are keys and then values, and a number. A
+// list has its count first, and the texts of each element.
+struct Layout {
+  bool list = false;
+  size_t keys = 0;
+  size_t values = 0;
+  size_t number_bytes = 0;
 
-  template <typename T>
-  T Number() {
-    T value = 0;
-    const absl::string_view bytes = Take(sizeof(T));
-    if (!bytes.empty()) std::memcpy(&value, bytes.data(), sizeof(T));
-    return value;
-  }
-
-  absl::string_view Key() {
-    const absl::string_view key = Text("max_key_bytes", limits_.max_key_bytes);
-    if (status_.ok() && !IsUtf8(key)) status_ = absl::InvalidArgumentError("a key is not UTF-8");
-    return key;
-  }
-  absl::string_view Value() { return Text("max_value_bytes", limits_.max_value_bytes); }
-  size_t Count() { return Size("max_keys of a request", limits_.max_keys); }
-
-  bool reads() const { return status_.ok() && !ended_; }
-  const absl::Status& status() const { return status_; }
-  absl::string_view left() const { return left_; }
-
- private:
-  absl::string_view Take(size_t size) {
-    if (!reads() || left_.size() < size) {
-      ended_ = true;
-      return {};
-    }
-    const absl::string_view taken = left_.substr(0, size);
-    left_.remove_prefix(size);
-    return taken;
-  }
-
-  size_t Size(const char* limit, size_t most) {
-    const auto size = Number<uint64_t>();
-    if (size <= most) return size;
-    if (status_.ok()) {
-      status_ = absl::ResourceExhaustedError(
-          absl::StrCat("a request has a size of ", size, ", over ", limit, " (", most, ")"));
-    }
-    return 0;
-  }
-  absl::string_view Text(const char* limit, size_t most) { return Take(Size(limit, most)); }
-
-  absl::string_view left_;
-  const RequestLimits& limits_;
-  bool ended_ = false;
-  absl::Status status_;
+  size_t texts() const { return keys + values; }
 };
 
-void ReadFields(Fields& fields, Request* request) {
-  const auto keys = [&](bool with_values) {
-    const size_t count = fields.Count();
-    for (size_t i = 0; i < count && fields.reads(); ++i) {
-      request->keys.push_back(fields.Key());
-      if (with_values) request->values.push_back(fields.Value());
-    }
-  };
-  switch (request->operation) {
+Layout LayoutOf(Operation operation) {
+  switch (operation) {
     case Operation::kValidate:
     case Operation::kPing:
-      request->number = fields.Number<uint32_t>();
-      break;
+      return {false, 0, 0, sizeof(uint32_t)};
     case Operation::kSet:
     case Operation::kAppend:
     case Operation::kQueuePush:
-      request->keys.push_back(fields.Key());
-      request->values.push_back(fields.Value());
-      break;
+      return {false, 1, 1, 0};
     case Operation::kCompareSet:
-      request->keys.push_back(fields.Key());
-      request->values.push_back(fields.Value());
-      request->values.push_back(fields.Value());
-      break;
+      return {false, 1, 2, 0};
     case Operation::kGet:
     case Operation::kDelete:
     case Operation::kQueuePop:
     case Operation::kQueueLen:
-      request->keys.push_back(fields.Key());
-      break;
+      return {false, 1, 0, 0};
     case Operation::kAdd:
     case Operation::kBarrier:
-      request->keys.push_back(fields.Key());
-      request->number = fields.Number<int64_t>();
-      break;
+      return {false, 1, 0, sizeof(int64_t)};
     case Operation::kCheck:
     case Operation::kWait:
     case Operation::kMultiGet:
-      keys(false);
-      break;
+      return {true, 1, 0, 0};
     case Operation::kMultiSet:
-      keys(true);
-      break;
+      return {true, 1, 1, 0};
     case Operation::kNumKeys:
     case Operation::kCancelWait:
     case Operation::kListKeys:
       break;
   }
+  return {};
+}
+
+uint64_t SizeAt(absl::string_view bytes, size_t at) {
+  uint64_t size = 0;
+  std::memcpy(&size, bytes.data() + at, sizeof(size));
+  return size;
+}
+
+absl::Status CheckSize(uint64_t size, const char* limit, size_t most) {
+  if (size <= most) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("a request has a size of ", size, ", over ", limit, " (", most, ")"));
 }
 
 }  // namespace
@@ -181,32 +134,79 @@ Dialect DialectOf(absl::string_view first) {
   return first.front() == 0 && StartsWithMagic(first) ? Dialect::kTorch2 : Dialect::kTorch1;
 }
 
-absl::StatusOr<size_t> ReadRequest(Dialect dialect, const RequestLimits& limits,
-                                   absl::string_view bytes, Request* request) {
-  if (bytes.empty()) return 0;
-  const auto byte = static_cast<uint8_t>(bytes.front());
+absl::Status RequestReader::Begin(Dialect dialect, uint8_t byte) {
   if (dialect == Dialect::kTorch1 && byte == kWatchKey1) {
     return absl::UnimplementedError("watch_key of PyTorch 1.13 is not supported");
   }
-  const std::optional<Operation> operation = OperationOf(dialect, byte);
-  if (!operation.has_value()) {
+  operation_ = OperationOf(dialect, byte);
+  if (!operation_.has_value()) {
     return absl::InvalidArgumentError(absl::StrCat("TCPStore has no operation ", byte));
   }
-  request->operation = *operation;
+  const Layout layout = LayoutOf(*operation_);
+  at_ = 1;
+  counted_ = !layout.list;
+  texts_left_ = layout.list ? 0 : layout.texts();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> RequestReader::Scan(absl::string_view bytes) {
+  const Layout layout = LayoutOf(*operation_);
+  while (!counted_ || texts_left_ > 0) {
+    if (bytes.size() < at_ + sizeof(uint64_t)) return false;
+    const uint64_t size = SizeAt(bytes, at_);
+    if (!counted_) {
+      COHORT_RETURN_IF_ERROR(CheckSize(size, "max_keys of a request", limits_.max_keys));
+      counted_ = true;
+      texts_left_ = size * layout.texts();
+      at_ += sizeof(uint64_t);
+      continue;
+    }
+    const size_t place = layout.texts() - 1 - (texts_left_ - 1) % layout.texts();
+    COHORT_RETURN_IF_ERROR(place < layout.keys
+                               ? CheckSize(size, "max_key_bytes", limits_.max_key_bytes)
+                               : CheckSize(size, "max_value_bytes", limits_.max_value_bytes));
+    if (bytes.size() < at_ + sizeof(uint64_t) + size) return false;
+    at_ += sizeof(uint64_t) + size;
+    --texts_left_;
+  }
+  return bytes.size() >= at_ + layout.number_bytes;
+}
+
+absl::Status RequestReader::Fill(absl::string_view bytes, Request* request) const {
+  const Layout layout = LayoutOf(*operation_);
+  request->operation = *operation_;
   request->keys.clear();
   request->values.clear();
-  Fields fields(bytes.substr(1), limits);
-  ReadFields(fields, request);
-  if (!fields.status().ok()) return fields.status();
-  if (!fields.reads()) {
-    if (bytes.size() < limits.max_message_bytes) return 0;
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "a request is over max_message_bytes (", limits.max_message_bytes, ")"));
+  request->number = 0;
+  size_t at = 1 + (layout.list ? sizeof(uint64_t) : 0);
+  for (size_t place = 0; at < at_; place = (place + 1) % layout.texts()) {
+    const absl::string_view text = bytes.substr(at + sizeof(uint64_t), SizeAt(bytes, at));
+    at += sizeof(uint64_t) + text.size();
+    if (place < layout.keys && !IsUtf8(text)) {
+      return absl::InvalidArgumentError("a key is not UTF-8");
+    }
+    (place < layout.keys ? request->keys : request->values).push_back(text);
   }
-  if (request->operation == Operation::kValidate && request->number != kMagic) {
+  std::memcpy(&request->number, bytes.data() + at, layout.number_bytes);
+  if (*operation_ == Operation::kValidate && request->number != kMagic) {
     return absl::InvalidArgumentError("validate has the wrong number");
   }
-  return bytes.size() - fields.left().size();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<size_t> RequestReader::Read(Dialect dialect, absl::string_view bytes,
+                                           Request* request) {
+  if (bytes.empty()) return 0;
+  if (at_ == 0) COHORT_RETURN_IF_ERROR(Begin(dialect, static_cast<uint8_t>(bytes.front())));
+  absl::StatusOr<bool> whole = Scan(bytes);
+  if (!whole.ok()) return whole.status();
+  if (!*whole) {
+    if (bytes.size() < limits_.max_message_bytes) return 0;
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a request is over max_message_bytes (", limits_.max_message_bytes, ")"));
+  }
+  COHORT_RETURN_IF_ERROR(Fill(bytes, request));
+  return std::exchange(at_, 0) + LayoutOf(*operation_).number_bytes;
 }
 
 }  // namespace cohort::coordinator::tcpstore

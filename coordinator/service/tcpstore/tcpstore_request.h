@@ -9,8 +9,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/rpc/listener/listener.h"
@@ -71,12 +73,32 @@ ProtocolMatch MatchTcpStore(absl::string_view first);
 // Precondition: MatchTcpStore has matched them.
 Dialect DialectOf(absl::string_view first);
 
-// Reads the request at the front of `bytes`. Returns its size, or 0 if more bytes are needed.
-// Errors: INVALID_ARGUMENT (no such operation, a key that is not UTF-8), UNIMPLEMENTED (watch_key
-// of PyTorch 1.13), RESOURCE_EXHAUSTED (names the limit, its value, and the size that was asked
-// for). The bytes after an error cannot be read.
-absl::StatusOr<size_t> ReadRequest(Dialect dialect, const RequestLimits& limits,
-                                   absl::string_view bytes, Request* request);
+// Reads the requests of one connection. Looks at each byte a few times at most, in however many
+// pieces a request comes. Thread-compatible.
+class RequestReader {
+ public:
+  explicit RequestReader(const RequestLimits& limits) : limits_(limits) {}
+
+  // Reads the request at the front of `bytes`. Returns its size, or 0 if more bytes are needed: the
+  // next call gets the same bytes and more. Errors: INVALID_ARGUMENT (no such operation, a key that
+  // is not UTF-8), UNIMPLEMENTED (watch_key of PyTorch 1.13), RESOURCE_EXHAUSTED (names the limit,
+  // its value, and the size that was asked for). The bytes after an error cannot be read.
+  absl::StatusOr<size_t> Read(Dialect dialect, absl::string_view bytes, Request* request);
+  // Of the request whose beginning was read last.
+  Operation operation() const { return *operation_; }
+
+ private:
+  absl::Status Begin(Dialect dialect, uint8_t byte);
+  // Whether all bytes of the request have come.
+  absl::StatusOr<bool> Scan(absl::string_view bytes);
+  absl::Status Fill(absl::string_view bytes, Request* request) const;
+
+  const RequestLimits limits_;
+  std::optional<Operation> operation_;
+  size_t at_ = 0;           // the first field that has not come; 0: no request has begun
+  bool counted_ = false;    // the count of the list has come
+  size_t texts_left_ = 0;
+};
 
 }  // namespace cohort::coordinator::tcpstore
 

@@ -15,6 +15,11 @@ using ::testing::HasSubstr;
 
 const RequestLimits kLimits{8192, 131072, 1 << 20, 4 << 20};
 
+absl::StatusOr<size_t> ReadRequest(Dialect dialect, const RequestLimits& limits,
+                                   absl::string_view bytes, Request* request) {
+  return RequestReader(limits).Read(dialect, bytes, request);
+}
+
 struct Case {
   Operation operation;
   std::vector<std::string> fields;
@@ -50,13 +55,40 @@ TEST(TcpStoreRequestTest, EachRequestIsReadOnceItIsComplete) {
   Request request;
   for (const Case& each : AllRequests()) {
     const std::string bytes = RequestBytes(static_cast<int>(each.operation), each.fields);
+    RequestReader pieces(kLimits);
     for (size_t size = 0; size < bytes.size(); ++size) {
-      EXPECT_EQ(*ReadRequest(Dialect::kTorch2, kLimits, bytes.substr(0, size), &request), 0u)
+      const std::string part = bytes.substr(0, size);
+      EXPECT_EQ(*ReadRequest(Dialect::kTorch2, kLimits, part, &request), 0u)
           << OperationName(each.operation) << " of " << size << " bytes";
+      EXPECT_EQ(*pieces.Read(Dialect::kTorch2, part, &request), 0u);
     }
-    EXPECT_EQ(*ReadRequest(Dialect::kTorch2, kLimits, bytes + "more", &request), bytes.size());
+    const std::string with_more = bytes + "more";
+    EXPECT_EQ(*ReadRequest(Dialect::kTorch2, kLimits, with_more, &request), bytes.size());
     EXPECT_EQ(request.operation, each.operation);
+    const std::vector<absl::string_view> keys = request.keys, values = request.values;
+    // In pieces, and then another request with the same reader.
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(*pieces.Read(Dialect::kTorch2, bytes, &request), bytes.size());
+      EXPECT_EQ(request.keys, keys);
+      EXPECT_EQ(request.values, values);
+    }
   }
+}
+
+// Were all keys read again for each byte, this would take many minutes.
+TEST(TcpStoreRequestTest, APartOfARequestIsNotReadAgainForEachByte) {
+  constexpr size_t kKeys = 100000;
+  std::string bytes = RequestBytes(static_cast<int>(Operation::kWait), {NumberBytes(kKeys)});
+  for (size_t i = 0; i < kKeys; ++i) bytes += TextBytes("k");
+  RequestReader reader(kLimits);
+  Request request;
+  for (size_t size = 1; size < bytes.size(); ++size) {
+    ASSERT_EQ(*reader.Read(Dialect::kTorch2, absl::string_view(bytes).substr(0, size), &request),
+              0u);
+    ASSERT_EQ(reader.operation(), Operation::kWait);
+  }
+  EXPECT_EQ(*reader.Read(Dialect::kTorch2, bytes, &request), bytes.size());
+  EXPECT_EQ(request.keys.size(), kKeys);
 }
 
 TEST(TcpStoreRequestTest, FieldsOfRequests) {

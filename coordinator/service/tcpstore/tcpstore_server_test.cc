@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cohort/v1/admin.grpc.pb.h"
+#include "cohort/v1/store.grpc.pb.h"
 #include "coordinator/service/tcpstore/testing/tcpstore_test_client.h"
 #include "coordinator/service/testing/rpc_server_test_base.h"
 #include "gmock/gmock.h"
@@ -21,8 +22,8 @@ namespace {
 using ::testing::HasSubstr;
 
 // Numbers of PyTorch 2.
-enum { kSet = 1, kGet = 3, kAdd = 4, kWait = 6, kNumKeys = 7, kCancel = 12, kPush = 14, kPop = 15,
-       kListKeys = 17, kBarrier = 18 };
+enum { kSet = 1, kGet = 3, kAdd = 4, kWait = 6, kNumKeys = 7, kMultiSet = 11, kCancel = 12,
+       kPing = 13, kPush = 14, kPop = 15, kListKeys = 17, kBarrier = 18 };
 
 std::string Set(const std::string& key, const std::string& value) {
   return RequestBytes(kSet, {TextBytes(key), TextBytes(value)});
@@ -114,6 +115,26 @@ TEST_F(TcpStoreServerTest, TheKeysAndQueuesOfAStoreEndWithItsLastClient) {
   EXPECT_EQ(item, NumberBytes(0));
 }
 
+// A probe, a scanner, or a client that has sent half a request.
+TEST_F(TcpStoreServerTest, AConnectionWithoutARequestIsNoClient) {
+  auto first = Connect();
+  first->Send(Set("k", "v"));
+  ASSERT_EQ(KeysSeenBy(*first), 1u);
+  v1::PutRequest put;
+  put.mutable_scope()->set_tenant(TenantOfPort(Port(1)));
+  put.set_key("of a launcher");
+  v1::PutResponse written;
+  grpc::ClientContext context;
+  ASSERT_TRUE(v1::StoreService::NewStub(channel_)->Put(&context, put, &written).ok());
+  for (const std::string& bytes : {std::string(), RequestBytes(kPing, {std::string(4, 'p')}),
+                                   Set("k", "v").substr(0, 12)}) {
+    TestClient probe(Port(1), Hello() + bytes);
+    probe.EndSending();
+    EXPECT_TRUE(probe.ReadAll());
+  }
+  EXPECT_EQ(KeysSeenBy(*Connect(1)), 1u);
+}
+
 TEST_F(TcpStoreServerTest, AWaitEndsWhenItsKeyIsSet) {
   const auto waiting = Connect(), setting = Connect();
   waiting->Send(Wait("k"));
@@ -196,6 +217,39 @@ TEST_F(TcpStoreServerTest, ABarrierDoesNotCountClientsThatHaveLeftIt) {
   EXPECT_EQ(second->Read(1), kStop);
 }
 
+class RefusedBarrierTest : public TcpStoreServerTest {
+ protected:
+  void SetUp() override {
+    engine_options_.limits.max_tenant_waiters = 1;
+    engine_options_.limits.max_keys = 1;
+    TcpStoreServerTest::SetUp();
+  }
+};
+
+TEST_F(RefusedBarrierTest, AClientWhoseWaitIsRefusedDoesNotCount) {
+  const auto first = Connect(), second = Connect(), third = Connect(), fourth = Connect();
+  first->Send(Barrier("b", 3));
+  AwaitParkedCalls(1);
+  second->Send(Barrier("b", 3));
+  EXPECT_TRUE(second->Closed());
+  third->Send(Barrier("b", 3));
+  EXPECT_TRUE(third->Closed());  // it is not the last one, and so it waits, too
+  EXPECT_EQ(KeysSeenBy(*fourth), 0u);
+  EXPECT_EQ(engine_->Stats().total.waiter_count, 1);
+}
+
+TEST_F(RefusedBarrierTest, ARefusedReleaseClosesTheConnectionOfEachClient) {
+  const auto first = Connect(), second = Connect();
+  second->Send(Set("full", ""));
+  EXPECT_EQ(KeysSeenBy(*second), 1u);
+  first->Send(Barrier("b", 2));
+  AwaitParkedCalls(1);
+  second->Send(Barrier("b", 2));
+  EXPECT_TRUE(first->Closed());
+  second->Read(1);  // it may have been told that it goes on
+  EXPECT_TRUE(second->Closed());
+}
+
 TEST_F(TcpStoreServerTest, BarriersOfDifferentSizesCloseTheConnection) {
   const auto first = Connect(), second = Connect(), third = Connect();
   first->Send(Barrier("b", 3));
@@ -220,6 +274,18 @@ TEST_F(TcpStoreServerTest, AFailedRequestClosesItsConnectionAlone) {
     EXPECT_TRUE(client->Closed()) << bytes;
     EXPECT_EQ(other->Ask(Get("text"), 11), TextBytes("abc"));
   }
+}
+
+// Then the coordinator does not read from it, and must hear of its end in another way.
+TEST_F(TcpStoreServerTest, AClientThatGoesWithVeryManyWaitsLeavesNone) {
+  const auto other = Connect();
+  {
+    const auto client = Connect();
+    for (int i = 0; i < 1100; ++i) client->Send(Wait("never"));
+    AwaitParkedCalls(1024);
+  }
+  AwaitParkedCalls(0);
+  EXPECT_EQ(KeysSeenBy(*other), 0u);
 }
 
 TEST_F(TcpStoreServerTest, AClientThatGoesLeavesNoWait) {
@@ -255,6 +321,40 @@ TEST_F(TcpStoreServerTest, RequestsThatArriveByteByByte) {
     client->Send(absl::string_view(&byte, 1));
   }
   EXPECT_EQ(client->Read(13), TextBytes("value"));
+}
+
+TEST_F(TcpStoreServerTest, AListThatIsTooLargeIsRefused) {
+  const auto client = Connect();
+  constexpr size_t kKeys = 60000;
+  constexpr int kTimes = 6;  // more than 32 MiB of keys and their places together
+  for (int i = 0; i < kTimes; ++i) {
+    std::string keys = NumberBytes(kKeys);
+    for (size_t n = 0; n < kKeys; ++n) keys += TextBytes(absl::StrCat(i, "/", n)) + TextBytes("");
+    client->Send(RequestBytes(kMultiSet, {keys}));
+  }
+  ASSERT_EQ(KeysSeenBy(*client), kKeys * kTimes);
+  client->Send(RequestBytes(kListKeys, {}));
+  EXPECT_TRUE(client->Closed());
+}
+
+// The coordinator makes no further large answer before one is read.
+TEST_F(TcpStoreServerTest, LargeAnswersAreMadeOneAfterTheOther) {
+  const auto client = Connect();
+  constexpr size_t kKeys = 3000;
+  std::string set = NumberBytes(kKeys), all = NumberBytes(kKeys);
+  for (size_t i = 0; i < kKeys; ++i) {
+    const std::string key = TextBytes(absl::StrCat(std::string(1000, 'k'), 10000 + i));
+    set += key + TextBytes("");
+    all += key;
+  }
+  client->Send(RequestBytes(kMultiSet, {set}));
+  constexpr int kTimes = 50;
+  for (int i = 0; i < kTimes; ++i) client->Send(RequestBytes(kListKeys, {}));
+  const int64_t most = (int64_t{8} << 20) + 2 * static_cast<int64_t>(all.size());
+  for (int i = 0; i < kTimes; ++i) {
+    EXPECT_LT(engine_->shared_account()->held(MemoryKind::kOutput), most);
+    ASSERT_EQ(client->Read(all.size()), all) << i;
+  }
 }
 
 TEST_F(TcpStoreServerTest, AllKeysAreListedAtOnce) {

@@ -55,9 +55,8 @@ class CountingObserver final : public CallObserver {
 class RpcServerTestBase : public testing::Test {
  protected:
   void SetUp() override {
-    EngineOptions options;
-    options.limits.max_inline_bytes = 64 << 10;
-    engine_ = Engine::Start(options, std::make_unique<MemoryJournal>(), Clock::Steady()).value();
+    engine_options_.limits.max_inline_bytes = 64 << 10;
+    engine_ = Engine::Start(engine_options_, std::make_unique<MemoryJournal>(), Clock::Steady()).value();
     dispatcher_ = std::make_unique<Dispatcher>(dispatcher_options_, *engine_, &observer_);
     auto server = RpcServer::Start(server_options_, *dispatcher_);
     ASSERT_TRUE(server.ok()) << server.status();
@@ -121,6 +120,7 @@ class RpcServerTestBase : public testing::Test {
     return members;
   }
 
+  EngineOptions engine_options_;
   RpcServerOptions server_options_;
   DispatcherOptions dispatcher_options_;
   CountingObserver observer_;

@@ -49,6 +49,8 @@ bool TestClient::Send(absl::string_view bytes) {
   return true;
 }
 
+void TestClient::EndSending() { shutdown(fd_.get(), SHUT_WR); }
+
 std::string TestClient::Read(size_t size, absl::Duration timeout) {
   std::string bytes(size, '\0');
   size_t have = 0;

@@ -38,6 +38,14 @@ class TestClient {
   }
   // Whether the coordinator closes the connection in time.
   bool Closed() { return Read(1).empty() && ended_; }
+  // Sends nothing more, but can still read.
+  void EndSending();
+  // Reads until the coordinator closes the connection. False: it does not do so in time.
+  bool ReadAll() {
+    while (!Read(1).empty()) {
+    }
+    return ended_;
+  }
   int fd() const { return fd_.get(); }
 
  private:
