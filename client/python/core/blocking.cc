@@ -34,10 +34,13 @@ Returned& ReturnedCalls() {
   return *returned;
 }
 
-// Whether this is the first thread of the process. Python handles signals on that one.
+// Whether this is the first thread of the process. Python handles signals on that one. With the
+// interpreter's lock. (A thread-local variable of a library costs more.)
 bool OnMainThread() {
-  static const thread_local bool is_main = syscall(SYS_gettid) == getpid();
-  return is_main;
+  static PyThreadState* main_thread = nullptr;
+  PyThreadState* const self = PyThreadState_Get();
+  if (main_thread == nullptr && syscall(SYS_gettid) == getpid()) main_thread = self;
+  return self == main_thread;
 }
 
 }  // namespace
@@ -60,12 +63,16 @@ bool RaiseIfForked() {
 Blocking::Blocking(End end, const void* object)
     : end_(end), object_(object), on_main_thread_(OnMainThread()), older_(newest) {
   NoteUse();
+  raised_ = RaiseIfForked();
+  if (raised_) return;
   if (newest != nullptr) newest->newer_ = this;
   newest = this;
-  raised_ = RaiseIfForked() || PyErr_CheckSignals() != 0;
+  raised_ = PyErr_CheckSignals() != 0;
 }
 
 Blocking::~Blocking() {
+  // The stacks of the parent's threads, and so their calls, are gone in a child.
+  if (Forked()) return;
   (newer_ == nullptr ? newest : newer_->older_) = older_;
   if (older_ != nullptr) older_->newer_ = newer_;
   if (!ended_) return;
@@ -94,7 +101,7 @@ PyObject* Blocking::Raise(const absl::Status& status) {
 }
 
 bool Blocking::IsWithinCallOf(const void* object) {
-  if (!OnMainThread()) return false;
+  if (newest == nullptr || Forked() || !OnMainThread()) return false;
   const std::thread::id self = std::this_thread::get_id();
   for (const Blocking* call = newest; call != nullptr; call = call->older_) {
     if (call->object_ == object && call->thread_ == self) return true;
@@ -103,6 +110,7 @@ bool Blocking::IsWithinCallOf(const void* object) {
 }
 
 void Blocking::EndCallsOf(const void* object, const absl::Status& reason, absl::Duration timeout) {
+  if (Forked()) return;
   const Instant deadline = Clock::Steady().Now() + timeout;
   const std::thread::id self = std::this_thread::get_id();
   Returned& returned = ReturnedCalls();

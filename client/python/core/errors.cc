@@ -13,7 +13,6 @@ namespace {
 
 PyObject* factory = nullptr;  // owned until the process ends
 std::thread::id exiting_thread;  // that of BeginExit; with the interpreter's lock
-thread_local PyObject* interrupt = nullptr;  // owned; that of the innermost method
 
 bool Set(PyObject* dict, const char* key, PyObject* owned) {
   const Object value(owned);
@@ -85,18 +84,19 @@ std::string DescribeException(PyObject* exception) {
   return message.empty() ? type : absl::StrCat(type, ": ", message.substr(0, 200));
 }
 
-KeptInterrupt::KeptInterrupt() : outer_(std::exchange(interrupt, nullptr)) {}
-
-KeptInterrupt::~KeptInterrupt() { Py_XDECREF(std::exchange(interrupt, outer_)); }
-
 void KeptInterrupt::Keep(Object exception) {
-  if (interrupt == nullptr) interrupt = exception.release();
+  if (Forked()) return;
+  PyThreadState* const self = PyThreadState_Get();
+  for (KeptInterrupt* method = newest_; method != nullptr; method = method->older_) {
+    if (method->thread_ != self) continue;
+    if (method->kept_ == nullptr) method->kept_ = exception.release();
+    return;
+  }
 }
 
-PyObject* KeptInterrupt::Return(PyObject* result) const {
-  if (interrupt == nullptr) return result;
+PyObject* KeptInterrupt::Replace(PyObject* result) {
   Py_XDECREF(result);
-  const Object exception(std::exchange(interrupt, nullptr));
+  const Object exception(std::exchange(kept_, nullptr));
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.get())), exception.get());
   return nullptr;
 }

@@ -3,8 +3,10 @@
 #define COHORT_CLIENT_PYTHON_CORE_ERRORS_H_
 
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "client/python/core/blocking.h"
 #include "client/python/core/python_api.h"
 
 namespace cohort::python {
@@ -32,14 +34,24 @@ std::string DescribeException(PyObject* exception);
 // method reads its arguments. The other ranks get a status from that method, so it first tells them,
 // and raises the exception when it ends.
 //
-//   const KeptInterrupt kept;                    // around each method of the module
+//   KeptInterrupt kept;                    // around each method of the module
 //   return kept.Return(method());
 //
 // Used with the interpreter's lock. Methods may be within each other.
 class KeptInterrupt {
  public:
-  KeptInterrupt();
-  ~KeptInterrupt();
+  // A forked child leaves the list as it is: the stacks of its parent's threads are gone.
+  KeptInterrupt() : thread_(PyThreadState_Get()), older_(newest_) {
+    if (Forked()) return;
+    if (older_ != nullptr) older_->newer_ = this;
+    newest_ = this;
+  }
+  ~KeptInterrupt() {
+    Py_XDECREF(kept_);
+    if (Forked()) return;
+    (newer_ == nullptr ? newest_ : newer_->older_) = older_;
+    if (older_ != nullptr) older_->newer_ = newer_;
+  }
   KeptInterrupt(const KeptInterrupt&) = delete;
   KeptInterrupt& operator=(const KeptInterrupt&) = delete;
 
@@ -47,10 +59,17 @@ class KeptInterrupt {
   static void Keep(Object exception);
   // Returns the method's result. If an exception was kept, sets it in place of the result, or of the
   // exception that is set, and returns null.
-  PyObject* Return(PyObject* result) const;
+  PyObject* Return(PyObject* result) { return kept_ == nullptr ? result : Replace(result); }
 
  private:
-  PyObject* const outer_;  // that of the method around this one
+  PyObject* Replace(PyObject* result);
+
+  // All methods that run, also those of threads that wait without the lock.
+  static inline KeptInterrupt* newest_ = nullptr;
+  PyThreadState* const thread_;
+  KeptInterrupt* older_;
+  KeptInterrupt* newer_ = nullptr;
+  PyObject* kept_ = nullptr;  // owned
 };
 
 }  // namespace cohort::python

@@ -92,7 +92,7 @@ PyObject* CallWith(PyObject* self, PyObject* const* args, std::index_sequence<kI
 // Returns `call()`. No C++ exception may reach the interpreter.
 template <typename Callable>
 PyObject* Guarded(const Callable& call) {
-  const KeptInterrupt kept;
+  KeptInterrupt kept;
   try {
     return kept.Return(call());
   } catch (const std::bad_alloc&) {
