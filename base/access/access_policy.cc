@@ -1,12 +1,7 @@
 #include "base/access/access_policy.h"
 
-#include <errno.h>
-
 #include <algorithm>
-#include <cstring>
-#include <fstream>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -26,7 +21,6 @@ namespace cohort {
 namespace {
 
 constexpr int64_t kBetweenLooksMs = 1000;
-constexpr size_t kMaxFileBytes = size_t{16} << 20;
 
 using nlohmann::json;
 
@@ -53,6 +47,10 @@ absl::StatusOr<Token> ReadToken(const json& entry) {
     return absl::InvalidArgumentError("sha256 must be the token's SHA-256 in 64 hex digits");
   }
   token.hash = absl::HexStringToBytes(hash);
+  // The hash of a file that was not there; a client without a token would have its rights.
+  if (token.hash == HashToken("")) {
+    return absl::InvalidArgumentError("sha256 is that of the empty token");
+  }
   return token;
 }
 
@@ -111,12 +109,9 @@ absl::StatusOr<AccessPolicy::Rule> AccessPolicy::ReadRule(const json& entry) {
 
 absl::StatusOr<AccessPolicy::Content> AccessPolicy::Read(
     const std::string& path, const std::vector<TokenIssuer>& issuers_before) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Wrong(path, std::strerror(errno));
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (text.str().size() > kMaxFileBytes) return Wrong(path, "is larger than 16 MiB");
-  const absl::StatusOr<json> whole = ParseStrictJson(text.str());
+  const absl::StatusOr<std::string> text = ReadWatchedFile(path);
+  if (!text.ok()) return Wrong(path, text.status().message());
+  const absl::StatusOr<json> whole = ParseStrictJson(*text);
   if (!whole.ok()) return Wrong(path, whole.status().message());
   if (absl::Status status = CheckFields(*whole, {"rules", "tokens", "issuers"}); !status.ok()) {
     return Wrong(path, status.message());

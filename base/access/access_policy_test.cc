@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -116,6 +117,13 @@ TEST_F(AccessPolicyTest, WrongFilesAreNamedWithTheReason) {
               HasSubstr("has no field roles"));
 }
 
+TEST_F(AccessPolicyTest, TheEmptyTokenHasNoRights) {
+  // As `printf %s "$(cat missing)" | sha256sum` says.
+  EXPECT_THAT(Error(R"({"rules": [], "tokens": [{"name": "a", "sha256":
+                    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}]})"),
+              HasSubstr("token 1: sha256 is that of the empty token"));
+}
+
 TEST_F(AccessPolicyTest, DeeplyNestedListsAreRefused) {
   const std::string deep = std::string(1 << 17, '[') + std::string(1 << 17, ']');
   EXPECT_THAT(Error(deep), HasSubstr("has more than 16 levels"));
@@ -191,6 +199,20 @@ TEST_F(AccessPolicyTest, ANewFileCountsFromTheNextLookOn) {
   Write(kTwoTeams);
   now_ += absl::Seconds(1);
   EXPECT_EQ(peer.Current(now_)->RoleIn("a"), Role::kMember);
+}
+
+TEST_F(AccessPolicyTest, APipeOrADeviceInItsPlaceKeepsNobodyWaiting) {
+  Write(kTwoTeams);
+  const auto policy = Load();
+  const int64_t version = policy->Version(now_);
+  for (const char* target : {"", "/dev/zero"}) {
+    unlink(path_.c_str());
+    ASSERT_EQ(*target == '\0' ? mkfifo(path_.c_str(), 0600) : symlink(target, path_.c_str()), 0);
+    now_ += absl::Seconds(2);
+    EXPECT_EQ(policy->Version(now_), version);
+    EXPECT_EQ(policy->RightsOf({"uid:0"}).HighestRole(), Role::kOperator);
+  }
+  unlink(path_.c_str());
 }
 
 TEST_F(AccessPolicyTest, AFileThatCouldNotBeReadIsReadAtTheNextLook) {

@@ -1,10 +1,6 @@
 #include "base/access/jwks_file.h"
 
-#include <errno.h>
-
 #include <cstddef>
-#include <cstring>
-#include <fstream>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -23,13 +19,9 @@ absl::Status Wrong(absl::string_view path, absl::string_view why) {
 }  // namespace
 
 absl::StatusOr<Jwks> JwksFile::Read(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Wrong(path, std::strerror(errno));
-  std::string text(kMaxFileBytes + 1, '\0');
-  file.read(&text[0], static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > kMaxFileBytes) return Wrong(path, "is larger than 1 MiB");
-  absl::StatusOr<Jwks> keys = Jwks::Parse(text);
+  const absl::StatusOr<std::string> text = ReadWatchedFile(path, kMaxFileBytes);
+  if (!text.ok()) return Wrong(path, text.status().message());
+  absl::StatusOr<Jwks> keys = Jwks::Parse(*text);
   if (!keys.ok()) return Wrong(path, keys.status().message());
   return keys;
 }

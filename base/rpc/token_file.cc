@@ -1,11 +1,6 @@
 #include "base/rpc/token_file.h"
 
-#include <errno.h>
-
 #include <algorithm>
-#include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -25,11 +20,9 @@ absl::Status Wrong(absl::string_view path, absl::string_view why) {
 }
 
 absl::StatusOr<std::string> Read(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Wrong(path, std::strerror(errno));
-  std::ostringstream text;
-  text << file.rdbuf();
-  std::string token = text.str();
+  const absl::StatusOr<std::string> text = ReadWatchedFile(path);
+  if (!text.ok()) return Wrong(path, text.status().message());
+  std::string token = *text;
   absl::StripTrailingAsciiWhitespace(&token);
   if (token.empty()) return Wrong(path, "is empty");
   if (token.size() > kMaxTokenBytes) {

@@ -1,6 +1,7 @@
 #include "base/tls/tls_context.h"
 
 #include <openssl/crypto.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -78,8 +79,14 @@ TEST(TlsContextTest, BadFilesChangeNothing) {
   unlink(files.certificate.c_str());
   EXPECT_EQ((*context)->Current(kStart + absl::Seconds(2)), first);
   EXPECT_THAT(std::string((*context)->last_error().message()), HasSubstr("No such file"));
+  // OpenSSL would wait for a writer.
+  ASSERT_EQ(mkfifo(files.certificate.c_str(), 0600), 0);
+  EXPECT_EQ((*context)->Current(kStart + absl::Seconds(2.5)), first);
+  EXPECT_EQ((*context)->Current(kStart + absl::Seconds(4)), first);
+  EXPECT_THAT(std::string((*context)->last_error().message()), HasSubstr("not a regular file"));
+  unlink(files.certificate.c_str());
   NewFiles();
-  EXPECT_NE((*context)->Current(kStart + absl::Seconds(3)), first);
+  EXPECT_NE((*context)->Current(kStart + absl::Seconds(6)), first);
   EXPECT_EQ((*context)->last_error(), absl::OkStatus());
   EXPECT_EQ((*context)->reloads(), 1);
 }
