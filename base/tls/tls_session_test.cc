@@ -168,6 +168,16 @@ TEST_F(TlsSessionTest, RefusedCertificatesAreNamed) {
   }
 }
 
+// Whoever gets a client's certificate often chooses its common name.
+TEST_F(TlsSessionTest, ACommonNameIsNoHost) {
+  for (const char* names : {"URI:spiffe://domain/ns/team-b/sa/x", "DNS:elsewhere", ""}) {
+    SCOPED_TRACE(names);
+    Connect(ca_.Sign("server", {"localhost", names}), ca_.Sign("client", kClient), "localhost");
+    EXPECT_FALSE(client_done_);
+    EXPECT_THAT(std::string(client_->error().message()), HasSubstr("hostname mismatch"));
+  }
+}
+
 TEST_F(TlsSessionTest, HostsThatNoCertificateCanName) {
   Connect(ca_.Sign("server", kServer), ca_.Sign("client", kClient), "");
   EXPECT_FALSE(client_done_);
