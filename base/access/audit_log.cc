@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "base/access/access_policy.h"
 #include "base/text/logging.h"
+#include "base/text/printable.h"
 
 namespace cohort {
 
@@ -55,7 +56,7 @@ absl::Status AuditLog::Deny(const AccessNeed& need, const AuditedClient& client,
   if (need.tenant == kAllTenants) where = "all tenants";
   if (need.tenant.empty()) where = "a tenant";
   return Deny(absl::StrCat(need.method, " needs the role ", RoleName(need.role), " in ", where,
-                           ", and ", client.identity,
+                           ", and ", Printable(client.identity),
                            has == Role::kNone ? " has no role there"
                                               : absl::StrCat(" has the role ", RoleName(has))),
               client, now);

@@ -30,6 +30,14 @@ TEST(AuditLogTest, ADenialNamesTheMethodTheRoleTheTenantAndTheClient) {
       HasSubstr("in all tenants, and spiffe://test/a has no role there"));
 }
 
+// Stubs print errors.
+TEST(AuditLogTest, ADenialHasNoControlCharactersOfAName) {
+  AuditLog log;
+  const absl::Status denied = log.Deny({"Evict", Role::kOperator, "a"}, {"cn:x\n\x1b[31m", "::1"},
+                                       Role::kNone, Instant());
+  for (const char byte : denied.message()) EXPECT_GE(byte, ' ') << denied;
+}
+
 TEST(AuditLogTest, LogsOneDenialOfAClientEachSecondAndCountsTheOthers) {
   AuditLog log;
   ::testing::internal::CaptureStdout();
