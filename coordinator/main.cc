@@ -17,6 +17,7 @@
 #include "base/access/access_policy.h"
 #include "base/clock.h"
 #include "base/daemon/access_policy_of_flags.h"
+#include "base/daemon/heap_trim.h"
 #include "base/daemon/metrics_access.h"
 #include "base/daemon/port_file.h"
 #include "base/daemon/run_daemon.h"
@@ -116,8 +117,7 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
        {"groups", engine->Stats().total.group_count},
        {"server_incarnation", engine->server_incarnation()}});
 
-  int signal_number = 0;
-  sigwait(&signals, &signal_number);
+  const int signal_number = AwaitSignal(signals);
   const bool had_failed = engine->failed();
   Log(LogLevel::kInfo, "ending",
       {{"signal", signal_number}, {"waiters", engine->Stats().total.waiter_count}});

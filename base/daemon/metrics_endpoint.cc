@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -29,7 +30,8 @@
 namespace cohort {
 namespace {
 
-constexpr size_t kMostScrapes = 16;
+constexpr size_t kMostScrapes = 256;
+constexpr int kAcceptsAtATime = 16;
 constexpr size_t kMostRequestBytes = size_t{8} << 10;
 constexpr absl::Duration kTick = absl::Milliseconds(500);
 constexpr absl::string_view kHeadersEnd = "\r\n\r\n";
@@ -83,6 +85,8 @@ class MetricsEndpoint::Scrape final : public EventLoop::Handler,
 
   int fd() const { return fd_.get(); }
   bool late(Instant now) const { return now > deadline_; }
+  bool has_sent() const { return !request_.empty() || (socket_.tls != nullptr && !handshaking_); }
+  bool is_answered() const { return !answer_.empty(); }
 
   void OnEvents(uint32_t) override {
     if (!fd_.is_open()) return;
@@ -173,19 +177,33 @@ class MetricsEndpoint::Scrape final : public EventLoop::Handler,
   size_t written_ = 0;
 };
 
+void MetricsEndpoint::CloseOldest() {
+  if (scrapes_.empty()) return;
+  const auto first = [this](const auto& may_go) {
+    return std::find_if(scrapes_.begin(), scrapes_.end(), may_go);
+  };
+  auto oldest = first([](const auto& scrape) { return !scrape->has_sent(); });
+  if (oldest == scrapes_.end()) {
+    oldest = first([](const auto& scrape) { return !scrape->is_answered(); });
+  }
+  const std::shared_ptr<Scrape> closed = oldest == scrapes_.end() ? scrapes_.front() : *oldest;
+  closed->Close();
+}
+
 class MetricsEndpoint::Acceptor final : public EventLoop::Handler {
  public:
   Acceptor(MetricsEndpoint& endpoint, int fd) : endpoint_(endpoint), fd_(fd) {}
 
   void OnEvents(uint32_t) override {
-    while (true) {
+    // A few at a time: the requests that have come are read before their connections could go.
+    for (int i = 0; i < kAcceptsAtATime; ++i) {
       UniqueFd fd(accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!fd.is_open()) {
         if (errno == ECONNABORTED || errno == EINTR) continue;
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) Rest();
         return;
       }
-      if (endpoint_.scrapes_.size() >= kMostScrapes) endpoint_.scrapes_.front()->Close();
+      if (endpoint_.scrapes_.size() >= kMostScrapes) endpoint_.CloseOldest();
       auto scrape = std::make_shared<Scrape>(endpoint_, std::move(fd));
       if (!endpoint_.loop_.Add(scrape->fd(), EPOLLIN, scrape)) continue;
       endpoint_.scrapes_.push_back(std::move(scrape));
@@ -197,7 +215,7 @@ class MetricsEndpoint::Acceptor final : public EventLoop::Handler {
   // The kernel would report the waiting connection again and again.
   void Rest() {
     if (!ConnectionWaits(fd_)) return;
-    if (!endpoint_.scrapes_.empty()) endpoint_.scrapes_.front()->Close();
+    endpoint_.CloseOldest();
     endpoint_.loop_.Modify(fd_, 0);
     endpoint_.resting_.push_back(fd_);
     endpoint_.loop_.SetTicking(true);

@@ -48,6 +48,8 @@ class MetricsEndpoint {
   MetricsEndpoint(std::vector<ListenSocket> sockets, Sources sources, MetricsAccess access,
                   absl::Duration timeout);
   void OnTick();
+  // Makes room. Connections that have sent nothing go first, and then those without a whole request.
+  void CloseOldest();
   // Whether the client at `socket` may read metrics. Errors: PERMISSION_DENIED, with the reason.
   absl::Status Admit(const std::string& request, const StreamSocket& socket);
   std::string Answer(const std::string& request, const StreamSocket& socket);

@@ -8,10 +8,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <cstring>
+#include <deque>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -136,6 +140,31 @@ TEST(MetricsEndpointTest, OthersWaitForNoConnectionThatSaysNothing) {
   const UniqueFd half = ConnectTo((*endpoint)->port());
   ASSERT_EQ(send(half.get(), "GET /met", 8, 0), 8);
   EXPECT_THAT(Scrape((*endpoint)->port()), HasSubstr("some_total 1"));
+}
+
+// Others connect as fast as they can, and send nothing or half a request.
+TEST(MetricsEndpointTest, AFloodOfConnectionsKeepsNoScrapeOut) {
+  const auto registry = std::make_shared<prometheus::Registry>();
+  prometheus::BuildCounter().Name("some_total").Register(*registry).Add({}).Increment();
+  auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", {registry}, {}, absl::Hours(1));
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  std::atomic<bool> over{false};
+  std::vector<std::thread> strangers;
+  for (const char* bytes : {"", "GET /metrics HTTP/1.1\r\n"}) {
+    strangers.emplace_back([&, bytes] {
+      std::deque<UniqueFd> held;
+      while (!over) {
+        held.push_back(ConnectTo((*endpoint)->port()));
+        send(held.back().get(), bytes, strlen(bytes), MSG_NOSIGNAL);
+        if (held.size() > 200) held.pop_front();
+      }
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_THAT(Scrape((*endpoint)->port()), HasSubstr("some_total 1")) << i;
+  }
+  over = true;
+  for (std::thread& stranger : strangers) stranger.join();
 }
 
 // The process has one descriptor left, which the endpoint takes to accept the connection.

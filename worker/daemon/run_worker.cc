@@ -15,6 +15,7 @@
 #include "base/access/access_policy.h"
 #include "base/clock.h"
 #include "base/daemon/access_policy_of_flags.h"
+#include "base/daemon/heap_trim.h"
 #include "base/daemon/metrics_access.h"
 #include "base/daemon/port_file.h"
 #include "base/daemon/run_daemon.h"
@@ -128,8 +129,7 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
        {"metrics_port", metrics.port()},
        {"coordinator", options.coordinator}});
 
-  int signal_number = 0;
-  sigwait(&signals, &signal_number);
+  const int signal_number = AwaitSignal(signals);
   Log(LogLevel::kInfo, "ending", {{"signal", signal_number}, {"calls", gate.active()}});
   const bool drained = Drain(options.drain_grace, sessions, gate, *server);
   metrics.Stop();
