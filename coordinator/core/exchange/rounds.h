@@ -140,6 +140,7 @@ class Rounds final : public WaitOwner {
     struct Late {
       RankSet ranks;
       std::weak_ptr<const RoundEnd> end;  // how that number ended; in kept_ends_
+      bool released = false;              // it ended so, and its values are gone
     };
     std::map<int64_t, Late> late;
     std::list<Name*>::iterator use;  // in use_order_

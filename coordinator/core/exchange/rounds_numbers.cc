@@ -60,8 +60,11 @@ void Rounds::AddLate(Name& name, int64_t number, const RankSet& ranks) {
   Name::Late& late = name.late[number];
   for (int rank : ranks.ToVector()) late.ranks.Add(rank);
   auto it = name.rounds.find(number);
-  if (it == name.rounds.end() || it->second.end == nullptr) return;
-  if (it->second.end->outcome != RoundOutcome::kReleased) late.end = it->second.end;
+  if (it == name.rounds.end() || !it->second.ended) return;
+  const Round& round = it->second;
+  // A rooted round whose values expire has no end.
+  late.released = round.end == nullptr || round.end->outcome == RoundOutcome::kReleased;
+  if (!late.released) late.end = round.end;
 }
 
 void Rounds::CatchUp(Step& step, Name& name, int rank, int64_t next) {
@@ -175,13 +178,17 @@ void Rounds::AnswerEnded(Step& step, CallId id, Name& name, int64_t number, int 
     step.Answer(id, std::move(reply));
     return;
   }
-  const bool lost = number != name.last_released && number == name.last_number &&
-                    name.last_outcome == RoundOutcome::kReleased;
+  const bool last = number == name.last_number;
+  const auto late = name.late.find(number);
+  const bool released = (last && name.last_outcome == RoundOutcome::kReleased) ||
+                        (late != name.late.end() && late->second.released);
+  const bool lost = number != name.last_released && released;
   int64_t next = name.ended_through + 1;
   if (lost) {
-    step.Fail(id, absl::DataLossError(
-                      absl::StrCat(RoundKindName(name.last_kind), " \"", name.name, "\" #", number,
-                                   " was released; its values expired or were acknowledged")));
+    step.Fail(id, absl::DataLossError(absl::StrCat(
+                      RoundKindName(name.last_kind), " \"", name.name, "\" #", number,
+                      " was released; its values expired or were acknowledged",
+                      last ? "" : absl::StrCat("; the name is at #", next))));
   } else {
     std::shared_ptr<const RoundEnd> end = EndOf(name, number, rank);
     next = end->next_number;
@@ -195,6 +202,7 @@ void Rounds::WriteLate(const Name& name, RoundNameRecord& record) {
     RoundNameRecord::Late& row = record.late.emplace_back();
     row.number = number;
     row.ranks = late.ranks.ToRanges();
+    if (late.released) row.outcome = RoundOutcome::kReleased;
     if (const auto end = late.end.lock(); end != nullptr) {
       row.outcome = end->outcome;
       row.kind = end->kind;
@@ -211,7 +219,8 @@ void Rounds::RestoreLate(Name& name, const RoundNameRecord& record) {
     for (int rank : RankSet::FromRanges(row.ranks).ToVector()) {
       if (rank < group_.world_size) late.ranks.Add(rank);
     }
-    if (!row.outcome.has_value()) continue;
+    late.released = row.outcome == RoundOutcome::kReleased;
+    if (!row.outcome.has_value() || late.released) continue;
     auto end = std::make_shared<RoundEnd>();
     end->kind = row.kind;
     end->name = name.name;

@@ -277,6 +277,34 @@ TEST(RoundNumbers, GoOnAfterAValueThatExpired) {
   EXPECT_EQ(h.Get<RoundReply>(h.As(members[1], read))->own.bytes(), "new");
 }
 
+TEST(RoundNumbers, AReaderOfSeveralValuesThatExpiredGetsOneError) {
+  for (const bool restarts : {false, true}) {
+    CoreHarness h;
+    GroupSpec spec = CoreHarness::Fixed(3);
+    spec.data_expiration = absl::Seconds(10);
+    std::vector<TestMember> members = h.Form(spec);
+    EnterRoundCall root = Round(RoundKind::kBroadcast, "", "old");
+    root.root = 0;
+    EnterRoundCall read = Round(RoundKind::kBroadcast);
+    read.root = 0;
+    for (int i = 0; i < 3; ++i) {
+      h.As(members[0], root);
+      EXPECT_EQ(h.Get<RoundReply>(h.As(members[1], read))->own.bytes(), "old");
+    }
+    h.Advance(absl::Seconds(10));
+    if (restarts) h.Restart();
+    const absl::Status lost = h.StatusOf(h.As(members[2], read));
+    EXPECT_EQ(lost.code(), absl::StatusCode::kDataLoss) << lost;
+    EXPECT_THAT(std::string(lost.message()), HasSubstr("#1 was released"));
+    EXPECT_THAT(std::string(lost.message()), HasSubstr("the name is at #4"));
+    root.values[0].bytes = "new";
+    h.As(members[0], root);
+    for (const int rank : {1, 2}) {
+      EXPECT_EQ(h.Get<RoundReply>(h.As(members[rank], read))->own.bytes(), "new") << rank;
+    }
+  }
+}
+
 // The memory for a rank that never calls does not grow with the rounds that it misses.
 TEST(RoundNumbers, TheNumbersOfARankThatNeverComesStayBounded) {
   CoreHarness h;

@@ -166,6 +166,7 @@ class Group final : public WaitOwner {
   // When the member is lost unless it calls before.
   Instant LostAt(const Member& member) const;
   void ScheduleLiveness(Instant now);
+  void StartLivenessTimer(Instant now, Instant next);
   void CheckLiveness(Step& step);
   void AwaitConnection(Step& step, Member& member);
   void Lose(Step& step, Member& member, Cause cause);
@@ -252,6 +253,7 @@ class Group final : public WaitOwner {
 
   std::map<CallId, std::string> joins_;  // parked joins: member name
   TimerId liveness_timer_ = 0;
+  Instant liveness_at_;  // of the timer
   TimerId join_window_timer_ = 0;
   TimerId linger_timer_ = 0;
   Instant last_arrival_;  // of a join

@@ -50,7 +50,6 @@ Instant Group::LostAt(const Member& member) const {
 
 void Group::ScheduleLiveness(Instant now) {
   // Later calls of members only postpone deadlines, so the timer may be early but not late.
-  shard_.timers.Cancel(liveness_timer_);
   const absl::Duration lease = context_.spec.lease;
   Instant next = absl::InfiniteFuture();
   for (const auto& [name, member] : context_.roster.members()) {
@@ -64,11 +63,18 @@ void Group::ScheduleLiveness(Instant now) {
     }
   }
   if (next == absl::InfiniteFuture()) {
+    shard_.timers.Cancel(liveness_timer_);
     // Only parked joins: they need no lease, but one may end without a word.
     if (joins_.empty()) return;
     next = now + lease;
   }
-  next = std::max(next, now + Granularity(lease));
+  StartLivenessTimer(now, next);
+}
+
+void Group::StartLivenessTimer(Instant now, Instant next) {
+  shard_.timers.Cancel(liveness_timer_);
+  next = std::max(next, now + Granularity(context_.spec.lease));
+  liveness_at_ = next;
   liveness_timer_ = shard_.timers.Schedule(next, [this](Step& step) {
     liveness_timer_ = 0;
     CheckLiveness(step);
@@ -234,7 +240,7 @@ void Group::Close(Step& step, Cause cause) {
 
 void Group::CloseIfEmpty(Step& step, const Cause& cause) {
   if (closed()) return;
-  if (context_.roster.CountLive() > 0) return;
+  if (context_.roster.AnyLive()) return;
   if (cause.kind == CauseKind::kLeft) {
     // If all members have left, no member will come back.
     bool all_left = true;
@@ -259,7 +265,7 @@ void Group::ScheduleLinger(Instant now) {
   const absl::Duration linger = std::max(context_.spec.data_expiration, context_.spec.lease);
   linger_timer_ = shard_.timers.Schedule(now + linger, [this](Step& step) {
     linger_timer_ = 0;
-    if (context_.roster.CountLive() > 0) return;
+    if (context_.roster.AnyLive()) return;
     Close(step, CauseOf(CauseKind::kClosed, "no live member for too long", step.now()));
   });
 }
@@ -332,8 +338,11 @@ void Group::Answer(Step& step, Call& call, AttachCall& body) {
   member->streams.erase(it);
   if (!member->streams.empty() || !member->live()) return;
   member->attached_until = step.now();
-  // The lease is the shorter limit from here on.
-  ScheduleLiveness(step.now());
+  // The lease is the shorter limit from here on. Only this member's: very many streams may end at
+  // once.
+  if (const Instant lost_at = LostAt(*member); liveness_timer_ == 0 || lost_at < liveness_at_) {
+    StartLivenessTimer(step.now(), lost_at);
+  }
   if (!body.by_us) AwaitConnection(step, *member);
 }
 

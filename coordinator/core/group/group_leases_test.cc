@@ -113,6 +113,22 @@ TEST(AttachedLease, AStreamThatEndsStartsTheLeaseWhenNoOtherDeadlineIsNear) {
   EXPECT_EQ(h.Find(barrier)->context->cause.member, "w1");
 }
 
+// A connection that had the streams of very many members ends. Were all members looked at for each
+// of them, this would take many seconds.
+TEST(AttachedLease, TheEndOfVeryManyStreamsAtOnce) {
+  constexpr int kMembers = 8000;
+  CoreHarness h;
+  GroupSpec spec = CoreHarness::Fixed(kMembers);
+  spec.lease = absl::Seconds(6);
+  spec.fate = Fate::kReport;
+  const std::vector<TestMember> members = h.Form(spec);
+  for (int i = 0; i < kMembers; ++i) h.As(members[i], AttachCall{i + 1});
+  h.ForgetReplies();
+  for (int i = 0; i < kMembers; ++i) h.As(members[i], AttachCall{i + 1, /*closed=*/true});
+  h.Advance(absl::Seconds(12));
+  EXPECT_EQ(h.core().Stats().members_lost, kMembers);
+}
+
 // The coordinator ended the stream; the member has a lease from then on to say something.
 TEST(AttachedLease, AStreamThatEndsLeavesALease) {
   CoreHarness h;

@@ -74,7 +74,7 @@ void Group::FinishRestore(Instant now) {
     context_.gone.emplace(rank, cause);
   }
   cause_.at = now;
-  if (context_.roster.CountLive() == 0) ScheduleLinger(now);
+  if (!context_.roster.AnyLive()) ScheduleLinger(now);
   ScheduleLiveness(now);
 }
 

@@ -145,6 +145,20 @@ int Roster::CountLive() const {
   return live;
 }
 
+bool Roster::AnyLive() const {
+  // On from the member that was found last: those before it were lost before it.
+  const auto found = [this](auto from, auto to) {
+    for (; from != to; ++from) {
+      if (!from->second->live()) continue;
+      if (from->first != last_live_) last_live_ = from->first;
+      return true;
+    }
+    return false;
+  };
+  const auto last = members_.lower_bound(last_live_);
+  return found(last, members_.end()) || found(members_.begin(), last);
+}
+
 MissingReport Roster::Missing(Instant now, const RankSet& expected, const RankSet& arrived) const {
   const RankSet missing = expected.Minus(arrived);
   MissingReport report;

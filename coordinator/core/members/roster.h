@@ -129,6 +129,8 @@ class Roster {
     return members_;
   }
   int CountLive() const;
+  // The loss of all members, one after the other, costs no more than a few looks at each.
+  bool AnyLive() const;
 
   // The ranks of `expected` that are not in `arrived`, with details of the first kDetails.
   MissingReport Missing(Instant now, const RankSet& expected, const RankSet& arrived) const;
@@ -143,6 +145,7 @@ class Roster {
   void RememberIncarnation(const Member& member);
 
   std::map<std::string, std::unique_ptr<Member>, std::less<>> members_;
+  mutable std::string last_live_;  // the member that AnyLive has found
   Tally& tally_;
   absl::btree_map<int, Member*> by_rank_;
   int slot_count_ = 0;
