@@ -3,11 +3,9 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstddef>
-#include <list>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -17,23 +15,23 @@
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
 #include "worker/communicator/socket/mesh/handshake.h"
+#include "worker/communicator/socket/mesh/incoming.h"
 #include "worker/communicator/socket/mesh/poll_until.h"
 #include "worker/communicator/socket/mesh/tuning.h"
 
 namespace cohort::worker {
 namespace {
 
-// How many connections of unknown ranks are kept, besides those that are missing. One more, and the
-// oldest is dropped.
-constexpr size_t kMaxPending = 256;
-
 // Both messages begin with magic and version.
 constexpr size_t kVersionEnds = sizeof(uint64_t) + sizeof(uint32_t);
-static_assert(offsetof(Hello, version) == sizeof(uint64_t) &&
-              offsetof(Welcome, version) == sizeof(uint64_t));
+static_assert(offsetof(Welcome, version) == sizeof(uint64_t));
 
 // The next address of a name is tried if the one before does not answer for this long.
 constexpr absl::Duration kNextAddress = absl::Milliseconds(250);
+
+// A rank that was dropped connects again after a pause, which grows.
+constexpr absl::Duration kFirstPause = absl::Milliseconds(10);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
 
 // A connection to a rank below.
 struct Outgoing {
@@ -49,39 +47,12 @@ struct Outgoing {
   Hello hello;
   Welcome welcome;
   size_t got = 0;
+  int dropped = 0;      // connections, by the other rank
+  std::string why_not;  // of the last one
 
   bool has_next() const { return !connected && tried < addresses.size(); }
   bool IsDue(Instant now) const { return has_next() && next <= now; }
 };
-
-// A connection whose rank is not known yet.
-struct PendingConnection {
-  UniqueFd fd;
-  Hello hello;
-  size_t got = 0;
-  bool welcomed = false;  // it owes the proof
-  Welcome welcome;
-  Proof proof;
-  size_t proof_got = 0;
-};
-
-// The first bytes of a connection always find room.
-template <typename Message>
-bool SendWhole(int fd, const Message& message) {
-  return send(fd, &message, sizeof(message), MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(message));
-}
-
-bool IsOutOfDescriptors(int error) {
-  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
-absl::Status OutOfDescriptors(absl::string_view operation, int error) {
-  rlimit limit = {};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  return absl::ResourceExhaustedError(absl::StrCat(operation, ": ", strerror(error),
-                                                   "; the limit of open files (RLIMIT_NOFILE) is ",
-                                                   limit.rlim_cur));
-}
 
 class Builder {
  public:
@@ -91,7 +62,10 @@ class Builder {
         started_(Clock::Steady().Now()),
         deadline_(deadline),
         self_{options.rank, static_cast<int>(options.addresses.size()), options.streams,
-              options.secret} {}
+              options.secret},
+        incoming_(listener, self_,
+                  {[this](const Hello& hello) { return slot(hello).is_open(); },
+                   [this](const Hello& hello, UniqueFd fd) { Take(hello, std::move(fd)); }}) {}
 
   absl::StatusOr<Mesh> Run();
 
@@ -102,15 +76,10 @@ class Builder {
   absl::Status Advance(Outgoing& outgoing);
   absl::Status AdvanceAttempt(Outgoing& outgoing, int fd);
   absl::Status Say(Outgoing& outgoing);
-  // Return whether the connection has been accepted or rejected, or has gone.
-  bool Advance(PendingConnection& pending);
-  bool ReadHello(PendingConnection& pending);
-  bool ReadProof(PendingConnection& pending);
-  void Reject(Answer answer);
-  // Errors: RESOURCE_EXHAUSTED (file descriptors).
-  absl::Status Accept();
-  void DropOldestConnection();
-  bool DropSilentConnection();
+  // The other rank has dropped the connection before it was let in, as it does when very many come:
+  // connects again.
+  void TryAgain(Outgoing& outgoing, absl::string_view why);
+  void Take(const Hello& hello, UniqueFd fd);
   absl::Status Wait();
   absl::Status GiveUp() const;
   absl::Status Failed(int rank, absl::string_view why) const {
@@ -134,10 +103,8 @@ class Builder {
   const Membership self_;
   Mesh mesh_;
   std::vector<Outgoing> outgoing_;
-  std::list<PendingConnection> pending_;
   int missing_ = 0;  // connections
-  int rejected_ = 0;
-  std::string last_rejection_;
+  Incoming incoming_;
   std::vector<pollfd> polled_;
 };
 
@@ -183,25 +150,44 @@ absl::Status Builder::AdvanceAttempt(Outgoing& outgoing, int fd) {
     return Say(outgoing);
   }
   outgoing.attempts.erase(attempt);
-  return TryNext(outgoing, error);
+  if (error != ECONNRESET || !outgoing.attempts.empty()) return TryNext(outgoing, error);
+  TryAgain(outgoing, strerror(error));  // it was connected
+  return absl::OkStatus();
 }
 
 absl::Status Builder::Say(Outgoing& outgoing) {
   TuneConnection(outgoing.fd.get(), outgoing.stream, options_.link_timeout);
   outgoing.hello = MakeHello(self_, outgoing.rank, outgoing.stream);
-  if (!SendWhole(outgoing.fd.get(), outgoing.hello)) return Failed(outgoing.rank, strerror(errno));
   outgoing.connected = true;
+  if (SendWhole(outgoing.fd.get(), outgoing.hello)) return absl::OkStatus();
+  if (errno != ECONNRESET && errno != EPIPE) return Failed(outgoing.rank, strerror(errno));
+  TryAgain(outgoing, strerror(errno));
   return absl::OkStatus();
+}
+
+void Builder::TryAgain(Outgoing& outgoing, absl::string_view why) {
+  outgoing.why_not = std::string(why);
+  ++outgoing.dropped;
+  outgoing.fd = UniqueFd();
+  outgoing.connected = false;
+  outgoing.got = 0;
+  outgoing.tried = 0;
+  outgoing.next = Clock::Steady().Now() + std::min(outgoing.dropped * kFirstPause, kLongestPause);
 }
 
 absl::Status Builder::Advance(Outgoing& outgoing) {
   const ssize_t got =
       recv(outgoing.fd.get(), reinterpret_cast<char*>(&outgoing.welcome) + outgoing.got,
            sizeof(Welcome) - outgoing.got, 0);
-  if (got == 0) return Failed(outgoing.rank, "closed the connection without an answer");
+  if (got == 0) {
+    TryAgain(outgoing, "closed the connection without an answer");
+    return absl::OkStatus();
+  }
   if (got < 0) {
     if (errno == EAGAIN || errno == EINTR) return absl::OkStatus();
-    return Failed(outgoing.rank, strerror(errno));
+    if (errno != ECONNRESET) return Failed(outgoing.rank, strerror(errno));
+    TryAgain(outgoing, strerror(errno));
+    return absl::OkStatus();
   }
   outgoing.got += static_cast<size_t>(got);
   const bool other = outgoing.got >= kVersionEnds && outgoing.welcome.version != kHandshakeVersion;
@@ -216,86 +202,10 @@ absl::Status Builder::Advance(Outgoing& outgoing) {
   return absl::OkStatus();
 }
 
-// One that owes the proof believes that it is connected, so others go first.
-void Builder::DropOldestConnection() {
-  const auto first =
-      std::find_if(pending_.begin(), pending_.end(),
-                   [](const PendingConnection& pending) { return !pending.welcomed; });
-  pending_.erase(first == pending_.end() ? pending_.begin() : first);
-}
-
-bool Builder::DropSilentConnection() {
-  const auto silent =
-      std::find_if(pending_.begin(), pending_.end(),
-                   [](const PendingConnection& pending) { return pending.got == 0; });
-  if (silent == pending_.end()) return false;
-  pending_.erase(silent);
-  return true;
-}
-
-absl::Status Builder::Accept() {
-  while (true) {
-    const int fd = accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0) {
-      // The connection stays in the queue, so a wait for the next one would end at once.
-      if (!IsOutOfDescriptors(errno)) return absl::OkStatus();
-      const int error = errno;
-      if (DropSilentConnection()) continue;
-      return OutOfDescriptors("accepting the connections of ranks", error);
-    }
-    if (pending_.size() >= kMaxPending + static_cast<size_t>(missing_)) DropOldestConnection();
-    CloseInChildren(fd);
-    pending_.emplace_back().fd = UniqueFd(fd);
-  }
-}
-
-bool Builder::Advance(PendingConnection& pending) {
-  return pending.welcomed ? ReadProof(pending) : ReadHello(pending);
-}
-
-void Builder::Reject(Answer answer) {
-  ++rejected_;
-  last_rejection_ = std::string(Describe(answer));
-}
-
-bool Builder::ReadHello(PendingConnection& pending) {
-  const ssize_t got = recv(pending.fd.get(), reinterpret_cast<char*>(&pending.hello) + pending.got,
-                           sizeof(Hello) - pending.got, 0);
-  if (got == 0) return true;
-  if (got < 0) return errno != EAGAIN && errno != EINTR;
-  pending.got += static_cast<size_t>(got);
-  // A peer that is not a rank, or one of another version, may never send as many bytes.
-  const bool other = (pending.got >= kVersionEnds && pending.hello.version != kHandshakeVersion) ||
-                     (pending.got >= sizeof(uint64_t) && pending.hello.magic != kHandshakeMagic);
-  if (pending.got < sizeof(Hello) && !other) return false;
-  Answer answer = Judge(pending.hello, self_);
-  if (answer == Answer::kWelcome && slot(pending.hello).is_open()) answer = Answer::kDuplicate;
-  pending.welcome = MakeWelcome(self_, answer, pending.hello);
-  pending.welcomed = SendWhole(pending.fd.get(), pending.welcome) && answer == Answer::kWelcome;
-  if (answer != Answer::kWelcome) Reject(answer);
-  return !pending.welcomed;
-}
-
-bool Builder::ReadProof(PendingConnection& pending) {
-  const ssize_t got = recv(pending.fd.get(), pending.proof.data() + pending.proof_got,
-                           pending.proof.size() - pending.proof_got, 0);
-  if (got == 0) return true;
-  if (got < 0) return errno != EAGAIN && errno != EINTR;
-  pending.proof_got += static_cast<size_t>(got);
-  if (pending.proof_got < pending.proof.size()) return false;
-  if (!Equal(pending.proof, ProofOf(self_, pending.hello, pending.welcome))) {
-    Reject(Answer::kOtherGroup);
-    return true;
-  }
-  RankSocket& free_slot = slot(pending.hello);
-  if (free_slot.is_open()) {
-    Reject(Answer::kDuplicate);
-    return true;
-  }
-  TuneConnection(pending.fd.get(), static_cast<int>(pending.hello.stream), options_.link_timeout);
-  free_slot = RankSocket(std::move(pending.fd));
+void Builder::Take(const Hello& hello, UniqueFd fd) {
+  TuneConnection(fd.get(), static_cast<int>(hello.stream), options_.link_timeout);
+  slot(hello) = RankSocket(std::move(fd));
   --missing_;
-  return true;
 }
 
 absl::Status Builder::GiveUp() const {
@@ -306,8 +216,11 @@ absl::Status Builder::GiveUp() const {
     if (outgoing.done) continue;
     unreached = options_.addresses[static_cast<size_t>(outgoing.rank)];
     // Most of the ranks below are missed for the same reason; the first is named.
-    parts.push_back(absl::StrCat("rank ", Name(outgoing.rank), " at ", unreached,
-                                 outgoing.connected ? ": did not answer" : ": cannot be reached"));
+    std::string why = outgoing.connected ? "did not answer" : "cannot be reached";
+    if (outgoing.dropped > 0) {
+      why = absl::StrCat(outgoing.why_not, ", the last of ", outgoing.dropped, " times");
+    }
+    parts.push_back(absl::StrCat("rank ", Name(outgoing.rank), " at ", unreached, ": ", why));
     break;
   }
   RankSet absent;
@@ -322,10 +235,7 @@ absl::Status Builder::GiveUp() const {
   std::string text = absl::StrCat(
       parts.empty() ? "" : parts[0], parts.size() > 1 ? "; " : "", parts.size() > 1 ? parts[1] : "",
       " within ", absl::FormatDuration(absl::Trunc(timeout, absl::Milliseconds(1))));
-  if (rejected_ > 0) {
-    absl::StrAppend(&text, " (", rejected_, " others were rejected; the last: ", last_rejection_,
-                    ")");
-  }
+  absl::StrAppend(&text, incoming_.Rejections());
   // A firewall that drops packets looks like a rank that does not come.
   const std::string& asked = unreached.empty() ? listener_.address() : unreached;
   if (unreached.empty()) {
@@ -338,9 +248,11 @@ absl::Status Builder::GiveUp() const {
 
 absl::Status Builder::Wait() {
   while (true) {
+    // Strangers who never let it sleep must not keep it from either.
+    if (Clock::Steady().Now() >= deadline_) return GiveUp();
+    COHORT_RETURN_IF_ERROR(TryDue());
     polled_.clear();
     polled_.push_back({options_.interrupt_fd, POLLIN, 0});
-    polled_.push_back({listener_.fd(), POLLIN, 0});
     Instant until = deadline_;
     for (const Outgoing& outgoing : outgoing_) {
       if (outgoing.done) continue;
@@ -348,13 +260,10 @@ absl::Status Builder::Wait() {
       for (const UniqueFd& fd : outgoing.attempts) polled_.push_back({fd.get(), POLLOUT, 0});
       if (outgoing.has_next()) until = std::min(until, outgoing.next);
     }
-    for (const PendingConnection& pending : pending_)
-      polled_.push_back({pending.fd.get(), POLLIN, 0});
+    incoming_.AppendTo(&polled_);
     const bool ready = PollUntil(polled_, until);
     if (polled_[0].revents != 0) return absl::CancelledError("another rank has failed");
     if (ready) return absl::OkStatus();
-    if (Clock::Steady().Now() >= deadline_) return GiveUp();
-    COHORT_RETURN_IF_ERROR(TryDue());
   }
 }
 
@@ -381,7 +290,6 @@ absl::StatusOr<Mesh> Builder::Run() {
   while (missing_ > 0) {
     COHORT_RETURN_IF_ERROR(Wait());
     size_t at = 1;
-    const bool knocked = polled_[at++].revents != 0;
     for (Outgoing& outgoing : outgoing_) {
       if (outgoing.done) continue;
       const size_t count = outgoing.connected ? 1 : outgoing.attempts.size();
@@ -392,11 +300,7 @@ absl::StatusOr<Mesh> Builder::Run() {
                                          : AdvanceAttempt(outgoing, polled_[at].fd));
       }
     }
-    for (auto it = pending_.begin(); it != pending_.end();) {
-      const bool ready = polled_[at++].revents != 0;
-      it = ready && Advance(*it) ? pending_.erase(it) : std::next(it);
-    }
-    if (knocked) COHORT_RETURN_IF_ERROR(Accept());
+    COHORT_RETURN_IF_ERROR(incoming_.Advance(&polled_[at]));
   }
   return std::move(mesh_);
 }

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <random>
@@ -248,6 +249,65 @@ TEST_F(MeshTest, RejectsUnidentifiedConnectionsWithoutHarmToRanks) {
   prove(second, ProofOf(rank_1, other_stream, WelcomeTo(second, other_stream)));
   waiting.join();
   EXPECT_TRUE(first.ok()) << first.status();
+}
+
+// Rank 1's hello to rank 0, as an eavesdropper has it, on very many connections; and rank 1 late.
+TEST_F(MeshTest, OverheardHellosKeepNoRankOut) {
+  Listen(2);
+  const Hello heard = MakeHello({1, 2, 2, kSecret}, 0, 0);
+  std::vector<UniqueFd> strangers;
+  absl::StatusOr<Mesh> first;
+  std::thread waiting([&] { first = Connect(Options(0), Soon()); });
+  for (int i = 0; i < 400; ++i) {
+    strangers.push_back(Knock(0));
+    Send(strangers.back().get(), &heard, sizeof(heard));
+  }
+  const absl::StatusOr<Mesh> second = Connect(Options(1), Soon());
+  EXPECT_TRUE(second.ok()) << second.status();
+  waiting.join();
+  EXPECT_TRUE(first.ok()) << first.status();
+}
+
+// Strangers connect and go as fast as they can, while rank 1 is late.
+TEST_F(MeshTest, AFloodOfConnectionsKeepsNoRankOut) {
+  Listen(2);
+  std::atomic<bool> over{false};
+  std::vector<std::thread> strangers;
+  for (int i = 0; i < 2; ++i) {
+    strangers.emplace_back([&] {
+      while (!over) {
+        std::vector<UniqueFd> batch;
+        for (int n = 0; n < 100; ++n) batch.push_back(Knock(0));
+      }
+    });
+  }
+  absl::StatusOr<Mesh> first;
+  std::thread waiting([&] { first = Connect(Options(0), Soon()); });
+  for (int i = 0; i < 1000; ++i) Knock(0);
+  const absl::StatusOr<Mesh> second = Connect(Options(1), Soon());
+  EXPECT_TRUE(second.ok()) << second.status();
+  waiting.join();
+  EXPECT_TRUE(first.ok()) << first.status();
+  over = true;
+  for (std::thread& stranger : strangers) stranger.join();
+}
+
+// A rank whose connection was dropped before it was let in connects again.
+TEST_F(MeshTest, ARankThatIsDroppedTriesAgain) {
+  Listen(2);
+  absl::StatusOr<Mesh> second;
+  std::thread connecting([&] { second = Connect(Options(1), Soon()); });
+  for (int i = 0; i < 5; ++i) {
+    pollfd knocked = {listeners_[0].fd(), POLLIN, 0};
+    ASSERT_EQ(poll(&knocked, 1, 60000), 1);
+    const UniqueFd dropped(accept(listeners_[0].fd(), nullptr, nullptr));
+    const linger reset = {1, 0};
+    if (i % 2 == 0) setsockopt(dropped.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+  }
+  const absl::StatusOr<Mesh> first = Connect(Options(0), Soon());
+  EXPECT_TRUE(first.ok()) << first.status();
+  connecting.join();
+  EXPECT_TRUE(second.ok()) << second.status();
 }
 
 TEST_F(MeshTest, AnAbsentRankIsNamedWithItsAddress) {
