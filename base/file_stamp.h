@@ -1,5 +1,5 @@
-// Files that are read again when they change: policies, tokens, keys, certificates. Whoever writes
-// one must not be able to stop its reader: with a pipe, a device, or a file without end.
+// Files that are read again when they change: policies, tokens, keys, certificates. A pipe, a
+// device or a file without end in place of one must not stop its reader.
 #ifndef COHORT_BASE_FILE_STAMP_H_
 #define COHORT_BASE_FILE_STAMP_H_
 

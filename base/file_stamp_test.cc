@@ -46,7 +46,7 @@ TEST_F(FileStampTest, ALinkLeadsToItsFile) {
   EXPECT_TRUE(FileStamp(path_).ok());
 }
 
-TEST_F(FileStampTest, WhatIsNoSmallRegularFileIsRefusedAtOnce) {
+TEST_F(FileStampTest, OtherFilesThanSmallRegularOnesAreRefusedAtOnce) {
   const auto refused = [&](const char* why) {
     for (const absl::Status& status :
          {FileStamp(path_).status(), ReadWatchedFile(path_).status()}) {

@@ -201,7 +201,7 @@ TEST_F(AccessPolicyTest, ANewFileCountsFromTheNextLookOn) {
   EXPECT_EQ(peer.Current(now_)->RoleIn("a"), Role::kMember);
 }
 
-TEST_F(AccessPolicyTest, APipeOrADeviceInItsPlaceKeepsNobodyWaiting) {
+TEST_F(AccessPolicyTest, APipeOrADeviceInItsPlaceStopsNoReader) {
   Write(kTwoTeams);
   const auto policy = Load();
   const int64_t version = policy->Version(now_);

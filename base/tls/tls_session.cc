@@ -177,7 +177,7 @@ std::shared_ptr<TlsSession> TlsSession::Connect(std::shared_ptr<SSL_CTX> context
   if (IsAddress(host)) {
     named = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(raw), host.c_str()) == 1;
   } else {
-    // A common name is no host's: whoever may choose that of a client would be a server to others.
+    // A common name does not count as a host: clients may often choose their own.
     SSL_set_hostflags(raw,
                       X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
     named = !host.empty() && SSL_set1_host(raw, host.c_str()) == 1 &&

@@ -168,7 +168,7 @@ TEST_F(TlsSessionTest, RefusedCertificatesAreNamed) {
   }
 }
 
-// Whoever gets a client's certificate often chooses its common name.
+// A client often chooses the common name of its certificate.
 TEST_F(TlsSessionTest, ACommonNameIsNoHost) {
   for (const char* names : {"URI:spiffe://domain/ns/team-b/sa/x", "DNS:elsewhere", ""}) {
     SCOPED_TRACE(names);

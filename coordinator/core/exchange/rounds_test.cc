@@ -1,5 +1,5 @@
 // Numbered rounds, member by member: which number a call takes part in, and the answer to a member
-// that comes late.
+// that comes late. One file, though long: the tests share their calls.
 #include "coordinator/core/exchange/rounds.h"
 
 #include <gmock/gmock.h>

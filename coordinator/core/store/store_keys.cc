@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kDefaultPage = 100;
 constexpr int kMaxPage = 1000;
-// Of all keys on one page.
+// The memory of all keys on one page.
 constexpr int64_t kMostListedBytes = int64_t{32} << 20;
 
 // SimpleAtoi accepts spaces; a counter has only digits and a sign.
@@ -326,8 +326,8 @@ KeyValue Store::Show(Instant now, const std::string& key, const Key& entry) cons
 }
 
 size_t Store::FirstUnsatisfied(const ParkedGet& get, size_t from) const {
-  // Once only, as TCPStore does: otherwise whoever sets and deletes two keys of a wait of very many
-  // has all keys between them looked at again and again.
+  // TCPStore looks at each key once, too. Otherwise a client that sets and deletes two keys of a wait
+  // of very many makes each look pass all keys between them.
   const size_t steps = get.or_queue ? get.size() - from : get.size();
   for (size_t step = 0; step < steps; ++step) {
     const size_t index = (from + step) % get.size();

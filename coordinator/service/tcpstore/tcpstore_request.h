@@ -84,7 +84,7 @@ class RequestReader {
   // is not UTF-8), UNIMPLEMENTED (watch_key of PyTorch 1.13), RESOURCE_EXHAUSTED (names the limit,
   // its value, and the size that was asked for). The bytes after an error cannot be read.
   absl::StatusOr<size_t> Read(Dialect dialect, absl::string_view bytes, Request* request);
-  // Of the request whose beginning was read last.
+  // The operation of the request whose beginning was read last.
   Operation operation() const { return *operation_; }
 
  private:

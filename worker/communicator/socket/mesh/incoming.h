@@ -21,8 +21,8 @@
 
 namespace cohort::worker {
 
-// Strangers may connect as often as they like, send nothing, or send what they have overheard: a
-// rank's hello is read before its connection can be dropped.
+// Strangers may connect as often as they like, send nothing, or repeat a hello that they have
+// overheard: a rank's hello is read before its connection can be dropped.
 class Incoming {
  public:
   // The place of a rank's connection. Both may run inside Advance.

@@ -1,3 +1,4 @@
+// One file, though long: all tests build meshes in the same way.
 #include "worker/communicator/socket/mesh/mesh.h"
 
 #include <arpa/inet.h>
