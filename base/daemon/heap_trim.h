@@ -12,8 +12,8 @@ namespace cohort {
 // a peak, such as an attack, a daemon would stay near its limit. Thread-compatible.
 class HeapTrim {
  public:
-  // Trims the heap if at least 16 MiB and a quarter of what was in use at most, at earlier looks,
-  // are free since the last trim. Costs a millisecond otherwise. Returns whether it has trimmed.
+  // Compares the bytes in use with the most at looks since the last trim. Trims the heap if they are
+  // fewer by a quarter and by 16 MiB. Returns whether it has trimmed.
   bool Look();
 
  private:

@@ -5,6 +5,10 @@
 #include <variant>
 
 #include "absl/time/time.h"
+#include "coordinator/core/interface/call.h"
+#include "coordinator/core/interface/payload.h"
+#include "coordinator/core/interface/reply.h"
+#include "coordinator/service/tcpstore/tcpstore_request.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
