@@ -1,4 +1,5 @@
-"""cohort.torch.Store: the methods of torch.distributed's stores, over a coordinator."""
+"""cohort.torch.Store: the methods of torch.distributed's stores, over a coordinator. One file, though
+long: each test compares one part of the same interface."""
 
 import concurrent.futures
 import datetime

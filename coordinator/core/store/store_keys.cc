@@ -1,4 +1,4 @@
-// Keys and counters.
+// Keys and counters. One file, though long: all calls on keys share their checks and their costs.
 #include <algorithm>
 #include <utility>
 

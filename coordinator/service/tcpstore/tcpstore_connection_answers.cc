@@ -157,8 +157,8 @@ void Connection::UpdateEvents() {
   uint32_t events = 0;
   if (!paused_ || broken_) events |= EPOLLIN;
   if (blocked_ && !broken_) events |= EPOLLOUT;
-  // Then nothing but the client's requests could end the pause.
-  if (paused_ && waits_ == answers_.size()) events |= EPOLLRDHUP;
+  // If it has nothing but waits, the pause may last as long as they do.
+  if (paused_ && answers_.size() >= kMaxCalls && waits_ == answers_.size()) events |= EPOLLRDHUP;
   if (events == events_) return;
   events_ = events;
   loop_.Modify(fd_, events);
