@@ -23,6 +23,9 @@ std::atomic<bool> forked{false};
 // The calls that have not returned, with the interpreter's lock.
 Blocking* newest = nullptr;
 
+// Once the main thread has imported the module, or made a call.
+PyThreadState* main_thread = nullptr;
+
 // How many calls have returned that EndCallsOf has ended.
 struct Returned {
   Mutex mutex;
@@ -37,13 +40,14 @@ Returned& ReturnedCalls() {
 // Whether this is the first thread of the process. Python handles signals on that one. With the
 // interpreter's lock. (A thread-local variable of a library costs more.)
 bool OnMainThread() {
-  static PyThreadState* main_thread = nullptr;
   PyThreadState* const self = PyThreadState_Get();
   if (main_thread == nullptr && syscall(SYS_gettid) == getpid()) main_thread = self;
   return self == main_thread;
 }
 
 }  // namespace
+
+void NoteImport() { static_cast<void>(OnMainThread()); }
 
 void NoteUse() {
   static const int once = pthread_atfork(nullptr, nullptr, [] { forked = true; });

@@ -16,6 +16,8 @@
 
 namespace cohort::python {
 
+// The module is imported: calls of other threads need not look for the main one then.
+void NoteImport();
 // This process uses the library from now on. A process may be forked before that.
 void NoteUse();
 // Whether this process was forked from one that had used the library. It has none of the threads that

@@ -1,6 +1,7 @@
 // The extension module cohort._core: the C++ library for the Python classes above it.
 #include "base/version.h"
 #include "client/python/core/array.h"
+#include "client/python/core/blocking.h"
 #include "client/python/core/completions.h"
 #include "client/python/core/departures.h"
 #include "client/python/core/errors.h"
@@ -31,6 +32,7 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT, "cohort._core", nullptr, -1, fu
 }  // namespace cohort::python
 
 PyMODINIT_FUNC PyInit__core() {
+  cohort::python::NoteImport();
   using namespace cohort::python;  // NOLINT: the function is in no namespace
   Object module(PyModule_Create(&definition));
   if (!module || PyModule_AddStringConstant(module.get(), "version", cohort::kVersion) != 0) {
