@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -30,11 +31,18 @@
 namespace cohort {
 namespace {
 
-constexpr size_t kMostScrapes = 256;
-constexpr int kAcceptsAtATime = 16;
+constexpr rlim_t kFewestConnections = 8;
+constexpr rlim_t kMostConnections = 256;
 constexpr size_t kMostRequestBytes = size_t{8} << 10;
 constexpr absl::Duration kTick = absl::Milliseconds(500);
 constexpr absl::string_view kHeadersEnd = "\r\n\r\n";
+
+// One part in 16 of the descriptors that this process may have.
+size_t MostConnections() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kFewestConnections;
+  return std::min(std::max(limit.rlim_cur / 16, kFewestConnections), kMostConnections);
+}
 
 std::string Response(absl::string_view status, absl::string_view type, absl::string_view body,
                      bool with_body = true) {
@@ -196,14 +204,14 @@ class MetricsEndpoint::Acceptor final : public EventLoop::Handler {
 
   void OnEvents(uint32_t) override {
     // A few at a time: the requests that have come are read before their connections could go.
-    for (int i = 0; i < kAcceptsAtATime; ++i) {
+    for (size_t i = 0; i < endpoint_.most_connections_ / 2; ++i) {
       UniqueFd fd(accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!fd.is_open()) {
         if (errno == ECONNABORTED || errno == EINTR) continue;
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) Rest();
         return;
       }
-      if (endpoint_.scrapes_.size() >= kMostScrapes) endpoint_.CloseOldest();
+      if (endpoint_.scrapes_.size() >= endpoint_.most_connections_) endpoint_.CloseOldest();
       auto scrape = std::make_shared<Scrape>(endpoint_, std::move(fd));
       if (!endpoint_.loop_.Add(scrape->fd(), EPOLLIN, scrape)) continue;
       endpoint_.scrapes_.push_back(std::move(scrape));
@@ -248,6 +256,7 @@ MetricsEndpoint::MetricsEndpoint(std::vector<ListenSocket> sockets, Sources sour
       sources_(std::move(sources)),
       access_(std::move(access)),
       timeout_(timeout),
+      most_connections_(MostConnections()),
       loop_("metrics", kTick, [this] { OnTick(); }) {
   for (const ListenSocket& socket : sockets_) {
     loop_.Add(socket.fd(), EPOLLIN, std::make_shared<Acceptor>(*this, socket.fd()));

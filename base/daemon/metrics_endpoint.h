@@ -2,6 +2,7 @@
 #ifndef COHORT_BASE_DAEMON_METRICS_ENDPOINT_H_
 #define COHORT_BASE_DAEMON_METRICS_ENDPOINT_H_
 
+#include <cstddef>
 #include <list>
 #include <memory>
 #include <string>
@@ -20,9 +21,10 @@
 
 namespace cohort {
 
-// HTTP/1.1 with one request per connection, on one thread that waits for all of them. There are at
-// most 16 connections: a new one takes the place of the oldest. Each has `timeout` for its
-// handshake and its request, and as long to take its answer. Thread-compatible.
+// HTTP/1.1 with one request per connection, on one thread that waits for all of them. Connections
+// take at most one in 16 of the process's descriptors, and at most 256: a new one takes the place of
+// the oldest. Each has `timeout` for its handshake and its request, and as long to take its answer.
+// Thread-compatible.
 class MetricsEndpoint {
  public:
   using Sources = std::vector<std::shared_ptr<prometheus::Collectable>>;
@@ -58,6 +60,7 @@ class MetricsEndpoint {
   const Sources sources_;
   const MetricsAccess access_;
   const absl::Duration timeout_;
+  const size_t most_connections_;
   AuditLog audit_;
   // Only the loop's thread uses them; oldest first.
   std::list<std::shared_ptr<Scrape>> scrapes_;

@@ -175,6 +175,12 @@ TEST_F(SigtermTest, WatchersAndMembersThatAreStillJoiningAreAnsweredToo) {
   *watch_keys.mutable_scope() = scopes[0];
   const auto keys_context = testing::Context(kTimeout);
   const auto keys_stream = stubs.store->Watch(keys_context.get(), watch_keys);
+  // gRPC alone answers calls that arrive while it ends: CANCELLED.
+  ASSERT_TRUE(testing::Eventually([&] {
+    v1::ServerStatsResponse stats;
+    return stubs.admin->ServerStats(testing::Context().get(), {}, &stats).ok() &&
+           stats.tenants_size() == 1 && stats.tenants(0).stream_count() == 2;
+  }));
 
   const Instant start = Clock::Steady().Now();
   const absl::StatusOr<int> code = coordinator_.Terminate(kGrace + absl::Seconds(5));
