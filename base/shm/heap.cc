@@ -30,13 +30,18 @@ size_t Heap::DefaultCapacity() {
   return RoundUp(pages * kPage, size_t{1} << 30);
 }
 
-absl::StatusOr<std::unique_ptr<Heap>> Heap::Create(const std::string& label, size_t capacity) {
+absl::StatusOr<std::unique_ptr<Heap>> Heap::Create(const std::string& label, size_t capacity,
+                                                   size_t most_kept, Charge charge) {
   COHORT_ASSIGN_OR_RETURN(Segment segment, Segment::Create(label, RoundUp(capacity, kPage)));
-  return absl::WrapUnique(new Heap(std::move(segment)));
+  return absl::WrapUnique(new Heap(std::move(segment), most_kept, std::move(charge)));
 }
 
-Heap::Heap(Segment segment)
-    : segment_(std::move(segment)), creator_(getpid()), blocks_(segment_.size()) {
+Heap::Heap(Segment segment, size_t most_kept, Charge charge)
+    : segment_(std::move(segment)),
+      most_kept_(most_kept),
+      charge_(std::move(charge)),
+      creator_(getpid()),
+      blocks_(segment_.size()) {
   // A hint for machines that allow it.
   madvise(segment_.data(), segment_.size(), MADV_HUGEPAGE);
 }
@@ -55,7 +60,15 @@ absl::StatusOr<void*> Heap::Allocate(size_t bytes) {
   const size_t needed = RoundUp(std::max<size_t>(bytes, 1), alignment);
   MutexLock lock(&mutex_);
   if (const std::optional<size_t> at = blocks_.Take(needed, alignment)) {
-    kept_ -= std::min(kept_, needed);
+    const size_t reused = std::min(kept_, needed);
+    if (charge_ != nullptr) {
+      const absl::Status charged = charge_(static_cast<int64_t>(needed - reused));
+      if (!charged.ok()) {
+        blocks_.Give(*at);
+        return charged;
+      }
+    }
+    kept_ -= reused;
     return segment_.data() + *at;
   }
   return absl::ResourceExhaustedError(absl::StrCat(bytes, " bytes of shared memory; of ",
@@ -70,13 +83,14 @@ void Heap::Free(void* memory) {
   const std::optional<OffsetAllocator::Block> given = blocks_.Give(at);
   ABSL_RAW_CHECK(given.has_value(), "memory freed that is not allocated, or twice");
   kept_ += given->bytes;
-  if (kept_ > kKept) {
+  if (kept_ > most_kept_) {
     const size_t first = RoundUp(at, kPage);
     const size_t last = (at + given->bytes) / kPage * kPage;
     if (first < last &&
         fallocate(segment_.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   static_cast<off_t>(first), static_cast<off_t>(last - first)) == 0) {
       kept_ -= last - first;
+      if (charge_ != nullptr) charge_(-static_cast<int64_t>(last - first)).IgnoreError();
     }
   }
 }

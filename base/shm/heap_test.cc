@@ -56,6 +56,33 @@ TEST(HeapTest, OffsetsAreOfWhatLiesInsideAlone) {
   EXPECT_FALSE(heap->segment().OffsetOf(&begin, 1).has_value());
 }
 
+// The charge hears of the pages that freed memory keeps, too.
+TEST(HeapTest, NoPagesWithoutTheConsentOfTheCharge) {
+  int64_t charged = 0;
+  const auto charge = [&charged](int64_t more) {
+    if (charged + more > int64_t{4 * kMiB}) return absl::ResourceExhaustedError("4 MiB at most");
+    charged += more;
+    return absl::OkStatus();
+  };
+  auto heap = Heap::Create("test", 64 * kMiB, kMiB, charge);
+  ASSERT_TRUE(heap.ok()) << heap.status();
+  absl::StatusOr<void*> large = (*heap)->Allocate(3 * kMiB);
+  ASSERT_TRUE(large.ok());
+  EXPECT_EQ(charged, 3 * kMiB);
+  const absl::Status refused = (*heap)->Allocate(2 * kMiB).status();
+  EXPECT_EQ(refused.message(), "4 MiB at most");
+  EXPECT_EQ((*heap)->bytes_in_use(), 3 * kMiB);
+  const absl::StatusOr<void*> small = (*heap)->Allocate(kMiB);
+  ASSERT_TRUE(small.ok());
+  EXPECT_EQ(charged, 4 * kMiB);
+  (*heap)->Free(*small);  // keeps its pages
+  EXPECT_EQ(charged, 4 * kMiB);
+  (*heap)->Free(*large);
+  EXPECT_EQ(charged, kMiB);
+  large = (*heap)->Allocate(4 * kMiB);
+  EXPECT_TRUE(large.ok()) << large.status();
+}
+
 TEST(HeapTest, NoTwoOverlapAndAllComesBack) {
   constexpr unsigned kSeed = 20261121;
   std::mt19937 random(kSeed);

@@ -10,6 +10,7 @@ constexpr int64_t kMinMessageBytes = int64_t{64} << 10;
 // gRPC takes message sizes as int.
 constexpr int64_t kMaxMessageBytes = int64_t{1} << 30;
 constexpr int kMaxCalls = 65536;
+constexpr int64_t kMostTensorBytes = int64_t{1} << 60;
 constexpr int kNoLimit = std::numeric_limits<int>::max();
 
 }  // namespace
@@ -43,6 +44,12 @@ Flags FlagsOf(Options& options) {
             "0: three eighths of the limit of open files (0)");
   flags.Add("max-descriptors-per-session", options.max_descriptors_per_session, 0, kNoLimit,
             "of --max-descriptors, those of one client's session; 0: half of them (0)");
+  flags.Add("max-tensor-bytes", options.max_tensor_bytes, int64_t{0}, kMostTensorBytes,
+            "memory that tensors of clients take here, those of attached clients apart; 0: three "
+            "quarters of what the machine and its cgroup let this process have (0)");
+  flags.Add("max-tensor-bytes-per-session", options.max_tensor_bytes_per_session, int64_t{0},
+            kMostTensorBytes,
+            "of --max-tensor-bytes, that of one client's session; 0: all of it (0)");
   flags.Add("max-message-bytes", options.max_message_bytes, kMinMessageBytes, kMaxMessageBytes,
             "largest request, in bytes (16777216)");
   flags.AddCheck([&options] {

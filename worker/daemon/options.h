@@ -23,6 +23,8 @@ struct Options : DaemonOptions {
   absl::Duration stream_idle_limit = absl::Seconds(30);
   int max_descriptors = 0;              // of all sessions; 0: three eighths of RLIMIT_NOFILE
   int max_descriptors_per_session = 0;  // 0: half of max_descriptors
+  int64_t max_tensor_bytes = 0;              // of all sessions; 0: 3/4 of the memory limit
+  int64_t max_tensor_bytes_per_session = 0;  // 0: max_tensor_bytes
   int64_t max_message_bytes = int64_t{16} << 20;
 };
 

@@ -71,6 +71,8 @@ TEST(OptionsTest, RejectsInvalidOptions) {
            {{"--max-calls-per-session", "0"}, "--max-calls-per-session"},
            {{"--max-descriptors", "-1"}, "--max-descriptors"},
            {{"--max-descriptors-per-session", "-1"}, "--max-descriptors-per-session"},
+           {{"--max-tensor-bytes", "-1"}, "--max-tensor-bytes"},
+           {{"--max-tensor-bytes-per-session", "-1"}, "--max-tensor-bytes-per-session"},
            {{"--stream-idle-limit", "0s"}, "--stream-idle-limit"},
            {{"--stream-idle-limit", "soon"}, "--stream-idle-limit"},
            {{"--max-message-bytes", "10"}, "--max-message-bytes"},

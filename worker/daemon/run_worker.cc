@@ -19,11 +19,12 @@
 #include "base/daemon/metrics_access.h"
 #include "base/daemon/port_file.h"
 #include "base/daemon/run_daemon.h"
+#include "base/memory/memory_limit.h"
 #include "base/status_macros.h"
 #include "base/text/logging.h"
 #include "base/tls/tls_context.h"
 #include "worker/daemon/limits/call_gate.h"
-#include "worker/daemon/limits/descriptor_quota.h"
+#include "worker/daemon/limits/quota.h"
 #include "worker/daemon/methods/metrics.h"
 #include "worker/daemon/methods/worker_service.h"
 #include "worker/daemon/options.h"
@@ -80,12 +81,16 @@ DescriptorShares ShareDescriptors() {
 // Returns the exit code.
 absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   const DescriptorShares shares = ShareDescriptors();
-  DescriptorLimits descriptors;
+  QuotaLimits tensor_bytes;
+  tensor_bytes.max_in_all =
+      options.max_tensor_bytes > 0 ? options.max_tensor_bytes : MemoryLimitBytes() / 4 * 3;
+  tensor_bytes.max_per_session = options.max_tensor_bytes_per_session;
+  QuotaLimits descriptors;
   descriptors.max_in_all = options.max_descriptors > 0 ? options.max_descriptors : shares.sessions;
   descriptors.max_per_session = options.max_descriptors_per_session > 0
                                     ? options.max_descriptors_per_session
                                     : descriptors.max_in_all / 2;
-  SessionTable sessions(descriptors);
+  SessionTable sessions(Quotas(descriptors, tensor_bytes));
   CallGate gate(options.max_calls, options.max_calls_per_session);
   Metrics metrics;
   COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<AttachServer> attach,

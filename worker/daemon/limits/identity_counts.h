@@ -15,17 +15,17 @@ namespace cohort::worker {
 class IdentityCounts {
  public:
   // The most that one identity may have of `all`.
-  static int MostOf(int all) { return all - all / 4; }
+  static int64_t MostOf(int64_t all) { return all - all / 4; }
 
-  int Of(const std::string& identity) const {
+  int64_t Of(const std::string& identity) const {
     const auto found = counts_.find(identity);
     return found == counts_.end() ? 0 : found->second;
   }
   // Whether the identity may have `count` more of `all`.
-  bool HasRoom(const std::string& identity, int count, int all) const {
-    return identity.empty() || int64_t{Of(identity)} + count <= MostOf(all);
+  bool HasRoom(const std::string& identity, int64_t count, int64_t all) const {
+    return identity.empty() || count <= MostOf(all) - Of(identity);
   }
-  void Add(const std::string& identity, int count) {
+  void Add(const std::string& identity, int64_t count) {
     if (identity.empty() || count == 0) return;
     const auto entry = counts_.try_emplace(identity, 0).first;
     entry->second += count;
@@ -33,7 +33,7 @@ class IdentityCounts {
   }
 
  private:
-  absl::flat_hash_map<std::string, int> counts_;
+  absl::flat_hash_map<std::string, int64_t> counts_;
 };
 
 }  // namespace cohort::worker

@@ -14,7 +14,7 @@
 #include "base/text/logging.h"
 #include "base/text/printable.h"
 #include "client/collective/remote/worker_client.h"
-#include "worker/daemon/limits/descriptor_quota.h"
+#include "worker/daemon/limits/quota.h"
 #include "worker/daemon/methods/answer.h"
 #include "worker/daemon/methods/cancellable_call.h"
 #include "worker/daemon/methods/served_addresses.h"
@@ -66,10 +66,10 @@ void LogMembership(absl::string_view what, const Session& session, const GroupFa
 }
 
 // Returns `entry` with its descriptors, which are given back when it goes.
-std::shared_ptr<ClientRank> Holding(std::shared_ptr<HeldDescriptors> descriptors,
+std::shared_ptr<ClientRank> Holding(std::shared_ptr<HeldQuota> descriptors,
                                     std::shared_ptr<ClientRank> entry) {
   struct Holder {
-    std::shared_ptr<HeldDescriptors> descriptors;
+    std::shared_ptr<HeldQuota> descriptors;
     std::shared_ptr<ClientRank> entry;  // destroyed first
   };
   auto holder = std::make_shared<Holder>();
@@ -205,10 +205,10 @@ absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
   // most.
   const auto of_ranks = [](int size) { return absl::StrCat("a group of ", size, " ranks"); };
   COHORT_ASSIGN_OR_RETURN(
-      HeldDescriptors taken,
-      HeldDescriptors::Take(session->descriptors(), MostDescriptorsOfGroup(request.world_size()),
+      HeldQuota taken,
+      HeldQuota::Take(session->descriptors(), MostDescriptorsOfGroup(request.world_size()),
                             of_ranks(request.world_size())));
-  auto descriptors = std::make_shared<HeldDescriptors>(std::move(taken));
+  auto descriptors = std::make_shared<HeldQuota>(std::move(taken));
   options.bootstrap.take_descriptors = [descriptors, of_ranks](int size, int count) {
     return descriptors->Resize(count, of_ranks(size));
   };

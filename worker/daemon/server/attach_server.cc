@@ -116,8 +116,8 @@ absl::Status AttachServer::Admit(shm::LocalSocket& client) {
         attached_.size(), " clients are attached to the worker; it takes at most ", kMaxClients));
   }
   COHORT_ASSIGN_OR_RETURN(
-      HeldDescriptors descriptors,
-      HeldDescriptors::Take(unnamed_, kClientDescriptors, "a client that attaches"));
+      HeldQuota descriptors,
+      HeldQuota::Take(unnamed_, kClientDescriptors, "a client that attaches"));
   AttachedClient& attached = attached_.emplace_back();
   attached.descriptors = std::move(descriptors);
   attached.socket = std::move(client);
@@ -125,7 +125,7 @@ absl::Status AttachServer::Admit(shm::LocalSocket& client) {
     {
       // The socket and the descriptors end here; the entry itself stays until another client
       // connects.
-      HeldDescriptors descriptors = std::move(attached.descriptors);
+      HeldQuota descriptors = std::move(attached.descriptors);
       const shm::LocalSocket socket = std::move(attached.socket);
       Serve(socket, std::move(descriptors));
     }
@@ -177,7 +177,7 @@ void AttachServer::DropDone() {
   }
 }
 
-void AttachServer::Serve(const shm::LocalSocket& client, HeldDescriptors descriptors) {
+void AttachServer::Serve(const shm::LocalSocket& client, HeldQuota descriptors) {
   // Before the reply: a client that has it may end at once, and has no process to watch then.
   const pid_t pid = client.peer().pid;
   const UniqueFd process(pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1);
@@ -193,7 +193,7 @@ void AttachServer::Serve(const shm::LocalSocket& client, HeldDescriptors descrip
 }
 
 absl::StatusOr<std::shared_ptr<Session>> AttachServer::Greet(const shm::LocalSocket& client,
-                                                             HeldDescriptors& descriptors) {
+                                                             HeldQuota& descriptors) {
   COHORT_ASSIGN_OR_RETURN(const shm::LocalSocket::Message message, client.Receive(Soon()));
   v1::AttachHello hello;
   if (!hello.ParseFromString(message.bytes) || hello.magic() != v1::ATTACH_PROTOCOL_MAGIC) {
@@ -208,10 +208,10 @@ absl::StatusOr<std::shared_ptr<Session>> AttachServer::Greet(const shm::LocalSoc
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Session> session,
                           sessions_.Find(hello.session(), Caller()));
   COHORT_ASSIGN_OR_RETURN(
-      HeldDescriptors counted,
-      HeldDescriptors::Take(session->descriptors(), kClientDescriptors, "a client that attaches"));
+      HeldQuota counted,
+      HeldQuota::Take(session->descriptors(), kClientDescriptors, "a client that attaches"));
   std::swap(descriptors, counted);
-  COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<shm::Heap> heap, session->heap());
+  COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<shm::Heap> heap, session->AttachHeap());
   v1::AttachAnswer answer;
   answer.set_heap_bytes(heap->segment().size());
   const int fd = heap->segment().fd();
@@ -270,12 +270,12 @@ absl::Status AttachServer::Register(Session& session, const v1::RegisterMemory& 
         absl::StrCat("memory is registered with one descriptor; ", message.fds.size(), " came"));
   }
   struct Memory {
-    HeldDescriptors descriptors;
+    HeldQuota descriptors;
     shm::Segment segment;  // destroyed first
   };
   auto owner = std::make_shared<Memory>();
   COHORT_ASSIGN_OR_RETURN(owner->descriptors,
-                          HeldDescriptors::Take(session.descriptors(), 1, "registered memory"));
+                          HeldQuota::Take(session.descriptors(), 1, "registered memory"));
   COHORT_ASSIGN_OR_RETURN(owner->segment,
                           shm::Segment::Map(message.fds[0].release(), request.bytes()));
   TensorMemory memory;

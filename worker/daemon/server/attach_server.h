@@ -15,7 +15,7 @@
 #include "base/shm/local_socket.h"
 #include "base/unique_fd.h"
 #include "cohort/v1/attach.pb.h"
-#include "worker/daemon/limits/descriptor_quota.h"
+#include "worker/daemon/limits/quota.h"
 #include "worker/daemon/sessions/session_table.h"
 
 namespace cohort::worker {
@@ -36,7 +36,7 @@ class AttachServer {
 
  private:
   struct AttachedClient {
-    HeldDescriptors descriptors;  // until its session holds them
+    HeldQuota descriptors;  // until its session holds them
     shm::LocalSocket socket;
     std::thread thread;
     std::atomic<bool> done{false};
@@ -57,11 +57,11 @@ class AttachServer {
   absl::Status Admit(shm::LocalSocket& client);
   void Reject(shm::LocalSocket client, const absl::Status& why);
   void DropRejected();
-  void Serve(const shm::LocalSocket& client, HeldDescriptors descriptors);
+  void Serve(const shm::LocalSocket& client, HeldQuota descriptors);
   // Answers the hello. The session counts the client's `descriptors` from then on. Errors: those of
   // the answer.
   absl::StatusOr<std::shared_ptr<Session>> Greet(const shm::LocalSocket& client,
-                                                 HeldDescriptors& descriptors);
+                                                 HeldQuota& descriptors);
   // Serves the client until it, the session or the server ends. Returns true if the client ended.
   // `process`: the client's pidfd, or -1. A child that the client forked keeps the connection open,
   // but not the client's process.
@@ -76,7 +76,7 @@ class AttachServer {
 
   SessionTable& sessions_;
   // The share of clients that have not named their session yet.
-  const std::shared_ptr<DescriptorShare> unnamed_;
+  const std::shared_ptr<QuotaShare> unnamed_;
   const shm::LocalListener listener_;
   const UniqueFd stop_;
   std::list<AttachedClient> attached_;  // used by the server's thread

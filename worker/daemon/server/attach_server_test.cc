@@ -79,7 +79,7 @@ absl::StatusOr<v1::AttachAnswer> Attach(const std::string& name, const std::stri
 
 class AttachServerTest : public ::testing::Test {
  protected:
-  explicit AttachServerTest(DescriptorLimits limits = {}) : sessions_(limits) {
+  explicit AttachServerTest(QuotaLimits limits = {}) : sessions_(Quotas(limits)) {
     absl::StatusOr<std::unique_ptr<AttachServer>> server = AttachServer::Start(sessions_);
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);

@@ -2,6 +2,7 @@
 
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,13 @@ namespace {
 constexpr size_t kMaxNameBytes = 64;
 // `ended_fd_` and the heap.
 constexpr int kOwnDescriptors = 2;
+constexpr absl::string_view kThisSession = "this session holds";
+
+// Freed memory of one session takes little of what all may have.
+size_t MostKept(int64_t tensor_bytes) {
+  if (tensor_bytes == 0) return shm::Heap::kKept;
+  return std::min(shm::Heap::kKept, static_cast<size_t>(tensor_bytes / 16));
+}
 
 absl::Status UnknownGroup(uint64_t group) {
   return absl::NotFoundError(absl::StrCat("this session has no group ", group));
@@ -23,28 +31,30 @@ absl::Status UnknownGroup(uint64_t group) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Session>> Session::Create(
-    Client client, const std::shared_ptr<DescriptorQuota>& quota) {
+absl::StatusOr<std::shared_ptr<Session>> Session::Create(Client client, const Quotas& quotas) {
   auto descriptors =
-      std::make_shared<DescriptorShare>(quota, "this session holds", client.identity);
-  COHORT_ASSIGN_OR_RETURN(HeldDescriptors own,
-                          HeldDescriptors::Take(descriptors, kOwnDescriptors, "a session"));
+      std::make_shared<QuotaShare>(quotas.descriptors, kThisSession, client.identity);
+  COHORT_ASSIGN_OR_RETURN(HeldQuota own,
+                          HeldQuota::Take(descriptors, kOwnDescriptors, "a session"));
   UniqueFd ended(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (ended.get() < 0) return absl::ResourceExhaustedError("no file descriptors are left");
   client.name = Printable(absl::string_view(client.name).substr(0, kMaxNameBytes));
   client.host = Printable(absl::string_view(client.host).substr(0, kMaxNameBytes));
-  return std::shared_ptr<Session>(
-      new Session(std::move(client), std::move(ended), std::move(descriptors), std::move(own)));
+  return std::shared_ptr<Session>(new Session(std::move(client), std::move(ended), quotas,
+                                              std::move(descriptors), std::move(own)));
 }
 
-Session::Session(Client client, UniqueFd ended_fd, std::shared_ptr<DescriptorShare> descriptors,
-                 HeldDescriptors own)
+Session::Session(Client client, UniqueFd ended_fd, const Quotas& quotas,
+                 std::shared_ptr<QuotaShare> descriptors, HeldQuota own)
     : id_(RandomBits()),
       client_(std::move(client)),
       ended_fd_(std::move(ended_fd)),
       calls_(client_.identity),
       descriptors_(std::move(descriptors)),
-      own_descriptors_(std::move(own)) {}
+      own_descriptors_(std::move(own)),
+      most_kept_(MostKept(quotas.tensor_bytes->limits().max_in_all)),
+      tensor_bytes_(std::make_shared<HeldQuota>(std::make_shared<QuotaShare>(
+          quotas.tensor_bytes, kThisSession, client_.identity))) {}
 
 std::string Session::Describe() const {
   return absl::StrCat(client_.name.empty() ? "a program without a name" : client_.name,
@@ -55,10 +65,16 @@ std::string Session::Describe() const {
 absl::StatusOr<std::shared_ptr<shm::Heap>> Session::heap() {
   MutexLock lock(&mutex_);
   if (heap_ == nullptr) {
-    COHORT_ASSIGN_OR_RETURN(heap_,
-                            shm::Heap::Create("cohort-session", shm::Heap::DefaultCapacity()));
+    auto charge = [held = tensor_bytes_](int64_t more) { return held->Add(more, "a tensor"); };
+    COHORT_ASSIGN_OR_RETURN(heap_, shm::Heap::Create("cohort-session", shm::Heap::DefaultCapacity(),
+                                                     most_kept_, std::move(charge)));
   }
   return heap_;
+}
+
+absl::StatusOr<std::shared_ptr<shm::Heap>> Session::AttachHeap() {
+  tensor_bytes_->Waive();
+  return heap();
 }
 
 absl::StatusOr<TensorMemory> Session::Allocate(int64_t bytes) {

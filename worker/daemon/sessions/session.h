@@ -2,6 +2,7 @@
 #ifndef COHORT_WORKER_DAEMON_SESSIONS_SESSION_H_
 #define COHORT_WORKER_DAEMON_SESSIONS_SESSION_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -19,11 +20,21 @@
 #include "cohort/v1/worker.pb.h"
 #include "worker/daemon/access/caller.h"
 #include "worker/daemon/limits/call_gate.h"
-#include "worker/daemon/limits/descriptor_quota.h"
+#include "worker/daemon/limits/quota.h"
 #include "worker/daemon/sessions/client_rank.h"
 #include "worker/daemon/tensors/tensor_table.h"
 
 namespace cohort::worker {
+
+// Of all sessions of a worker.
+struct Quotas {
+  explicit Quotas(QuotaLimits descriptors = {}, QuotaLimits tensor_bytes = {})
+      : descriptors(std::make_shared<Quota>(kDescriptors, descriptors)),
+        tensor_bytes(std::make_shared<Quota>(kTensorBytes, tensor_bytes)) {}
+
+  std::shared_ptr<Quota> descriptors;
+  std::shared_ptr<Quota> tensor_bytes;
+};
 
 // Calls in flight share the session; its objects live until the last call returns. Thread-safe.
 class Session {
@@ -36,9 +47,7 @@ class Session {
   };
 
   // Errors: RESOURCE_EXHAUSTED (descriptors).
-  static absl::StatusOr<std::shared_ptr<Session>> Create(
-      Client client, const std::shared_ptr<DescriptorQuota>& quota =
-                         std::make_shared<DescriptorQuota>(DescriptorLimits()));
+  static absl::StatusOr<std::shared_ptr<Session>> Create(Client client, const Quotas& quotas = Quotas());
 
   const Id128& id() const { return id_; }
   const Client& client() const { return client_; }
@@ -46,14 +55,17 @@ class Session {
   std::string Describe() const;
 
   CallGate::Share& calls() { return calls_; }
-  const std::shared_ptr<DescriptorShare>& descriptors() const { return descriptors_; }
+  const std::shared_ptr<QuotaShare>& descriptors() const { return descriptors_; }
 
   // --- Memory.
 
   // Creates the heap on the first call. Errors: RESOURCE_EXHAUSTED.
   absl::StatusOr<std::shared_ptr<shm::Heap>> heap();
+  // The same for a client that attaches. From now on the heap's bytes are not counted: the client's
+  // process touches the pages, and it has the worker's own user.
+  absl::StatusOr<std::shared_ptr<shm::Heap>> AttachHeap();
   TensorTable& tensors() { return tensors_; }
-  // Allocates from the heap. Errors: RESOURCE_EXHAUSTED.
+  // Allocates from the heap. Errors: RESOURCE_EXHAUSTED, which names the flag if it is a limit.
   absl::StatusOr<TensorMemory> Allocate(int64_t bytes);
 
   // --- Groups, by numbers that are never reused.
@@ -96,15 +108,17 @@ class Session {
   int ended_fd() const { return ended_fd_.get(); }
 
  private:
-  Session(Client client, UniqueFd ended_fd, std::shared_ptr<DescriptorShare> descriptors,
-          HeldDescriptors own);
+  Session(Client client, UniqueFd ended_fd, const Quotas& quotas,
+          std::shared_ptr<QuotaShare> descriptors, HeldQuota own);
 
   const Id128 id_;
   const Client client_;
   const UniqueFd ended_fd_;
   CallGate::Share calls_;
-  const std::shared_ptr<DescriptorShare> descriptors_;
-  const HeldDescriptors own_descriptors_;  // `ended_fd_` and the heap
+  const std::shared_ptr<QuotaShare> descriptors_;
+  const HeldQuota own_descriptors_;  // `ended_fd_` and the heap
+  const size_t most_kept_;           // by the heap
+  const std::shared_ptr<HeldQuota> tensor_bytes_;  // the heap's
   TensorTable tensors_;
   client::Cancellation joining_;
 

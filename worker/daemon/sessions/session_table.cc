@@ -22,7 +22,7 @@ absl::StatusOr<std::shared_ptr<Session>> SessionTable::Open(Session::Client clie
   COHORT_RETURN_IF_ERROR(StartLeaver());
   client.identity = caller.identity();
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Session> session,
-                          Session::Create(std::move(client), descriptors_));
+                          Session::Create(std::move(client), quotas_));
   {
     MutexLock lock(&state_->mutex);
     if (state_->sessions.size() >= kMaxSessions) {

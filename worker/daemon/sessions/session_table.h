@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -15,7 +16,7 @@
 #include "base/id128.h"
 #include "base/threads/mutex.h"
 #include "worker/daemon/access/caller.h"
-#include "worker/daemon/limits/descriptor_quota.h"
+#include "worker/daemon/limits/quota.h"
 #include "worker/daemon/sessions/session.h"
 
 namespace cohort::worker {
@@ -30,9 +31,8 @@ struct WorkerStats {
 // Thread-safe.
 class SessionTable {
  public:
-  explicit SessionTable(DescriptorLimits descriptors = {})
-      : descriptors_(std::make_shared<DescriptorQuota>(descriptors)),
-        state_(std::make_shared<State>()) {}
+  explicit SessionTable(Quotas quotas = Quotas())
+      : quotas_(std::move(quotas)), state_(std::make_shared<State>()) {}
   ~SessionTable();
 
   // Errors: UNAVAILABLE (draining), RESOURCE_EXHAUSTED (sessions, descriptors, threads),
@@ -48,9 +48,9 @@ class SessionTable {
   // the system refuses that thread, one thread leaves all such sessions in turn. Never blocks.
   void End(const std::shared_ptr<Session>& session, absl::string_view cause);
   // Counts descriptors that belong to no session yet.
-  std::shared_ptr<DescriptorShare> NewDescriptorShare() const {
-    return std::make_shared<DescriptorShare>(descriptors_,
-                                             "clients that have not said their session hold");
+  std::shared_ptr<QuotaShare> NewDescriptorShare() const {
+    return std::make_shared<QuotaShare>(quotas_.descriptors,
+                                        "clients that have not said their session hold");
   }
   std::vector<std::shared_ptr<Session>> All() const;
   // Includes sessions whose groups are still being left. A count that stays above zero after all
@@ -86,7 +86,7 @@ class SessionTable {
   static void LeaveInTurn(const std::shared_ptr<State>& state);
   static void Leave(const std::shared_ptr<State>& state, std::shared_ptr<Session> session);
 
-  const std::shared_ptr<DescriptorQuota> descriptors_;
+  const Quotas quotas_;
   const std::shared_ptr<State> state_;
 };
 

@@ -55,6 +55,30 @@ TEST(SessionTableTest, AnIdentityHasItsShareOfTheSessions) {
   EXPECT_TRUE(sessions.Open({"trainer", 1, "host-a", ""}, caller).ok());
 }
 
+// A tensor of the client must not get the worker killed for its memory.
+TEST(SessionTableTest, TensorsTakeNoMoreThanTheirLimit) {
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  SessionTable sessions(Quotas({}, {/*max_in_all=*/64 * kMiB, /*max_per_session=*/48 * kMiB}));
+  const auto first = sessions.Open({"trainer", 1, "host-a", ""}, Caller()).value();
+  const auto second = sessions.Open({"server", 2, "host-a", ""}, Caller()).value();
+  auto tensor = first->Allocate(40 * kMiB);
+  ASSERT_TRUE(tensor.ok()) << tensor.status();
+  EXPECT_THAT(std::string(first->Allocate(10 * kMiB).status().message()),
+              HasSubstr("this session holds 41943040 of 50331648 (--max-tensor-bytes-per-session)"));
+  const absl::Status refused = second->Allocate(32 * kMiB).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(refused.message(),
+            "a tensor takes 33554432 bytes; all sessions hold 41943040 of 67108864 "
+            "(--max-tensor-bytes)");
+  EXPECT_TRUE(second->Allocate(16 * kMiB).ok());
+  tensor = TensorMemory();
+  EXPECT_TRUE(second->Allocate(32 * kMiB).ok());
+  // The tensors of an attached client are not the worker's to pay for.
+  ASSERT_TRUE(second->AttachHeap().ok());
+  EXPECT_TRUE(second->Allocate(100 * kMiB).ok());
+  EXPECT_TRUE(first->Allocate(48 * kMiB).ok());
+}
+
 TEST(SessionTableTest, SessionsEndWhenNoThreadStarts) {
   SessionTable sessions;
   std::vector<std::shared_ptr<Session>> open;
