@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/peer_user.h"
 #include "base/access/jwt.h"
 #include "base/access/token_hash.h"
 
@@ -55,7 +56,8 @@ std::vector<std::string> NamesOfPeer(int fd, const PeerCertificate* certificate)
   ucred credentials = {};
   socklen_t credentials_size = sizeof(credentials);
   if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX &&
-      getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &credentials_size) == 0) {
+      getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &credentials_size) == 0 &&
+      IsOneUser(credentials.uid)) {
     return {absl::StrCat("uid:", credentials.uid)};
   }
   return {certificate == nullptr ? "anonymous" : "anonymous-tls"};

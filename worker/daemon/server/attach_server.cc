@@ -14,6 +14,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/peer_user.h"
 #include "base/shm/memory_file.h"
 #include "base/status_macros.h"
 #include "base/text/logging.h"
@@ -106,10 +107,10 @@ void AttachServer::Run() {
 }
 
 absl::Status AttachServer::Admit(shm::LocalSocket& client) {
-  if (const uid_t user = client.peer().uid; user != geteuid()) {
+  if (const uid_t user = client.peer().uid; !IsThisUser(user)) {
     return absl::PermissionDeniedError(
-        absl::StrCat("the worker is a process of user ", geteuid(), ", its client of user ", user,
-                     ": memory is shared between processes of one user alone"));
+        absl::StrCat("the worker is a process of ", NameOfUser(geteuid()), ", its client of ",
+                     NameOfUser(user), ": memory is shared between processes of one user alone"));
   }
   if (attached_.size() >= kMaxClients) {
     return absl::ResourceExhaustedError(absl::StrCat(

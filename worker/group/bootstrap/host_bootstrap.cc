@@ -1,5 +1,6 @@
 #include "worker/group/bootstrap/host_bootstrap.h"
 
+#include <openssl/sha.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,6 +11,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/id128.h"
+#include "base/peer_user.h"
 #include "base/rank_set.h"
 #include "base/status_macros.h"
 #include "base/threads/wait_hook.h"
@@ -217,13 +220,15 @@ class HostBootstrap {
     if (!message.ok() || message->bytes.size() != sizeof(hello)) return true;
     std::memcpy(&hello, message->bytes.data(), sizeof(hello));
     const HostCandidate* const candidate = Find(hello.rank);
-    if (hello.magic != kMagic || hello.secret[0] != options_.secret.high ||
-        hello.secret[1] != options_.secret.low || candidate == nullptr ||
+    const Id128 said = {hello.secret[0], hello.secret[1]};
+    const bool for_others = said == SecretForOthers(hello.rank);
+    if (hello.magic != kMagic || (said != options_.secret && !for_others) || candidate == nullptr ||
         hello.rank == options_.rank || arrivals.heaps[IndexOf(hello.rank)] != nullptr) {
       return true;
     }
     std::string why_not;
-    if (const uid_t user = connection.socket.peer().uid; user != geteuid()) {
+    const uid_t user = connection.socket.peer().uid;
+    if (for_others || !IsThisUser(user)) {
       why_not = OtherUser(hello.rank, user);
     } else if (message->fds.size() != 1) {
       why_not = absl::StrCat("rank ", hello.rank, " came with ", message->fds.size(),
@@ -255,9 +260,18 @@ class HostBootstrap {
     }
   }
 
+  // What a rank says to another user's process in place of the secret.
+  Id128 SecretForOthers(int rank) const {
+    const uint64_t words[] = {options_.secret.high, options_.secret.low,
+                              static_cast<uint64_t>(rank)};
+    unsigned char digest[SHA256_DIGEST_LENGTH];
+    SHA256(reinterpret_cast<const unsigned char*>(words), sizeof(words), digest);
+    return Id128::FromBytes({reinterpret_cast<const char*>(digest), Id128::kBytes});
+  }
+
   std::string OtherUser(int rank, uid_t user) const {
-    return absl::StrCat("rank ", rank, " is a process of user ", user, ", rank ", options_.rank,
-                        " of user ", geteuid());
+    return absl::StrCat("rank ", rank, " is a process of ", NameOfUser(user), ", rank ",
+                        options_.rank, " of ", NameOfUser(geteuid()));
   }
 
   absl::Status HandOut(HostMembers& members, const RankHeaps& heaps) {
@@ -304,16 +318,18 @@ class HostBootstrap {
       return Alone(absl::StrCat("rank ", options_.rank, " does not reach rank ", first, ": ",
                                 socket.status().message()));
     }
-    const Hello hello = {kMagic, {options_.secret.high, options_.secret.low}, options_.rank};
     const int heap = options_.heap->fd();
     const uid_t user = socket->peer().uid;
-    // Another user's process gets no memory. It gets the hello, so that it does not wait for this
-    // rank.
-    const absl::Span<const int> fds = absl::MakeConstSpan(&heap, user == geteuid() ? 1 : 0);
+    // Another user's process gets neither memory nor the secret: any process may listen at the name
+    // of a rank that is gone. It gets a hello, so that it does not wait for this rank.
+    const bool of_this_user = IsThisUser(user);
+    const Id128 secret = of_this_user ? options_.secret : SecretForOthers(options_.rank);
+    const Hello hello = {kMagic, {secret.high, secret.low}, options_.rank};
+    const absl::Span<const int> fds = absl::MakeConstSpan(&heap, of_this_user ? 1 : 0);
     absl::Status said = socket->Send(BytesOf(hello), fds, deadline_);
     absl::StatusOr<LocalSocket::Message> message =
         said.ok() ? socket->Receive(deadline_) : std::move(said);
-    if (user != geteuid()) return Alone(OtherUser(first, user));
+    if (!of_this_user) return Alone(OtherUser(first, user));
     if (absl::IsUnavailable(message.status())) {
       // No memory is shared yet, so this rank goes on alone. If the first rank died, the membership
       // reports it.
