@@ -2,6 +2,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -122,6 +124,14 @@ class TenantsTest : public AccessTestBase {
     return static_cast<absl::StatusCode>(by_grpc.error_code());
   }
 
+  // By TCP, where nobody knows this process.
+  std::shared_ptr<grpc::Channel> AnonymousChannel() {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    return grpc::CreateCustomChannel(server_->addresses()[1], grpc::InsecureChannelCredentials(),
+                                     arguments);
+  }
+
   std::string message_;
 };
 
@@ -213,14 +223,39 @@ TEST_F(TenantsTest, TheWholeCoordinatorNeedsARoleInAllTenants) {
   EXPECT_EQ(Code("b", "cohort.v1.AdminService/Evict", evict), absl::StatusCode::kPermissionDenied);
 }
 
+// What happens afterwards is not for it.
+TEST_F(TenantsTest, AWatchWithoutRightsDeliversNothing) {
+  const std::string other = R"(, {"identity": "anonymous", "tenant": "a", "role": "member"})";
+  Start(Role::kMember, "a", other);
+  v1::WatchRequest watch;
+  watch.mutable_scope()->set_tenant("a");
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kTimeout));
+  const auto stream = v1::StoreService::NewStub(channel_)->Watch(&context, watch);
+  stream->WaitForInitialMetadata();
+  WritePolicy(other.substr(1));
+  v1::GetRequest get;
+  get.mutable_scope()->set_tenant("a");
+  get.add_keys("key");
+  const absl::Time end = absl::Now() + kTimeout;
+  while (CallByGrpc(channel_, "cohort.v1.StoreService/Get", get.SerializeAsString()).ok() &&
+         absl::Now() < end) {
+  }
+  v1::PutRequest put;
+  put.mutable_scope()->set_tenant("a");
+  put.set_key("secret");
+  const grpc::Status status =
+      CallByGrpc(AnonymousChannel(), "cohort.v1.StoreService/Put", put.SerializeAsString());
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  v1::WatchResponse delivered;
+  EXPECT_FALSE(stream->Read(&delivered)) << delivered.ShortDebugString();
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::PERMISSION_DENIED);
+}
+
 TEST_F(TenantsTest, AnUnknownClientHasNoRights) {
   Start(Role::kOperator, "*");
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  const auto channel = grpc::CreateCustomChannel(server_->addresses()[1],
-                                                 grpc::InsecureChannelCredentials(), arguments);
-  const grpc::Status status =
-      CallByGrpc(channel, "cohort.v1.StoreService/Put", v1::PutRequest().SerializeAsString());
+  const grpc::Status status = CallByGrpc(AnonymousChannel(), "cohort.v1.StoreService/Put",
+                                         v1::PutRequest().SerializeAsString());
   EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_THAT(status.error_message(), HasSubstr("and anonymous has no role there"));
 }

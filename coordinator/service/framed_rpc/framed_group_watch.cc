@@ -56,10 +56,6 @@ void FramedGroupWatch::Start(const framed_rpc::Request& request) {
 }
 
 void FramedGroupWatch::Step() {
-  // Its rights may have ended since the last one.
-  const absl::Status admitted =
-      dispatcher_.Admit(Method::kWatchGroup, connection().peer().access.get(), &call_.caller);
-  if (!admitted.ok()) return Finish(admitted, /*by_us=*/true, nullptr);
   Call call = call_;
   call_.caller.acknowledged.clear();
   call_.caller.abandoned.clear();
@@ -97,9 +93,13 @@ void FramedGroupWatch::OnAttached(const Reply& reply, DeliveryContext& context) 
 void FramedGroupWatch::OnReply(Reply&& reply, DeliveryContext& context) {
   const std::shared_ptr<FramedGroupWatch> last = std::move(self_);
   if (attaching_) return OnAttached(reply, context);
+  // Its rights may have ended while it waited.
+  absl::Status status =
+      dispatcher_.Admit(Method::kWatchGroup, connection().peer().access.get(), &call_.caller);
   MessageBytes message;
-  const absl::Status status =
-      dispatcher_.Encode(Method::kWatchGroup, reply, asker_, context, &message);
+  if (status.ok()) {
+    status = dispatcher_.Encode(Method::kWatchGroup, reply, asker_, context, &message);
+  }
   if (!status.ok()) return Finish(status, /*by_us=*/true, &context.batch);
   const auto& batch = std::get<WatchGroupReply>(reply.body);
   std::get<WatchGroupCall>(call_.body).from_revision = batch.revision;

@@ -62,9 +62,6 @@ void WatchServerStream::Begin(grpc::CallbackServerContext* context,
 }
 
 void WatchServerStream::Step() {
-  // Its rights may have ended since the last one.
-  const absl::Status admitted = dispatcher_.Admit(method_, access_.get(), &call_.caller);
-  if (!admitted.ok()) return Complete(admitted);
   Call call = call_;
   call_.caller.acknowledged.clear();
   call_.caller.abandoned.clear();
@@ -114,8 +111,10 @@ void WatchServerStream::OnReply(Reply&& reply, DeliveryContext& context) {
     return;
   }
   if (cancelled) return CallerWent();
+  // Its rights may have ended while it waited.
+  absl::Status status = dispatcher_.Admit(method_, access_.get(), &call_.caller);
   MessageBytes message;
-  const absl::Status status = dispatcher_.Encode(method_, reply, asker_, context, &message);
+  if (status.ok()) status = dispatcher_.Encode(method_, reply, asker_, context, &message);
   if (!status.ok()) return Complete(status);
   const auto size = static_cast<int64_t>(message.own_size());
   const absl::Status room = CheckRoom(tenant_stream_.account(), MemoryKind::kOutput, size,
