@@ -86,7 +86,7 @@ class ProcessGroup(Facts):
           tenant: the namespace of the group's name; empty: "default".
           min_world_size: not 0: the group is elastic, with at least so many members.
           member: a name that is unique in the group and stays the same after a restart. Empty:
-            "rank-N", or "HOST-PID" without a rank.
+            "rank-N", or "HOST-PID-RANDOM" without a rank.
           timeout: of calls without their own, in seconds.
           join_timeout: of joining, and of `rejoin` without a timeout, in seconds.
           lease: the silence in seconds after which a member is lost.

@@ -18,7 +18,10 @@ constexpr absl::Duration kGiveUp = absl::Seconds(1);
 std::string MemberName(const ProcessGroupOptions& options) {
   if (!options.member.empty()) return options.member;
   if (options.rank.has_value()) return absl::StrCat("rank-", *options.rank);
-  return absl::StrCat(HostName(), "-", getpid());
+  // Containers may have one host name, and the same numbers of processes.
+  static const uint64_t of_this_process = RandomBits().low;
+  return absl::StrCat(HostName(), "-", getpid(), "-",
+                      absl::Hex(of_this_process & 0xffffffff, absl::kZeroPad8));
 }
 
 absl::Status Check(const ProcessGroupOptions& options) {

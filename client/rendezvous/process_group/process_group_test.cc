@@ -22,6 +22,7 @@ using ProcessGroupTest = ProcessGroupTestBase;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
 using ::testing::SizeIs;
 
 std::vector<int64_t> ReceiptsOf(const SeenCall& call) {
@@ -36,6 +37,16 @@ TEST_F(ProcessGroupTest, TakesTheRankItAsksFor) {
   EXPECT_EQ(group->world_size(), 4);
   EXPECT_EQ(group->generation(), 1);
   EXPECT_EQ(group->member(), "rank-2");
+}
+
+// Two containers may have the same host name, and processes of the same number.
+TEST_F(ProcessGroupTest, WithoutARankTheNameIsOfThisProcessAlone) {
+  ProcessGroupOptions options = Options();
+  options.member.clear();
+  options.rank.reset();
+  const auto group = Join(options);
+  EXPECT_THAT(group->member(), MatchesRegex(".+-[0-9]+-[0-9a-f]{8}"));
+  EXPECT_EQ(Join(options)->member(), group->member());
 }
 
 TEST_F(ProcessGroupTest, RefusesWhatCannotBeRightWithoutAsking) {

@@ -30,7 +30,7 @@ struct ProcessGroupOptions {
   // Not 0: the group is elastic, with at most world_size members.
   int min_world_size = 0;
   // Unique in the group, and the same after a restart of this member. Empty: "rank-N", or
-  // "HOST-PID" without a rank.
+  // "HOST-PID-RANDOM" without a rank.
   std::string member;
   // Not 0: the incarnation of this member, for a process that resumes its own membership. 0:
   // random.
