@@ -412,9 +412,9 @@ void Core::Impl::DumpNamespace(Step& step, const Call& call) {
   DumpWaitsReply reply;
   if (const auto own = namespaces.find(call.caller.key.tenant); own != namespaces.end()) {
     const Store& store = own->second->store;
-    for (const CallId id : shard.waits.Ids()) {
+    for (const CallId id : shard.waits.IdsOf(store)) {
       const WaitTable::Entry* const entry = shard.waits.Find(id);
-      if (entry->owner != &store || store.IsWatch(id)) continue;
+      if (store.IsWatch(id)) continue;
       ++reply.total_count;
       if (reply.calls.size() == kMaxDumped) continue;
       ParkedCall& parked = reply.calls.emplace_back();

@@ -1,5 +1,7 @@
 // Questions of operators about a group: missing ranks, waiting calls, counts.
 #include <algorithm>
+#include <initializer_list>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/group/group.h"
@@ -55,13 +57,14 @@ void Group::Answer(Step& step, Call& call, WhoIsMissingCall& body) {
 
 void Group::Answer(Step& step, Call& call, DumpWaitsCall&) {
   DumpWaitsReply reply;
-  for (CallId id : shard_.waits.Ids()) {
+  std::vector<CallId> ids;
+  for (const WaitOwner* const owner : std::initializer_list<const WaitOwner*>{
+           this, &rounds_, &mailboxes_, &mailboxes_.numbered_sends(), &unique_ids_, &store_}) {
+    const std::vector<CallId> some = shard_.waits.IdsOf(*owner);
+    ids.insert(ids.end(), some.begin(), some.end());
+  }
+  for (CallId id : ids) {
     const WaitTable::Entry* entry = shard_.waits.Find(id);
-    if (entry->owner != this && entry->owner != &rounds_ && entry->owner != &mailboxes_ &&
-        entry->owner != &mailboxes_.numbered_sends() && entry->owner != &unique_ids_ &&
-        entry->owner != &store_) {
-      continue;
-    }
     if (store_.IsWatch(id)) continue;
     ++reply.total_count;
     if (reply.calls.size() == kDumped) continue;

@@ -1,9 +1,13 @@
 #include "coordinator/core/runtime/wait_table.h"
 
+#include <algorithm>
+
 namespace cohort::coordinator {
 
 void WaitTable::Park(CallId id, WaitOwner* owner, Tally& tally, Instant since, Instant deadline) {
-  waits_[id] = Entry{owner, &tally, service_bytes_, since, deadline};
+  waits_[id] = Entry{owner, &tally, service_bytes_, since, deadline, owner->newest_wait_};
+  if (owner->newest_wait_ != 0) waits_.at(owner->newest_wait_).newer = id;
+  owner->newest_wait_ = id;
   deadlines_.insert({deadline, id});
   tally.Add(MemoryKind::kCalls, kParkedCallCost);
   tally.account()->Count(QuotaKind::kWaiters, 1);
@@ -15,6 +19,12 @@ void WaitTable::Done(CallId id) {
   if (it == waits_.end()) return;
   deadlines_.erase({it->second.deadline, id});
   const Entry& entry = it->second;
+  if (entry.older != 0) waits_.at(entry.older).newer = entry.newer;
+  if (entry.newer != 0) {
+    waits_.at(entry.newer).older = entry.older;
+  } else {
+    entry.owner->newest_wait_ = entry.older;
+  }
   entry.tally->Add(MemoryKind::kCalls, -kParkedCallCost);
   entry.tally->account()->Count(QuotaKind::kWaiters, -1);
   if (entry.service_bytes != 0) {
@@ -58,6 +68,13 @@ std::vector<CallId> WaitTable::Ids() const {
   std::vector<CallId> ids;
   ids.reserve(waits_.size());
   for (const auto& [deadline, id] : deadlines_) ids.push_back(id);
+  return ids;
+}
+
+std::vector<CallId> WaitTable::IdsOf(const WaitOwner& owner) const {
+  std::vector<CallId> ids;
+  for (CallId id = owner.newest_wait_; id != 0; id = waits_.at(id).older) ids.push_back(id);
+  std::reverse(ids.begin(), ids.end());
   return ids;
 }
 

@@ -14,8 +14,8 @@
 
 namespace cohort::coordinator {
 
-// A part of the state machine in which calls wait. It keeps its own list of those calls; the table
-// knows only the owner of each call.
+// A part of the state machine in which calls wait. It knows what each of them waits for; the table
+// knows the owner of each call.
 class WaitOwner {
  public:
   // Removes the call from the list and does not answer it: the caller is gone, or another part has
@@ -28,6 +28,10 @@ class WaitOwner {
 
  protected:
   ~WaitOwner() = default;
+
+ private:
+  friend class WaitTable;
+  CallId newest_wait_ = 0;  // the calls of an owner are a list in the table
 };
 
 class WaitTable {
@@ -42,6 +46,9 @@ class WaitTable {
     int64_t service_bytes = 0;
     Instant since;
     Instant deadline;
+    // Of the same owner; 0: there is none.
+    CallId older = 0;
+    CallId newer = 0;
   };
 
   // `tally` is that of the call's tenant, and outlives the wait.
@@ -63,7 +70,10 @@ class WaitTable {
     return deadlines_.empty() ? absl::InfiniteFuture() : deadlines_.begin()->first;
   }
   size_t size() const { return waits_.size(); }
+  // Of all owners, by deadline.
   std::vector<CallId> Ids() const;
+  // Of one owner, the oldest first.
+  std::vector<CallId> IdsOf(const WaitOwner& owner) const;
 
  private:
   absl::flat_hash_map<CallId, Entry> waits_;
