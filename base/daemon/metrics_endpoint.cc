@@ -51,11 +51,27 @@ std::string Response(absl::string_view status, absl::string_view type, absl::str
                       with_body ? body : "");
 }
 
-std::string TextOf(const MetricsEndpoint::Sources& sources) {
+// Whether all labels are for a client with these rights: the figures of a tenant are for those who
+// may observe it.
+bool IsFor(const Rights& rights, const prometheus::ClientMetric& metric) {
+  return std::none_of(metric.label.begin(), metric.label.end(), [&](const auto& label) {
+    return label.name == "tenant" && rights.RoleIn(label.value) < Role::kObserver;
+  });
+}
+
+// Without `rights`: all.
+std::string TextOf(const MetricsEndpoint::Sources& sources, const Rights* rights = nullptr) {
   std::vector<prometheus::MetricFamily> families;
   for (const auto& source : sources) {
     std::vector<prometheus::MetricFamily> some = source->Collect();
     std::move(some.begin(), some.end(), std::back_inserter(families));
+  }
+  for (prometheus::MetricFamily& family : families) {
+    if (rights == nullptr) break;
+    auto& metrics = family.metric;
+    metrics.erase(std::remove_if(metrics.begin(), metrics.end(),
+                                 [&](const auto& metric) { return !IsFor(*rights, metric); }),
+                  metrics.end());
   }
   return prometheus::TextSerializer().Serialize(families);
 }
@@ -275,8 +291,9 @@ void MetricsEndpoint::OnTick() {
   loop_.SetTicking(!scrapes_.empty() || !resting_.empty());
 }
 
-absl::Status MetricsEndpoint::Admit(const std::string& request, const StreamSocket& socket) {
-  if (access_.policy == nullptr) return absl::OkStatus();
+absl::StatusOr<std::shared_ptr<const Rights>> MetricsEndpoint::Admit(const std::string& request,
+                                                                   const StreamSocket& socket) {
+  if (access_.policy == nullptr) return nullptr;
   const Instant now = Clock::Steady().Now();
   const std::string address = PeerAddressAndPortOf(socket.fd);
   auto peer = std::make_shared<PeerAccess>(
@@ -286,7 +303,7 @@ absl::Status MetricsEndpoint::Admit(const std::string& request, const StreamSock
   if (!token.empty()) peer = peer->WithToken(token);
   const std::shared_ptr<const Rights> rights = peer->Current(now);
   const Role role = rights->HighestRole();
-  if (role >= Role::kObserver) return absl::OkStatus();
+  if (role >= Role::kObserver) return rights;
   return audit_.Deny({"metrics", Role::kObserver, ""}, {*rights->identity, address}, role, now);
 }
 
@@ -298,11 +315,13 @@ std::string MetricsEndpoint::Answer(const std::string& request, const StreamSock
   absl::string_view path = absl::string_view(request).substr(head ? 5 : 4);
   path = path.substr(0, path.find_first_of(" ?\r\n"));
   if (path != "/metrics") return Response("404 Not Found", "text/plain", "GET /metrics\n", !head);
-  const absl::Status admitted = Admit(request, socket);
-  if (!admitted.ok()) {
-    return Response("403 Forbidden", "text/plain", absl::StrCat(admitted.message(), "\n"), !head);
+  const absl::StatusOr<std::shared_ptr<const Rights>> rights = Admit(request, socket);
+  if (!rights.ok()) {
+    return Response("403 Forbidden", "text/plain", absl::StrCat(rights.status().message(), "\n"),
+                    !head);
   }
-  return Response("200 OK", "text/plain; version=0.0.4; charset=utf-8", TextOf(sources_), !head);
+  return Response("200 OK", "text/plain; version=0.0.4; charset=utf-8",
+                  TextOf(sources_, rights->get()), !head);
 }
 
 absl::Status ServedMetrics::Serve(const std::string& address,

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/access/access_policy.h"
 #include "base/access/audit_log.h"
 #include "base/daemon/metrics_access.h"
 #include "base/rpc/listener/listen_socket.h"
@@ -29,8 +30,8 @@ class MetricsEndpoint {
  public:
   using Sources = std::vector<std::shared_ptr<prometheus::Collectable>>;
 
-  // Serves /metrics at `address` to clients that `access` admits; others get 403. Looks at
-  // the sources at each scrape. Port 0 picks one.
+  // Serves /metrics at `address` to clients that `access` admits; others get 403. Metrics with a
+  // label "tenant" are for observers of that tenant alone. Looks at the sources at each scrape. Port 0 picks one.
   // Errors: INVALID_ARGUMENT (not host:port), UNAVAILABLE (cannot be bound; names the address),
   // RESOURCE_EXHAUSTED (threads, descriptors).
   static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(
@@ -52,8 +53,10 @@ class MetricsEndpoint {
   void OnTick();
   // Makes room. Connections that have sent nothing go first, and then those without a whole request.
   void CloseOldest();
-  // Whether the client at `socket` may read metrics. Errors: PERMISSION_DENIED, with the reason.
-  absl::Status Admit(const std::string& request, const StreamSocket& socket);
+  // The rights of the client at `socket`, which may read metrics; null: there is no policy. Errors:
+  // PERMISSION_DENIED, with the reason.
+  absl::StatusOr<std::shared_ptr<const Rights>> Admit(const std::string& request,
+                                                      const StreamSocket& socket);
   std::string Answer(const std::string& request, const StreamSocket& socket);
 
   const std::vector<ListenSocket> sockets_;

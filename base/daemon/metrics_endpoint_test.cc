@@ -289,6 +289,30 @@ TEST(MetricsEndpointTest, ThePolicyNamesWhoMayRead) {
   }
 }
 
+TEST(MetricsEndpointTest, TheFiguresOfATenantAreForItsObservers) {
+  const auto registry = std::make_shared<prometheus::Registry>();
+  auto& waits = prometheus::BuildCounter().Name("waits_total").Register(*registry);
+  waits.Add({{"tenant", "team-a"}}).Increment();
+  waits.Add({{"tenant", "team-b"}}).Increment();
+  waits.Add({{"path", "tcp"}}).Increment();
+  MetricsAccess access;
+  // The token is "secret".
+  auto policy = AccessPolicy::Load(WriteFile(
+      "tenants.json",
+      R"({"rules": [{"identity": "anonymous", "tenant": "team-b", "role": "observer"},
+                    {"identity": "token:scraper", "tenant": "*", "role": "observer"}],
+          "tokens": [{"name": "scraper", "sha256":
+              "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"}]})"));
+  ASSERT_TRUE(policy.ok()) << policy.status();
+  access.policy = *std::move(policy);
+  auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", {registry}, access);
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  const int port = (*endpoint)->port();
+  EXPECT_THAT(Scrape(port), AllOf(HasSubstr("team-b"), HasSubstr("tcp"), Not(HasSubstr("team-a"))));
+  EXPECT_THAT(Scrape(port, "GET /metrics HTTP/1.1\r\nAuthorization: Bearer secret\r\n\r\n"),
+              AllOf(HasSubstr("team-b"), HasSubstr("tcp"), HasSubstr("team-a")));
+}
+
 TEST(MetricsAccessTest, OtherMachinesNeedTls) {
   const testing::CertificateAuthority ca(::testing::TempDir());
   DaemonOptions options(7700);
