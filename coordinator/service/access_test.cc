@@ -252,6 +252,36 @@ TEST_F(TenantsTest, AWatchWithoutRightsDeliversNothing) {
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::PERMISSION_DENIED);
 }
 
+// Not even as what other calls bring along.
+TEST_F(TenantsTest, AnObserverPutsNothingBack) {
+  Start(Role::kObserver, "a", R"(, {"identity": "anonymous", "tenant": "a", "role": "member"})");
+  const auto stub = v1::StoreService::NewStub(AnonymousChannel());
+  v1::QueuePushRequest push;
+  push.mutable_scope()->set_tenant("a");
+  push.set_queue("work");
+  push.set_value("job");
+  v1::QueuePushResponse pushed;
+  grpc::ClientContext push_context;
+  ASSERT_TRUE(stub->QueuePush(&push_context, push, &pushed).ok());
+  v1::QueuePopRequest pop;
+  pop.mutable_scope()->set_tenant("a");
+  pop.mutable_scope()->set_operation_id("0123456789abcdef");
+  pop.set_queue("work");
+  v1::QueuePopResponse popped;
+  grpc::ClientContext pop_context;
+  ASSERT_TRUE(stub->QueuePop(&pop_context, pop, &popped).ok());
+  ASSERT_TRUE(popped.found());
+  v1::GetRequest get;
+  get.add_keys("key");
+  get.mutable_scope()->add_acknowledged_receipts(popped.receipt());
+  get.mutable_scope()->add_abandoned_operations(pop.scope().operation_id());
+  EXPECT_EQ(Code("a", "cohort.v1.StoreService/Get", get), absl::StatusCode::kOk);
+  pop.mutable_scope()->clear_operation_id();
+  grpc::ClientContext again_context;
+  ASSERT_TRUE(stub->QueuePop(&again_context, pop, &popped).ok());
+  EXPECT_FALSE(popped.found());
+}
+
 TEST_F(TenantsTest, AnUnknownClientHasNoRights) {
   Start(Role::kOperator, "*");
   const grpc::Status status = CallByGrpc(AnonymousChannel(), "cohort.v1.StoreService/Put",

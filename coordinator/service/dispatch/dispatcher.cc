@@ -96,6 +96,11 @@ absl::Status Dispatcher::Admit(Method method, PeerAccess* access, Caller* caller
   }
   if (need.tenant != tenant) tenant = std::string(need.tenant);
   caller->identity = rights->identity;
+  if (role < Role::kMember) {
+    // They free values and put them back.
+    caller->acknowledged.clear();
+    caller->abandoned.clear();
+  }
   return absl::OkStatus();
 }
 

@@ -80,7 +80,8 @@ void WatchServerStream::Submit(Call call) {
   dispatcher_.engine().Submit(std::move(call), this, &handle);
   {
     MutexLock lock(&mutex_);
-    handle_ = handle;
+    // The step after this one may have been submitted meanwhile, by another thread.
+    if (handle.id > handle_.id) handle_ = handle;
     cancelled = cancelled_;
   }
   // OnCancel may have come in between and not have known the handle. Handles are never reused, so
