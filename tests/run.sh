@@ -2,12 +2,13 @@
 # Installs missing packages, builds, and runs the tests. The last line says "N passed, N failed", in
 # test targets. Exits 0 only if some ran and all passed.
 #
-#   tests/run.sh [--config NAME] [--tags FILTER] [--jobs N] [TARGET...]
+#   tests/run.sh [--config NAME] [--tags FILTER] [--no-unit-tests] [--jobs N] [TARGET...]
 #
-# --config NAME   a configuration of .bazelrc: opt, asan, ubsan, tsan; builds the tests alone
-# --tags FILTER   as Bazel's --test_tag_filters: "process,-slow"
-# --jobs N        how many actions at once
-# TARGET          //... when none is given
+# --config NAME     a configuration of .bazelrc: opt, asan, ubsan, tsan; builds the tests alone
+# --tags FILTER     as Bazel's --test_tag_filters: "process,-slow"
+# --no-unit-tests   neither builds nor runs tests that are fit for sanitizers; all else, as //...
+# --jobs N          how many actions at once
+# TARGET            //... when none is given
 #
 # COHORT_WITHOUT_TORCH=1 skips the tests that need PyTorch.
 # COHORT_WITHOUT_GPU=1 leaves GPU code and its tests out; without it, a missing CUDA toolkit is a failure.
@@ -21,6 +22,7 @@ cache=${COHORT_BAZEL_CACHE:-$HOME/.cache/cohort-bazel}
 
 # These need a machine or a moment of their own.
 readonly NOT_HERE=-manual,-gpu,-benchmark,-fuzz
+readonly NO_UNIT_TESTS='//... except (tests(//...) except attr(tags, "\b(process|nosan)\b", //...))'
 
 usage() {
   sed -n '2,/^set -/p' "${BASH_SOURCE[0]}" | sed -e '/^set -/d' -e 's/^# \{0,1\}//'
@@ -53,7 +55,7 @@ PYTHON
 }
 
 main() {
-  local flags=() targets=() tags=$NOT_HERE
+  local flags=() targets=() tags=$NOT_HERE unit_tests=true
   while [[ $# -gt 0 ]]; do
     case $1 in
       --config | --tags | --jobs)
@@ -65,6 +67,7 @@ main() {
         esac
         shift
         ;;
+      --no-unit-tests) unit_tests=false ;;
       -h | --help)
         usage
         return 0
@@ -79,9 +82,9 @@ main() {
     esac
     shift
   done
-  [[ ${#targets[@]} -gt 0 ]] || targets=(//...)
-
   deploy/bootstrap.sh --torch || { finish 0 1; return; }
+  $unit_tests || mapfile -t targets < <(bazel query --noshow_progress "$NO_UNIT_TESTS")
+  [[ ${#targets[@]} -gt 0 ]] || targets=(//...)
   mkdir -p "$cache"
   events=$(mktemp)
   trap 'rm -f "$events"' EXIT
