@@ -5,9 +5,10 @@
 namespace cohort::coordinator {
 
 void WaitTable::Park(CallId id, WaitOwner* owner, Tally& tally, Instant since, Instant deadline) {
-  waits_[id] = Entry{owner, &tally, service_bytes_, since, deadline, owner->newest_wait_};
-  if (owner->newest_wait_ != 0) waits_.at(owner->newest_wait_).newer = id;
-  owner->newest_wait_ = id;
+  CallId& newest = owner->waits().newest_;
+  waits_[id] = Entry{owner, &tally, service_bytes_, since, deadline, newest};
+  if (newest != 0) waits_.at(newest).newer = id;
+  newest = id;
   deadlines_.insert({deadline, id});
   tally.Add(MemoryKind::kCalls, kParkedCallCost);
   tally.account()->Count(QuotaKind::kWaiters, 1);
@@ -23,7 +24,7 @@ void WaitTable::Done(CallId id) {
   if (entry.newer != 0) {
     waits_.at(entry.newer).older = entry.older;
   } else {
-    entry.owner->newest_wait_ = entry.older;
+    entry.owner->waits().newest_ = entry.older;
   }
   entry.tally->Add(MemoryKind::kCalls, -kParkedCallCost);
   entry.tally->account()->Count(QuotaKind::kWaiters, -1);
@@ -73,7 +74,7 @@ std::vector<CallId> WaitTable::Ids() const {
 
 std::vector<CallId> WaitTable::IdsOf(const WaitOwner& owner) const {
   std::vector<CallId> ids;
-  for (CallId id = owner.newest_wait_; id != 0; id = waits_.at(id).older) ids.push_back(id);
+  for (CallId id = owner.waits().newest_; id != 0; id = waits_.at(id).older) ids.push_back(id);
   std::reverse(ids.begin(), ids.end());
   return ids;
 }

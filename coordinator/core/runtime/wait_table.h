@@ -14,6 +14,13 @@
 
 namespace cohort::coordinator {
 
+// The calls of one owner, in the order in which they came.
+class WaitList {
+ private:
+  friend class WaitTable;
+  CallId newest_ = 0;  // 0: none waits
+};
+
 // A part of the state machine in which calls wait. It knows what each of them waits for; the table
 // knows the owner of each call.
 class WaitOwner {
@@ -26,12 +33,15 @@ class WaitOwner {
   // Fills rank, operation and waits_on, for people, and the name of a member that has no rank yet.
   virtual void Explain(CallId id, ParkedCall& parked) const = 0;
 
+  // For the table.
+  WaitList& waits() { return waits_; }
+  const WaitList& waits() const { return waits_; }
+
  protected:
   ~WaitOwner() = default;
 
  private:
-  friend class WaitTable;
-  CallId newest_wait_ = 0;  // the calls of an owner are a list in the table
+  WaitList waits_;
 };
 
 class WaitTable {
