@@ -25,13 +25,13 @@ TEST(PeerUserTest, TheOverflowUserStandsForAllThatAreNotMapped) {
   EXPECT_TRUE(IsOneUser(65534, kRootless, "99\n"));
 }
 
-TEST(PeerUserTest, WhatCannotBeReadIsNoUser) {
+TEST(PeerUserTest, AnUnreadableMapMapsNoUser) {
   EXPECT_FALSE(IsOneUser(65534, "", ""));
   EXPECT_TRUE(IsOneUser(0, "", ""));
 }
 
-// Whoever it was outside.
-TEST(PeerUserTest, NobodyInANamespaceOfItsOwnIsNotThisUser) {
+// Another process with this number may be any user of the host.
+TEST(PeerUserTest, TheOverflowUserOfANamespaceIsNotThisUser) {
   EXPECT_TRUE(IsThisUser(geteuid()));
   const uid_t user = geteuid();
   const pid_t child = fork();

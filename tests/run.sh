@@ -22,7 +22,7 @@ cache=${COHORT_BAZEL_CACHE:-$HOME/.cache/cohort-bazel}
 
 # These need a machine or a moment of their own.
 readonly NOT_HERE=-manual,-gpu,-benchmark,-fuzz
-readonly NO_UNIT_TESTS='//... except (tests(//...) except attr(tags, "\b(process|nosan)\b", //...))'
+readonly UNIT_TESTS='tests(//...) except attr(tags, "\b(process|nosan)\b", //...)'
 
 usage() {
   sed -n '2,/^set -/p' "${BASH_SOURCE[0]}" | sed -e '/^set -/d' -e 's/^# \{0,1\}//'
@@ -83,8 +83,9 @@ main() {
     shift
   done
   deploy/bootstrap.sh --torch || { finish 0 1; return; }
-  $unit_tests || mapfile -t targets < <(bazel query --noshow_progress "$NO_UNIT_TESTS")
   [[ ${#targets[@]} -gt 0 ]] || targets=(//...)
+  local others=()
+  $unit_tests || mapfile -t others < <(bazel query --noshow_progress "$UNIT_TESTS")
   mkdir -p "$cache"
   events=$(mktemp)
   trap 'rm -f "$events"' EXIT
@@ -94,7 +95,7 @@ main() {
     "--test_tag_filters=$tags" "--build_tag_filters=$NOT_HERE" \
     "--test_env=COHORT_TORCH=${COHORT_TORCH:-$HOME/.cache/cohort-torch}" \
     --color=no --curses=no --show_progress_rate_limit=60 \
-    ${flags[@]+"${flags[@]}"} -- "${targets[@]}" < /dev/null || status=$?
+    ${flags[@]+"${flags[@]}"} -- "${targets[@]}" ${others[@]+"${others[@]/#/-}"} < /dev/null || status=$?
 
   # 0: all passed. 3: built, and some failed. Otherwise nothing can be said about the tests.
   if [[ $status -ne 0 && $status -ne 3 ]]; then

@@ -51,8 +51,7 @@ std::string Response(absl::string_view status, absl::string_view type, absl::str
                       with_body ? body : "");
 }
 
-// Whether all labels are for a client with these rights: the figures of a tenant are for those who
-// may observe it.
+// Whether a client with these rights may see it: the figures of a tenant are for its observers.
 bool IsFor(const Rights& rights, const prometheus::ClientMetric& metric) {
   return std::none_of(metric.label.begin(), metric.label.end(), [&](const auto& label) {
     return label.name == "tenant" && rights.RoleIn(label.value) < Role::kObserver;
