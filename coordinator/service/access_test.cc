@@ -124,7 +124,7 @@ class TenantsTest : public AccessTestBase {
     return static_cast<absl::StatusCode>(by_grpc.error_code());
   }
 
-  // By TCP, where nobody knows this process.
+  // By TCP, without the name of this process's user.
   std::shared_ptr<grpc::Channel> AnonymousChannel() {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -223,7 +223,7 @@ TEST_F(TenantsTest, TheWholeCoordinatorNeedsARoleInAllTenants) {
   EXPECT_EQ(Code("b", "cohort.v1.AdminService/Evict", evict), absl::StatusCode::kPermissionDenied);
 }
 
-// What happens afterwards is not for it.
+// The rights end while the watch waits.
 TEST_F(TenantsTest, AWatchWithoutRightsDeliversNothing) {
   const std::string other = R"(, {"identity": "anonymous", "tenant": "a", "role": "member"})";
   Start(Role::kMember, "a", other);

@@ -56,7 +56,7 @@ class WaitTable {
     int64_t service_bytes = 0;
     Instant since;
     Instant deadline;
-    // Of the same owner; 0: there is none.
+    // The neighbours in the owner's list; 0: no call.
     CallId older = 0;
     CallId newer = 0;
   };
@@ -80,9 +80,9 @@ class WaitTable {
     return deadlines_.empty() ? absl::InfiniteFuture() : deadlines_.begin()->first;
   }
   size_t size() const { return waits_.size(); }
-  // Of all owners, by deadline.
+  // The calls of all owners, by deadline.
   std::vector<CallId> Ids() const;
-  // Of one owner, the oldest first.
+  // The calls of one owner, the oldest first.
   std::vector<CallId> IdsOf(const WaitOwner& owner) const;
 
  private:

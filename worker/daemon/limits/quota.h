@@ -23,7 +23,7 @@
 
 namespace cohort::worker {
 
-// What is counted, and the flags of its limits, as errors name them.
+// The unit and the flags of a quota, as errors name them.
 struct QuotaUnit {
   const char* name;
   const char* flag;
@@ -57,7 +57,7 @@ class Quota {
   IdentityCounts by_identity_ ABSL_GUARDED_BY(mutex_);
 };
 
-// What one session holds.
+// The part that one session holds.
 class QuotaShare {
  public:
   // `owner` begins the text of errors: "this session holds". `identity` is that of the session's
@@ -103,7 +103,7 @@ class HeldQuota {
   ~HeldQuota() { Waive(); }
 
  private:
-  // `base`, of the new number, is no part of what is taken.
+  // The new number is `base` + `taken`; errors name `taken`.
   absl::Status Change(int64_t base, int64_t taken, absl::string_view what)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(share_->quota_->mutex_);
   std::shared_ptr<QuotaShare> share_;

@@ -26,7 +26,7 @@
 
 namespace cohort::worker {
 
-// Of all sessions of a worker.
+// The quotas of all sessions of a worker.
 struct Quotas {
   explicit Quotas(QuotaLimits descriptors = {}, QuotaLimits tensor_bytes = {})
       : descriptors(std::make_shared<Quota>(kDescriptors, descriptors)),

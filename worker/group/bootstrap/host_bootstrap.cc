@@ -260,7 +260,7 @@ class HostBootstrap {
     }
   }
 
-  // What a rank says to another user's process in place of the secret.
+  // A stand-in for the secret, in hellos to another user's process.
   Id128 SecretForOthers(int rank) const {
     const uint64_t words[] = {options_.secret.high, options_.secret.low,
                               static_cast<uint64_t>(rank)};
