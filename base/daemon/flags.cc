@@ -2,15 +2,21 @@
 
 #include <algorithm>
 #include <limits>
+#include <list>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "base/rpc/listener/listen_address.h"
 #include "base/status_macros.h"
 #include "base/version.h"
@@ -268,9 +274,21 @@ void Flags::AddAccess(DaemonOptions& options) {
 }
 
 absl::StatusOr<std::string> Flags::Parse(int argc, const char* const* argv) {
+  // CLI11 takes an empty value as an argument of its own alone.
+  std::vector<const char*> arguments;
+  std::list<std::string> names;
+  for (int i = 0; i < argc; ++i) {
+    absl::string_view name = argv[i];
+    if (absl::StartsWith(name, "--") && absl::ConsumeSuffix(&name, "=")) {
+      arguments.push_back(names.emplace_back(name).c_str());
+      arguments.push_back("");
+    } else {
+      arguments.push_back(argv[i]);
+    }
+  }
   // CLI11 throws exceptions; none may leave this function.
   try {
-    app_->parse(argc, argv);
+    app_->parse(static_cast<int>(arguments.size()), arguments.data());
   } catch (const CLI::CallForHelp&) {
     return app_->help();
   } catch (const CLI::CallForVersion&) {
