@@ -87,7 +87,7 @@ void BlockingServer::Adopt(int fd, ListenerPeer peer) {
   Prepare(fd);
   MutexLock lock(&mutex_);
   JoinDone();
-  if (stopped_ || connections_.size() >= max_connections_) return;
+  if (stopped_ || !MakeRoom()) return;
   Connection& connection = connections_.emplace_back();
   connection.fd = std::move(taken);
   connection.peer = std::move(peer);
@@ -107,7 +107,7 @@ void BlockingServer::Adopt(int fd, ListenerPeer peer) {
 }
 
 void BlockingServer::Serve(Connection& connection) {
-  ServeCalls({connection.fd.get(), connection.peer.tls}, connection.peer);
+  ServeCalls({connection.fd.get(), connection.peer.tls}, connection);
   MutexLock lock(&mutex_);
   // At most one ended thread is left; the next connection, or Stop, joins it.
   JoinDone();
@@ -115,12 +115,13 @@ void BlockingServer::Serve(Connection& connection) {
   connection.done = true;
 }
 
-void BlockingServer::ServeCalls(const StreamSocket& socket, ListenerPeer& peer) {
+void BlockingServer::ServeCalls(const StreamSocket& socket, Connection& connection) {
+  ListenerPeer& peer = connection.peer;
   RequestReader input(protocol_, peer.incoming);
   const auto answer = [&](const Frame& frame, const absl::Status& error) {
     if (frame.header.kind != Kind::kToken) {
       if (frame.header.kind == Kind::kCall && error.ok()) peer.NoteRequest();
-      return Answer(socket, peer.access.get(), frame, error);
+      return Answer(socket, connection, frame, error);
     }
     if (!error.ok() || frame.body.size() > kMaxTokenBytes) return false;
     if (peer.access != nullptr) peer.access = peer.access->WithToken(frame.body);
@@ -155,8 +156,8 @@ void BlockingServer::ServeCalls(const StreamSocket& socket, ListenerPeer& peer) 
   }
 }
 
-bool BlockingServer::Answer(const StreamSocket& socket, PeerAccess* access, const Frame& frame,
-                            absl::Status status) {
+bool BlockingServer::Answer(const StreamSocket& socket, Connection& connection,
+                            const Frame& frame, absl::Status status) {
   // A call ends at its timeout or with its session; it cannot be cancelled.
   if (frame.header.kind == Kind::kCancel) return true;
   if (frame.header.kind != Kind::kCall) return false;
@@ -166,7 +167,11 @@ bool BlockingServer::Answer(const StreamSocket& socket, PeerAccess* access, cons
   if (status.ok()) {
     status = WithMemory(protocol_.MethodName(method), "a request",
                         static_cast<int64_t>(frame.body.size()),
-                        [&] { return handler_.Run(method, frame.body, access, &answer); });
+                        [&] {
+                          return handler_.Run(method, frame.body, connection.peer.access.get(),
+                                              &answer);
+                        });
+    if (!absl::IsPermissionDenied(status)) connection.used.store(true, std::memory_order_relaxed);
   }
   std::string error;
   const Header header =
@@ -177,6 +182,19 @@ bool BlockingServer::Answer(const StreamSocket& socket, PeerAccess* access, cons
   }
   WriteHeader(header, &answer[0]);
   return SendAll(socket, answer);
+}
+
+bool BlockingServer::MakeRoom() {
+  if (connections_.size() < max_connections_) return true;
+  // Those that make room end soon; meanwhile there may be twice as many.
+  if (connections_.size() >= 2 * max_connections_) return false;
+  for (Connection& connection : connections_) {
+    if (connection.closing || connection.used.load(std::memory_order_relaxed)) continue;
+    connection.closing = true;
+    shutdown(connection.fd.get(), SHUT_RDWR);
+    return true;
+  }
+  return false;
 }
 
 void BlockingServer::JoinDone() {

@@ -6,6 +6,7 @@
 #ifndef COHORT_BASE_FRAMED_RPC_SERVER_BLOCKING_SERVER_H_
 #define COHORT_BASE_FRAMED_RPC_SERVER_BLOCKING_SERVER_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -51,8 +52,9 @@ struct BlockingServerOptions {
 class BlockingServer {
  public:
   // `methods`: full names by their number on the wire (ServerProtocol). `handler` outlives it. A
-  // connection is closed if there are `max_connections` already, or if the system starts no thread
-  // for it. Its client then calls by gRPC.
+  // connection is closed if there are `max_connections` already that have had a call for which
+  // their clients had the rights, or if the system starts no thread for it. Its client then calls by
+  // gRPC. A connection without such a call makes room for a new one, the oldest first.
   BlockingServer(const BlockingServerOptions& options, std::vector<std::string> methods,
                  BlockingHandler& handler);
   // Like Stop with no grace.
@@ -68,17 +70,21 @@ class BlockingServer {
   struct Connection {
     UniqueFd fd;
     ListenerPeer peer;
+    std::atomic<bool> used{false};  // by a call that was not refused for want of rights
+    bool closing = false;           // makes room
     bool done = false;
     std::thread thread;
   };
 
   void Serve(Connection& connection);
   // Serves calls until the connection fails or closes.
-  void ServeCalls(const StreamSocket& socket, ListenerPeer& peer);
+  void ServeCalls(const StreamSocket& socket, Connection& connection);
   // Answers one frame of a call. `error` is the reason why its body was not read; OK if it was
   // read. Returns false if the connection cannot be used any more.
-  bool Answer(const StreamSocket& socket, PeerAccess* access, const Frame& frame,
+  bool Answer(const StreamSocket& socket, Connection& connection, const Frame& frame,
               absl::Status error);
+  // Whether there is room for a connection.
+  bool MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void JoinDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ServerProtocol protocol_;

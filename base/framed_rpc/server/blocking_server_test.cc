@@ -46,7 +46,8 @@ constexpr char kMethod[] = "test.Service/Echo";
 constexpr absl::Duration kSoon = absl::Seconds(20);
 
 // Answers with the request, unless it begins with "refuse". A request that begins with "wait" runs
-// until the test calls Release. The answer to "who" is the identity of the client.
+// until the test calls Release. The answer to "who" is the identity of the client, and "deny" is
+// refused for want of rights.
 class EchoHandler final : public BlockingHandler {
  public:
   absl::Status Run(uint16_t /*method*/, absl::string_view request, PeerAccess* access,
@@ -60,6 +61,7 @@ class EchoHandler final : public BlockingHandler {
       waits_.Notify();
       EXPECT_TRUE(released_.WaitForNotificationWithTimeout(kSoon));
     }
+    if (request == "deny") return absl::PermissionDeniedError("denied");
     answer->append(request.data(), request.size());
     if (absl::StartsWith(request, "refuse")) return absl::InvalidArgumentError("refused");
     return absl::OkStatus();
@@ -93,6 +95,12 @@ class BlockingServerTest : public ::testing::Test {
     const Header hello = ReadHeader(fd);
     EXPECT_EQ(hello.kind, Kind::kHello);
     EXPECT_EQ(Read(fd, hello.body_bytes), "test.Service/Echo\n");
+    return fd;
+  }
+  UniqueFd ConnectAndCall() {
+    UniqueFd fd = ConnectAndGreet();
+    Send(fd, Call(1, 0, "x"));
+    EXPECT_EQ(Read(fd, ReadHeader(fd).body_bytes), "x");
     return fd;
   }
 
@@ -328,9 +336,9 @@ TEST_F(BlockingServerTest, GarbageDoesNotHarmOtherConnections) {
 }
 
 TEST_F(BlockingServerTest, MoreThanItTakesAreClosedAndPlacesBecomeFree) {
-  UniqueFd first = ConnectAndGreet();
-  const UniqueFd second = ConnectAndGreet();
-  const UniqueFd third = ConnectAndGreet();
+  UniqueFd first = ConnectAndCall();
+  const UniqueFd second = ConnectAndCall();
+  const UniqueFd third = ConnectAndCall();
   EXPECT_TRUE(Closed(Connect()));
   first = UniqueFd();
   const Instant deadline = Clock::Steady().Now() + kSoon;
@@ -341,6 +349,21 @@ TEST_F(BlockingServerTest, MoreThanItTakesAreClosedAndPlacesBecomeFree) {
     if (Read(next, kPreface.size()) == kPreface) break;
     ASSERT_LT(Clock::Steady().Now(), deadline);
   }
+}
+
+// Strangers could take all threads otherwise.
+TEST_F(BlockingServerTest, ConnectionsWithoutACallWithRightsMakeRoom) {
+  const UniqueFd used = ConnectAndCall();
+  const UniqueFd silent = ConnectAndGreet();
+  const UniqueFd denied = ConnectAndGreet();
+  Send(denied, Call(1, 0, "deny"));
+  EXPECT_EQ(ReadError(denied, 1, absl::StatusCode::kPermissionDenied), "denied");
+  const UniqueFd fourth = ConnectAndCall();
+  EXPECT_TRUE(Closed(silent));
+  const UniqueFd fifth = ConnectAndCall();
+  EXPECT_TRUE(Closed(denied));
+  Send(used, Call(2, 0, "still here"));
+  EXPECT_EQ(Read(used, ReadHeader(used).body_bytes), "still here");
 }
 
 TEST_F(BlockingServerTest, ConnectionsThatEndGiveTheirDescriptorsBackAtOnce) {
