@@ -27,6 +27,8 @@ namespace {
 constexpr absl::Duration kTick = absl::Milliseconds(500);
 // A line of the log about one peer, at most.
 constexpr absl::Duration kBetweenLines = absl::Minutes(1);
+// Two lines of the log about any peers.
+constexpr absl::Duration kBetweenAnyLines = absl::Milliseconds(100);
 constexpr absl::Duration kSuspicion = absl::Minutes(1);
 // gRPC frees what an offender cost within this; then the heap goes back to the system.
 constexpr absl::Duration kBeforeTrim = absl::Seconds(2);
@@ -83,7 +85,8 @@ class Listener::Acceptor final : public EventLoop::Handler {
         if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) Rest();
         return;
       }
-      const std::shared_ptr<Peer> peer = listener_.FindPeer(PeerAddressOf(fd));
+      const std::shared_ptr<Peer> peer =
+          listener_.FindPeer(CountedAddress(PeerAddressOf(fd)));
       if ((IsLocal(fd) || listener_.Admit(*peer)) && listener_.MakeRoom(*peer)) {
         listener_.Accepted(fd, fd_, peer);
       } else {
@@ -291,7 +294,7 @@ void Listener::PassToServer(Connection& connection, int fd, int listener_fd, Pro
   if (options_.access != nullptr) {
     access = std::make_shared<PeerAccess>(options_.access,
                                           NamesOfPeer(fd, tls == nullptr ? nullptr : &tls->peer()),
-                                          connection.peer->name);
+                                          PeerAddressOf(fd));
   }
   if (protocol != Protocol::kGrpc) {
     ListenerPeer peer{connection.peer->suspect, on_offence, connection.peer->incoming,
@@ -327,8 +330,10 @@ void Listener::OnOffence(const std::shared_ptr<Peer>& peer, const absl::Status& 
 void Listener::LogOnce(Peer& peer, const char* what, const absl::Status& status) {
   ++peer.unlogged;
   const Instant now = Clock::Steady().Now();
-  if (now < peer.next_line) return;
+  // Strangers may have any number of addresses.
+  if (now < peer.next_line || now < next_line_) return;
   peer.next_line = now + kBetweenLines;
+  next_line_ = now + kBetweenAnyLines;
   Log(LogLevel::kWarning, what,
       {{"peer", peer.name},
        {"why", std::string(status.message())},

@@ -4,6 +4,10 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
@@ -54,6 +58,19 @@ std::string PeerAddressAndPortOf(int fd) {
                                            : absl::StrCat(address, ":", port);
   }
   return address;
+}
+
+std::string CountedAddress(const std::string& address) {
+  constexpr size_t kNetworkBytes = 8;
+  in6_addr parsed;
+  if (inet_pton(AF_INET6, address.c_str(), &parsed) != 1 || IN6_IS_ADDR_LOOPBACK(&parsed) ||
+      IN6_IS_ADDR_LINKLOCAL(&parsed)) {
+    return address;
+  }
+  std::fill(parsed.s6_addr + kNetworkBytes, std::end(parsed.s6_addr), uint8_t{0});
+  char text[INET6_ADDRSTRLEN] = {};
+  inet_ntop(AF_INET6, &parsed, text, sizeof(text));
+  return absl::StrCat(text, "/64");
 }
 
 bool IsLocal(int fd) {

@@ -12,6 +12,11 @@ std::string PeerAddressOf(int fd);
 // The same with the port of an IP address: "10.0.0.3:41822", "[fd00::3]:41822".
 std::string PeerAddressAndPortOf(int fd);
 
+// The client that limits count: the address itself, but for IPv6 the network of 64 bits, such as
+// "2001:db8:0:7::/64", in which one client may have any address. Link-local addresses and those
+// that are not of IPv6 stay as they are.
+std::string CountedAddress(const std::string& address);
+
 // Whether the connection of the socket stays on this machine.
 bool IsLocal(int fd);
 
