@@ -273,6 +273,30 @@ TEST_F(RingTest, WithTheLastReaderItEnds) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 (its process is gone)"));
 }
 
+// Leaves as soon as it has a value.
+class LeavingSlot final : public ReaderSlot {
+ public:
+  explicit LeavingSlot(RingWriter& writer) : ReaderSlot("rank 1", "here"), writer_(writer) {}
+  ReaderPage& page() override { return page_->page(); }
+  void Admitted() override { page().reader_sleeps.store(1, std::memory_order_seq_cst); }
+  void Wake() override { writer_.Leave(*this, "it has read all"); }
+  void Left(absl::string_view) override {}
+
+ private:
+  RingWriter& writer_;
+  const std::shared_ptr<PageMemory> page_ = *PageMemory::Create();
+};
+
+// No error says that a value was not written which the reader has.
+TEST_F(RingTest, AReaderMayLeaveWithTheLastValue) {
+  RingWriter writer(*RingMemory::Create(8192), /*alone=*/false);
+  writer.Admit(std::make_shared<LeavingSlot>(writer));
+  const absl::Status last = writer.Write("last", Long());
+  EXPECT_TRUE(last.ok()) << last;
+  EXPECT_THAT(std::string(writer.Write("more", Long()).message()),
+              HasSubstr("all readers are gone: rank 1 (it has read all)"));
+}
+
 TEST_F(RingTest, AHeadThatCannotBeIsNotBelieved) {
   Make(4096, 2);
   ASSERT_TRUE(writer_->Write("x", Short()).ok());

@@ -54,11 +54,7 @@ absl::Status RingWriter::Write(absl::string_view value, const WaitLimit& limit) 
   if (slots_.empty() && !alone_) return NoReaders();
   COHORT_RETURN_IF_ERROR(WriteParts(value, limit));
   values_.fetch_add(1, std::memory_order_relaxed);
-  if (!changed_.load(std::memory_order_seq_cst)) return absl::OkStatus();
-  // If the last reader left meanwhile, no reader gets this value.
-  const bool read = alone_ || std::any_of(slots_.begin(), slots_.end(),
-                                          [](const auto& slot) { return !slot->gone(); });
-  return read ? absl::OkStatus() : NoReaders();
+  return absl::OkStatus();
 }
 
 absl::Status RingWriter::WriteParts(absl::string_view value, const WaitLimit& limit) {
@@ -91,6 +87,11 @@ absl::Status RingWriter::WritePart(absl::string_view part, const RecordHeader& h
                                    const WaitLimit& limit) {
   const uint64_t record = RecordBytes(part.size());
   COHORT_RETURN_IF_ERROR(AwaitRoom(record, limit));
+  // A reader that leaves later may have read it.
+  if (!alone_ && changed_.load(std::memory_order_seq_cst) &&
+      std::all_of(slots_.begin(), slots_.end(), [](const auto& slot) { return slot->gone(); })) {
+    return NoReaders();
+  }
   const uint64_t begin = tail_;
   Rewind();
   char* const place = ring_->AtPosition(begin);
