@@ -1,11 +1,14 @@
 #include "base/daemon/metrics_endpoint.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <utility>
 
@@ -33,15 +36,16 @@ namespace {
 
 constexpr rlim_t kFewestConnections = 8;
 constexpr rlim_t kMostConnections = 256;
+constexpr int kAcceptsAtATime = 4;
 constexpr size_t kMostRequestBytes = size_t{8} << 10;
 constexpr absl::Duration kTick = absl::Milliseconds(500);
 constexpr absl::string_view kHeadersEnd = "\r\n\r\n";
 
-// One part in 16 of the descriptors that this process may have.
+// A quarter of the descriptors that this process may have.
 size_t MostConnections() {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kFewestConnections;
-  return std::min(std::max(limit.rlim_cur / 16, kFewestConnections), kMostConnections);
+  return std::min(std::max(limit.rlim_cur / 4, kFewestConnections), kMostConnections);
 }
 
 std::string Response(absl::string_view status, absl::string_view type, absl::string_view body,
@@ -218,8 +222,8 @@ class MetricsEndpoint::Acceptor final : public EventLoop::Handler {
   Acceptor(MetricsEndpoint& endpoint, int fd) : endpoint_(endpoint), fd_(fd) {}
 
   void OnEvents(uint32_t) override {
-    // A few at a time: the requests that have come are read before their connections could go.
-    for (size_t i = 0; i < endpoint_.most_connections_ / 2; ++i) {
+    // A few at a time: the rest of a request is read before its connection could go.
+    for (int i = 0; i < kAcceptsAtATime; ++i) {
       UniqueFd fd(accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!fd.is_open()) {
         if (errno == ECONNABORTED || errno == EINTR) continue;
@@ -229,8 +233,9 @@ class MetricsEndpoint::Acceptor final : public EventLoop::Handler {
       if (endpoint_.scrapes_.size() >= endpoint_.most_connections_) endpoint_.CloseOldest();
       auto scrape = std::make_shared<Scrape>(endpoint_, std::move(fd));
       if (!endpoint_.loop_.Add(scrape->fd(), EPOLLIN, scrape)) continue;
-      endpoint_.scrapes_.push_back(std::move(scrape));
+      endpoint_.scrapes_.push_back(scrape);
       endpoint_.loop_.SetTicking(true);
+      scrape->OnEvents(EPOLLIN);
     }
   }
 
@@ -274,6 +279,10 @@ MetricsEndpoint::MetricsEndpoint(std::vector<ListenSocket> sockets, Sources sour
       most_connections_(MostConnections()),
       loop_("metrics", kTick, [this] { OnTick(); }) {
   for (const ListenSocket& socket : sockets_) {
+    // A connection comes with its first bytes: no flood of silent ones takes the place of a request
+    // that has not been read.
+    const auto seconds = static_cast<int>(std::max<int64_t>(absl::ToInt64Seconds(timeout_), 1));
+    setsockopt(socket.fd(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof(seconds));
     loop_.Add(socket.fd(), EPOLLIN, std::make_shared<Acceptor>(*this, socket.fd()));
   }
 }

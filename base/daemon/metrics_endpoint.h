@@ -23,7 +23,7 @@
 namespace cohort {
 
 // HTTP/1.1 with one request per connection, on one thread that waits for all of them. Connections
-// take at most one in 16 of the process's descriptors, and at most 256: a new one takes the place of
+// take at most a quarter of the process's descriptors, and at most 256: a new one takes the place of
 // the oldest. Each has `timeout` for its handshake and its request, and as long to take its answer.
 // Thread-compatible.
 class MetricsEndpoint {
