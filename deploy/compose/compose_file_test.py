@@ -97,8 +97,7 @@ class ComposeFileTest(unittest.TestCase):
             name = os.path.basename(service["build"]["dockerfile"])
             with open(os.path.join(DOCKER, name), encoding="utf-8") as dockerfile:
                 text = dockerfile.read()
-            if "target" in service["build"]:
-                self.assertRegex(text, rf"(?m)^FROM \S+ AS {service['build']['target']}$")
+            self.assertRegex(text, rf"(?m)^FROM \S+ AS {service['build']['target']}$")
 
     def test_grace_is_longer_than_the_drain(self):
         for name, service in self.services.items():
@@ -120,16 +119,44 @@ class ComposeFileTest(unittest.TestCase):
         self.assertEqual(compose_file.interpolate(text), ["set else $1"])
 
 
+def stages(name):
+    """(base, stage name, instructions) of each stage of a Dockerfile."""
+    with open(os.path.join(DOCKER, name), encoding="utf-8") as file:
+        text = file.read().replace("\\\n", "")
+    return re.findall(r"(?ms)^FROM (\S+)(?: AS (\S+))?$(.*?)(?=^FROM |\Z)", text)
+
+
 class DockerfileTest(unittest.TestCase):
+    stages = {stage: (base, body) for base, stage, body in stages("Dockerfile")}
+
     def test_commands_are_taken_by_the_programs(self):
         for name, program in (("coordinator", "cohort-coordinator"), ("worker", "cohort-worker")):
-            with self.subTest(name), open(os.path.join(DOCKER, f"{name}.Dockerfile"), encoding="utf-8") as file:
-                final = file.read().replace("\\\n", "").rsplit("\nFROM ", 1)[1]
-                (entrypoint,) = re.findall(r"(?m)^ENTRYPOINT (.*)$", final)
-                (command,) = re.findall(r"(?m)^CMD (.*)$", final)
+            with self.subTest(name):
+                _, body = self.stages[name]
+                (entrypoint,) = re.findall(r"(?m)^ENTRYPOINT (.*)$", body)
+                (command,) = re.findall(r"(?m)^CMD (.*)$", body)
                 self.assertEqual(json.loads(entrypoint), [program])
                 check_config(self, program, json.loads(command))
-                self.assertRegex(final, r"(?m)^USER [1-9]\d*:[1-9]\d*$")
+                self.assertRegex(body, r"(?m)^USER [1-9]\d*:[1-9]\d*$")
+
+    def test_images_come_from_one_compile_and_from_debian_alone(self):
+        self.assertEqual(list(self.stages), ["build", "coordinator", "worker", "tests"])
+        for name, (base, body) in self.stages.items():
+            self.assertIn(base, ("debian:12", "debian:12-slim", "scratch"), name)
+            self.assertEqual("bazel build" in body, name == "build", name)
+            self.assertLessEqual(set(re.findall(r"--from=(\S+)", body)), {"build"}, name)
+
+    def test_nothing_replaces_libraries_of_debian(self):
+        base, body = self.stages["tests"]
+        self.assertEqual(base, "debian:12-slim")
+        ((_, target),) = re.findall(r"(?m)^COPY --from=build (\S+) (\S+)$", body)
+        self.assertEqual(target, "/opt/cohort")
+        self.assertIn(f"ENV PATH={target}/bin:", body)
+
+    def test_the_watch_adds_to_the_image_of_the_tests(self):
+        ((base, _, body),) = stages("watch.Dockerfile")
+        self.assertEqual(base, "cohort-tests")
+        self.assertIn("/bin/kubectl", body)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ root=$1
 shift
 
 # Debian's layout: /lib and /lib64 are links into /usr.
-mkdir -p "$root"/{etc,proc,sys,tmp,run,usr/lib,usr/lib64,usr/local/bin,var/lib/cohort}
+mkdir -p "$root"/{etc,proc,sys,tmp,run/cohort,usr/lib,usr/lib64,usr/local/bin,var/lib/cohort}
 for name in lib lib64; do
   [[ -L $root/$name ]] || ln -s "usr/$name" "$root/$name"
 done
