@@ -29,6 +29,8 @@ PROGRAMS = {os.path.basename(path): os.path.abspath(path) for path in sys.argv[1
 
 
 def check_config(test, program, flags):
+    # Each port serves IPv4 and IPv6.
+    test.assertEqual(set(re.findall(r"listen[= ](\S+):\d+", " ".join(flags))), {"[::]"})
     if program not in PROGRAMS:
         print(f"{program} is not given, its flags are not tried")
         return

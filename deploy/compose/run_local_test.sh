@@ -60,7 +60,7 @@ services:
   coordinator:
     entrypoint: [cohort-coordinator]
     command:
-      - --listen=0.0.0.0:7700
+      - --listen=[::]:7700
       - --tls-certificate=/run/cohort/coordinator/tls.crt
       - --tls-key=/run/cohort/coordinator/tls.key
       - --tls-client-ca=/run/cohort/coordinator/ca.crt

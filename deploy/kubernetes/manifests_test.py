@@ -155,8 +155,8 @@ class ManifestsTest(unittest.TestCase):
                     self.assertGreater(container[kind]["timeoutSeconds"], 2, f"{name}: {kind}")
             if ports:
                 self.assertIn("livenessProbe", container, name)
-                self.assertEqual(flag(container, "listen"), f"0.0.0.0:{ports['grpc']}")
-                self.assertEqual(flag(container, "metrics-listen"), f"0.0.0.0:{ports['metrics']}")
+                self.assertEqual(flag(container, "listen"), f"[::]:{ports['grpc']}")
+                self.assertEqual(flag(container, "metrics-listen"), f"[::]:{ports['metrics']}")
 
     def test_daemons_and_clients_have_the_files_of_a_certificate(self):
         secrets = {document["spec"]["secretName"] for document in self.manifests.of("Certificate")}
