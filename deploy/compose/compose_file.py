@@ -14,7 +14,6 @@ _KNOWN = {
     "entrypoint",
     "environment",
     "healthcheck",
-    "networks",
     "stop_grace_period",
     "volumes",
 }
@@ -51,8 +50,8 @@ def seconds(text):
 
 
 class Service:
-    """name, words (the command), environment, address, volumes ((source, target), a name or a path), after (names
-    with their conditions), health (words, or None) with its times, grace."""
+    """name, words (the command), environment, volumes ((source, target), a name or a path), after (names with their
+    conditions), health (words, or None) with its times, grace."""
 
     def __init__(self, name, spec, folder):
         unknown = set(spec) - _KNOWN - _ONLY_OF_CONTAINERS
@@ -61,7 +60,6 @@ class Service:
         self.name = name
         self.words = [str(word) for word in list(spec["entrypoint"]) + list(spec.get("command", []))]
         self.environment = {key: str(value) for key, value in spec.get("environment", {}).items()}
-        (self.address,) = [network["ipv4_address"] for network in spec["networks"].values()]
         self.volumes = [self._volume(text, folder) for text in spec.get("volumes", [])]
         self.after = {other: how["condition"] for other, how in spec.get("depends_on", {}).items()}
         self.grace = seconds(spec.get("stop_grace_period", "10s"))
@@ -85,7 +83,7 @@ class Service:
 
 
 class ComposeFile:
-    """services (name to Service, in an order in which each comes behind those it waits for) and subnet."""
+    """services: name to Service, in an order in which each comes behind those it waits for."""
 
     def __init__(self, path, without):
         """`without`: says of a name whether that service is left out."""
@@ -93,8 +91,6 @@ class ComposeFile:
             document = interpolate(yaml.safe_load(file))
         folder = os.path.dirname(os.path.abspath(path))
         named = document.get("volumes", {})
-        (network,) = document["networks"].values()
-        self.subnet = network["ipam"]["config"][0]["subnet"]
         services = {
             name: Service(name, spec, folder) for name, spec in document["services"].items() if not without(name)
         }

@@ -5,7 +5,6 @@ their flags.
     compose_file_test.py PROGRAM...       # those that are built; their flags are tried
 """
 
-import ipaddress
 import json
 import os
 import re
@@ -60,11 +59,15 @@ class ComposeFileTest(unittest.TestCase):
         self.assertEqual(names[-1], "tests")
         self.assertEqual(set(self.services["tests"].after), set(names) - {"tests"})
 
-    def test_addresses_differ_and_are_in_the_subnet(self):
-        addresses = [service.address for service in self.services.values()]
-        self.assertEqual(len(addresses), len(set(addresses)))
-        for address in addresses:
-            self.assertIn(ipaddress.ip_address(address), ipaddress.ip_network(self.compose.subnet))
+    def test_two_projects_can_run_at_once(self):
+        """The engine chooses the networks and addresses, and names containers after the project."""
+        with open(self.path, encoding="utf-8") as file:
+            text = file.read()
+        self.assertEqual(set(re.findall(r"\d+(?:\.\d+){3}", text)), {"127.0.0.1"})
+        document = yaml.safe_load(text)
+        self.assertNotIn("networks", document)
+        for name, service in document["services"].items():
+            self.assertFalse({"container_name", "hostname", "networks", "ports"} & set(service), name)
 
     def test_programs_take_their_flags(self):
         for name, service in self.services.items():
@@ -73,12 +76,12 @@ class ComposeFileTest(unittest.TestCase):
                     check_config(self, service.words[0], service.words[1:])
                     self.assertIn("--tls-client-ca", " ".join(service.words))
 
-    def test_the_addresses_of_workers_are_in_their_certificate(self):
+    def test_workers_advertise_names_of_their_certificate(self):
         (names,) = [word for word in self.services["certificates"].words if word.startswith("worker=")]
-        for name, service in self.services.items():
-            if name.startswith("worker-"):
-                self.assertIn(f"DNS:{name},", names)
-                self.assertIn(f"IP:{service.address}", names.split("=")[1].split(","))
+        workers = [name for name in self.services if name.startswith("worker-")]
+        self.assertEqual(names, "worker=" + ",".join(f"DNS:{name}" for name in workers))
+        for name in workers:
+            self.assertIn(f"--advertise={name}", self.services[name].words)
 
     def test_files_that_are_mounted_are_there(self):
         for service in self.services.values():
@@ -109,7 +112,7 @@ class ComposeFileTest(unittest.TestCase):
                     self.assertGreater(service.grace, compose_file.seconds(match[1]), name)
 
     def test_what_is_not_known_is_an_error(self):
-        known = {"entrypoint": ["x"], "networks": {"n": {"ipv4_address": "10.0.0.1"}}}
+        known = {"entrypoint": ["x"]}
         compose_file.Service("x", known, HERE)
         with self.assertRaisesRegex(compose_file.Error, "service x: unknown: ports"):
             compose_file.Service("x", {**known, "ports": ["1:1"]}, HERE)

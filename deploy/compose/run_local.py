@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import ctypes
 import fnmatch
+import ipaddress
 import os
 import shutil
 import signal
@@ -26,6 +27,8 @@ _TARGETS = {
     "cohort": "worker/cli/cohort",
     "cohort-health": "deploy/docker/cohort-health",
 }
+# No other network reaches the one of the services, so they may have the same addresses in each run.
+_SUBNET = ipaddress.ip_network("10.78.0.0/24")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -74,7 +77,7 @@ def mount_volume(source, target):
     run("mount", "--bind", source, target)
 
 
-def become(service, subnet, folder):
+def become(service, address, folder):
     """In the process that will be the service's program: moves into a network and mounts of its own."""
     switch = os.open("/proc/self/ns/net", os.O_RDONLY)
     unshare(_NEW_NETWORK | _NEW_MOUNTS)
@@ -82,7 +85,7 @@ def become(service, subnet, folder):
     inside = ["nsenter", f"--net=/proc/{os.getpid()}/fd/{switch}", "ip", "link"]
     run(*inside, "add", link, "type", "veth", "peer", "name", "eth0", "netns", str(os.getpid()))
     run(*inside, "set", link, "master", "switch", "up")
-    run("ip", "address", "add", f"{service.address}/{subnet.split('/')[1]}", "dev", "eth0")
+    run("ip", "address", "add", f"{address}/{_SUBNET.prefixlen}", "dev", "eth0")
     run("ip", "link", "set", "lo", "up")
     run("ip", "link", "set", "eth0", "up")
     run("mount", "--bind", f"{folder}/hosts", "/etc/hosts")
@@ -90,10 +93,10 @@ def become(service, subnet, folder):
         mount_volume(source if source.startswith("/") else f"{folder}/volumes/{source}", target)
 
 
-def become_or_report(service, subnet, folder):
+def become_or_report(service, address, folder):
     """Prints the error, because the parent process sees only that the start failed."""
     try:
-        become(service, subnet, folder)
+        become(service, address, folder)
     except (Failure, OSError) as error:
         say(error)
         raise
@@ -107,14 +110,15 @@ def environment(service, folder):
 class Cluster:
     """The services that run. Must be closed."""
 
-    def __init__(self, services, subnet, folder):
+    def __init__(self, services, addresses, folder):
         self._services = services
-        self._subnet = subnet
+        self._addresses = addresses
         self._folder = folder
         self._processes = {}
         self._completed = set()
 
     def start(self, service):
+        address = self._addresses[service.name]
         for other, condition in service.after.items():
             if condition == "service_healthy":
                 self._await_health(self._services[other])
@@ -132,7 +136,7 @@ class Cluster:
                 stderr=subprocess.STDOUT if output else None,
                 # In a process group of its own, so that Ctrl-C reaches only this script, which ends all in order.
                 start_new_session=True,
-                preexec_fn=lambda: become_or_report(service, self._subnet, self._folder),
+                preexec_fn=lambda: become_or_report(service, address, self._folder),
             )
         except (OSError, subprocess.SubprocessError) as error:
             self.show_log(service.name)
@@ -140,7 +144,7 @@ class Cluster:
         finally:
             if output:
                 output.close()
-        say(f"{service.name} runs at {service.address}")
+        say(f"{service.name} runs at {address}")
 
     def _log(self, name):
         return f"{self._folder}/log.{name}"
@@ -238,13 +242,14 @@ def serve(compose, binaries, folder):
         for source, _ in service.volumes:
             if not source.startswith("/"):
                 os.makedirs(f"{folder}/volumes/{source}", exist_ok=True)
+    addresses = dict(zip(compose.services, _SUBNET.hosts()))
     with open(f"{folder}/hosts", "w", encoding="utf-8") as hosts:
         hosts.write("127.0.0.1 localhost\n")
-        hosts.writelines(f"{service.address} {name}\n" for name, service in compose.services.items())
+        hosts.writelines(f"{address} {name}\n" for name, address in addresses.items())
     run("ip", "link", "add", "switch", "type", "bridge")
     run("ip", "link", "set", "switch", "up")
     run("ip", "link", "set", "lo", "up")
-    cluster = Cluster(compose.services, compose.subnet, folder)
+    cluster = Cluster(compose.services, addresses, folder)
     wrong = []
     try:
         for service in compose.services.values():

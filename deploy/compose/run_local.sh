@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Where no Docker engine runs: the services of docker-compose.yml as processes of this machine, each in a network
-# namespace with the address, command, environment, volumes and health check that the file gives it. This is not
-# Docker: there are no images, and what only containers have (users, capabilities, read-only roots) is left out.
+# namespace with the command, environment, volumes and health check that the file gives it. This is not Docker: there
+# are no images, and what only containers have (users, capabilities, read-only roots) is left out.
 #
 #   deploy/compose/run_local.sh [--binaries FOLDER] [--without SERVICE]... [--file FILE]
 #

@@ -56,7 +56,6 @@ services:
     entrypoint: [bash, /srv/cohort/certificates.sh, /run/cohort]
     command: ["coordinator=DNS:coordinator", "tests=URI:spiffe://test/tests"]
     volumes: ["$certificates:/srv/cohort/certificates.sh:ro", "certificates:/run/cohort"]
-    networks: {net: {ipv4_address: 10.79.0.4}}
   coordinator:
     entrypoint: [cohort-coordinator]
     command:
@@ -69,7 +68,6 @@ services:
     volumes: ["certificates:/run/cohort:ro"]
     depends_on: {certificates: {condition: service_completed_successfully}}
     healthcheck: {test: [CMD, cohort-health, "127.0.0.1:7700"], interval: 1s, timeout: 3s, start_period: 20s}
-    networks: {net: {ipv4_address: 10.79.0.2}}
   tests:
     entrypoint: [bash, -c]
     command:
@@ -82,8 +80,6 @@ services:
       COHORT_TLS_KEY: /run/cohort/tests/tls.key
     volumes: ["certificates:/run/cohort:ro"]
     depends_on: {coordinator: {condition: service_healthy}}
-    networks: {net: {ipv4_address: 10.79.0.3}}
-networks: {net: {ipam: {config: [{subnet: 10.79.0.0/24}]}}}
 volumes: {certificates: {}}
 YAML
 }
