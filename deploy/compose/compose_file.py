@@ -15,6 +15,7 @@ _KNOWN = {
     "environment",
     "healthcheck",
     "stop_grace_period",
+    "tmpfs",
     "volumes",
 }
 _UNITS = {"ms": 0.001, "s": 1, "m": 60}
@@ -50,8 +51,8 @@ def seconds(text):
 
 
 class Service:
-    """name, words (the command), environment, volumes ((source, target), a name or a path), after (names with their
-    conditions), health (words, or None) with its times, grace."""
+    """name, words (the command), environment, volumes ((source, target), a name or a path), tmpfs (folders in memory),
+    after (names with their conditions), health (words, or None) with its times, grace."""
 
     def __init__(self, name, spec, folder):
         unknown = set(spec) - _KNOWN - _ONLY_OF_CONTAINERS
@@ -61,6 +62,7 @@ class Service:
         self.words = [str(word) for word in list(spec["entrypoint"]) + list(spec.get("command", []))]
         self.environment = {key: str(value) for key, value in spec.get("environment", {}).items()}
         self.volumes = [self._volume(text, folder) for text in spec.get("volumes", [])]
+        self.tmpfs = [text.split(":")[0] for text in spec.get("tmpfs", [])]
         self.after = {other: how["condition"] for other, how in spec.get("depends_on", {}).items()}
         self.grace = seconds(spec.get("stop_grace_period", "10s"))
         health = spec.get("healthcheck")

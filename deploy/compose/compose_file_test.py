@@ -23,6 +23,7 @@ except ImportError as error:
     print(f"SKIPPED: {error}; Debian's package is python3-yaml")
     sys.exit(0)
 
+WORKER_SOCKET = "unix:/run/cohort/worker.sock"
 DOCKER = os.path.join(HERE, "..", "docker")
 PROGRAMS = {os.path.basename(path): os.path.abspath(path) for path in sys.argv[1:]}
 
@@ -82,6 +83,12 @@ class ComposeFileTest(unittest.TestCase):
         self.assertEqual(names, "worker=" + ",".join(f"DNS:{name}" for name in workers))
         for name in workers:
             self.assertIn(f"--advertise={name}", self.services[name].words)
+
+    def test_workers_serve_a_socket_in_their_container(self):
+        for name, service in self.services.items():
+            if name.startswith("worker-"):
+                self.assertIn(f"--listen={WORKER_SOCKET}", service.words)
+                self.assertEqual(service.tmpfs, ["/run/cohort"])
 
     def test_files_that_are_mounted_are_there(self):
         for service in self.services.values():
@@ -143,6 +150,13 @@ class DockerfileTest(unittest.TestCase):
                 self.assertEqual(json.loads(entrypoint), [program])
                 check_config(self, program, json.loads(command))
                 self.assertRegex(body, r"(?m)^USER [1-9]\d*:[1-9]\d*$")
+
+    def test_the_worker_serves_the_socket_that_the_documents_name(self):
+        _, body = self.stages["worker"]
+        self.assertIn(f'"--listen", "{WORKER_SOCKET}"', body)
+        self.assertIn("\nVOLUME /run/cohort\n", body)
+        with open(os.path.join(HERE, "..", "README.md"), encoding="utf-8") as file:
+            self.assertIn(f"cohort worker show {WORKER_SOCKET}`", file.read())
 
     def test_images_come_from_one_compile_and_from_debian_alone(self):
         self.assertEqual(list(self.stages), ["build", "coordinator", "worker", "tests"])

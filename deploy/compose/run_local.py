@@ -60,8 +60,8 @@ def run(*words):
         raise Failure(f"{' '.join(words)}: {done.stderr.strip()}")
 
 
-def mount_volume(source, target):
-    """Mounts a folder or file at a path that may be missing: its parent folder is then made in memory."""
+def make_mount_point(target, is_folder):
+    """Makes a folder or file that is missing; its parent folder is then made in memory."""
     if not os.path.exists(target):
         above = os.path.dirname(target)
         while not os.path.isdir(above):
@@ -70,11 +70,10 @@ def mount_volume(source, target):
             raise Failure(f"cannot mount anything at {target}: there is no /{target.split('/')[1]} here", 2)
         if os.path.dirname(target) != above or not os.access(above, os.W_OK) or not os.path.ismount(above):
             run("mount", "-t", "tmpfs", "tmpfs", above)
-        os.makedirs(target if os.path.isdir(source) else os.path.dirname(target), exist_ok=True)
-        if not os.path.isdir(source):
+        os.makedirs(target if is_folder else os.path.dirname(target), exist_ok=True)
+        if not is_folder:
             with open(target, "x", encoding="utf-8"):
                 pass
-    run("mount", "--bind", source, target)
 
 
 def become(service, address, folder):
@@ -90,7 +89,12 @@ def become(service, address, folder):
     run("ip", "link", "set", "eth0", "up")
     run("mount", "--bind", f"{folder}/hosts", "/etc/hosts")
     for source, target in service.volumes:
-        mount_volume(source if source.startswith("/") else f"{folder}/volumes/{source}", target)
+        source = source if source.startswith("/") else f"{folder}/volumes/{source}"
+        make_mount_point(target, os.path.isdir(source))
+        run("mount", "--bind", source, target)
+    for target in service.tmpfs:
+        make_mount_point(target, is_folder=True)
+        run("mount", "-t", "tmpfs", "tmpfs", target)
 
 
 def become_or_report(service, address, folder):

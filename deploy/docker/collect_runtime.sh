@@ -14,7 +14,8 @@ mkdir -p "$root"/{etc,proc,sys,tmp,run/cohort,usr/lib,usr/lib64,usr/local/bin,va
 for name in lib lib64; do
   [[ -L $root/$name ]] || ln -s "usr/$name" "$root/$name"
 done
-chmod 1777 "$root/tmp"
+# A daemon of any user makes its socket in run/cohort.
+chmod 1777 "$root"/{tmp,run/cohort}
 
 libraries() {
   local line

@@ -28,24 +28,26 @@ if ! "${inside[@]}" /usr/local/bin/cohort --version > /dev/null 2> "$TEST_TMPDIR
   exit 1
 fi
 # Unix sockets below the root, in which a sandbox has no say.
-"${inside[@]}" /usr/local/bin/cohort-coordinator --listen unix:/run/coordinator --metrics-listen '' \
+"${inside[@]}" /usr/local/bin/cohort-coordinator --listen unix:/run/cohort/coordinator.sock --metrics-listen '' \
   --journal sqlite --journal-path /var/lib/cohort/journal.db --log-level warning &
 running+=($!)
-"${inside[@]}" /usr/local/bin/cohort-worker --listen unix:/run/worker --metrics-listen '' \
-  --coordinator unix:/run/coordinator --log-level warning &
+"${inside[@]}" /usr/local/bin/cohort-worker --listen unix:/run/cohort/worker.sock --metrics-listen '' \
+  --coordinator unix:/run/cohort/coordinator.sock --log-level warning &
 running+=($!)
-"${inside[@]}" /usr/local/bin/cohort-health unix:/run/coordinator 20s
-"${inside[@]}" /usr/local/bin/cohort-health unix:/run/worker 20s
-"${inside[@]}" /usr/local/bin/cohort perf all_reduce --sizes 64K --coordinator unix:/run/coordinator --group image \
-  --rank 0 --world-size 1 --form remote --worker unix:/run/worker --iterations 1
+"${inside[@]}" /usr/local/bin/cohort-health unix:/run/cohort/coordinator.sock 20s
+"${inside[@]}" /usr/local/bin/cohort-health unix:/run/cohort/worker.sock 20s
+"${inside[@]}" /usr/local/bin/cohort perf all_reduce --sizes 64K --group image \
+  --coordinator unix:/run/cohort/coordinator.sock --worker unix:/run/cohort/worker.sock \
+  --rank 0 --world-size 1 --form remote --iterations 1
 for process in "${running[@]}"; do
   kill -TERM "$process"
   wait "$process"
 done
 running=()
-if "${inside[@]}" /usr/local/bin/cohort-health unix:/run/worker 200ms; then
+if "${inside[@]}" /usr/local/bin/cohort-health unix:/run/cohort/worker.sock 200ms; then
   echo "cohort-health finds a server where none is" >&2
   exit 1
 fi
+[[ $(stat -c %a "$root/run/cohort") -eq 1777 ]]
 [[ ! -e $root/bin/sh && ! -e $root/usr/bin ]]
 echo "the root of the image: $(du -sh "$root" | cut -f 1)"
