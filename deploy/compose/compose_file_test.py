@@ -70,6 +70,12 @@ class ComposeFileTest(unittest.TestCase):
         for name, service in document["services"].items():
             self.assertFalse({"container_name", "hostname", "networks", "ports"} & set(service), name)
 
+    def test_daemons_start_again(self):
+        with open(self.path, encoding="utf-8") as file:
+            services = yaml.safe_load(file)["services"]
+        for name, service in services.items():
+            self.assertEqual(service.get("restart"), "unless-stopped" if "healthcheck" in service else None, name)
+
     def test_programs_take_their_flags(self):
         for name, service in self.services.items():
             if name not in ("certificates", "tests"):
