@@ -164,6 +164,12 @@ class DockerfileTest(unittest.TestCase):
         with open(os.path.join(HERE, "..", "README.md"), encoding="utf-8") as file:
             self.assertIn(f"cohort worker show {WORKER_SOCKET}`", file.read())
 
+    def test_the_documents_name_the_user_who_reads_the_certificates(self):
+        with open(os.path.join(HERE, "..", "README.md"), encoding="utf-8") as file:
+            (user,) = re.findall(r"chown -R (\d+) ", file.read())
+        for name in ("coordinator", "worker"):
+            self.assertIn(f"\nUSER {user}:", self.stages[name][1])
+
     def test_images_come_from_one_compile_and_from_debian_alone(self):
         self.assertEqual(list(self.stages), ["build", "coordinator", "worker", "tests"])
         for name, (base, body) in self.stages.items():
