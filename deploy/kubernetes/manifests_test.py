@@ -115,6 +115,12 @@ class ManifestsTest(unittest.TestCase):
         self.assertEqual(sets["cohort-coordinator"]["replicas"], 1)
         self.assertEqual(sets["cohort-worker"]["podManagementPolicy"], "Parallel")
 
+    def test_a_disk_of_the_node_can_hold_the_journal(self):
+        """Its volumes, which no CSI driver provides, offer ReadWriteOnce and not ReadWriteOncePod."""
+        for workload in self.manifests.of("StatefulSet"):
+            for claim in workload["spec"].get("volumeClaimTemplates", []):
+                self.assertEqual(claim["spec"]["accessModes"], ["ReadWriteOnce"])
+
     def test_policies_and_budgets_select_pods(self):
         for document in self.manifests.of("NetworkPolicy", "PodDisruptionBudget"):
             with self.subTest(document["metadata"]["name"]):
