@@ -54,6 +54,14 @@ def flag(container, name):
     return next((arg.split("=", 1)[1] for arg in container.get("args", []) if arg.startswith(f"--{name}=")), None)
 
 
+WORKLOADS = ("StatefulSet", "CronJob", "Deployment")
+
+
+def pod_template(workload):
+    spec = workload["spec"]
+    return spec.get("jobTemplate", {"spec": spec})["spec"]["template"]
+
+
 class Manifests:
     def __init__(self, documents):
         self.documents = documents
@@ -63,8 +71,8 @@ class Manifests:
 
     def pods(self):
         """(name, labels, spec) of each template."""
-        for workload in self.of("StatefulSet", "Job", "Deployment"):
-            template = workload["spec"]["template"]
+        for workload in self.of(*WORKLOADS):
+            template = pod_template(workload)
             yield workload["metadata"]["name"], template["metadata"]["labels"], template["spec"]
 
     def containers(self):
@@ -133,12 +141,12 @@ class ManifestsTest(unittest.TestCase):
                         self.assertIn(port["port"], ports)
 
     def test_mounts_have_their_volumes(self):
-        for workload in self.manifests.of("StatefulSet", "Job", "Deployment"):
-            spec = workload["spec"]
-            volumes = {volume["name"] for volume in spec["template"]["spec"].get("volumes", [])}
-            volumes |= {claim["metadata"]["name"] for claim in spec.get("volumeClaimTemplates", [])}
+        for workload in self.manifests.of(*WORKLOADS):
+            spec = pod_template(workload)["spec"]
+            volumes = {volume["name"] for volume in spec.get("volumes", [])}
+            volumes |= {claim["metadata"]["name"] for claim in workload["spec"].get("volumeClaimTemplates", [])}
             mounted = set()
-            for container in spec["template"]["spec"]["containers"]:
+            for container in spec["containers"]:
                 mounted |= {mount["name"] for mount in container.get("volumeMounts", [])}
             self.assertEqual(mounted, volumes, workload["metadata"]["name"])
 
@@ -365,11 +373,19 @@ class OverlayTest(unittest.TestCase):
     def test_the_job_uses_all_workers(self):
         overlay = kustomization(self.folder)
         (count,) = [entry["count"] for entry in overlay["replicas"] if entry["name"] == "cohort-worker"]
-        (job,) = Manifests(resources(self.folder)).of("Job")
-        args = job["spec"]["template"]["spec"]["containers"][0]["args"]
+        (job,) = Manifests(resources(self.folder)).of("CronJob")
+        args = pod_template(job)["spec"]["containers"][0]["args"]
         workers = [arg for arg in args if arg.startswith("--worker=")]
         self.assertEqual(workers, [f"--worker=cohort-worker-{i}.cohort-worker:7800" for i in range(count)])
         self.assertIn(f"--members={count}", args)
+
+    def test_the_job_can_be_applied_again(self):
+        """A Job's template is immutable, that of a CronJob is not."""
+        documents = Manifests(resources(self.folder))
+        self.assertFalse(documents.of("Job"))
+        (job,) = documents.of("CronJob")
+        self.assertIs(job["spec"]["suspend"], True)
+        self.assertGreater(job["spec"]["jobTemplate"]["spec"]["ttlSecondsAfterFinished"], 0)
 
     @unittest.skipIf(shutil.which("kubectl") is None, "no kubectl here to render it")
     def test_kubectl_renders_it(self):
