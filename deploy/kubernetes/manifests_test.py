@@ -122,6 +122,8 @@ class ManifestsTest(unittest.TestCase):
         sets = {workload["metadata"]["name"]: workload["spec"] for workload in self.manifests.of("StatefulSet")}
         self.assertEqual(sets["cohort-coordinator"]["replicas"], 1)
         self.assertEqual(sets["cohort-worker"]["podManagementPolicy"], "Parallel")
+        # A new version breaks a group once, and not once for each worker.
+        self.assertEqual(sets["cohort-worker"]["updateStrategy"], {"type": "OnDelete"})
 
     def test_a_disk_of_the_node_can_hold_the_journal(self):
         """Its volumes, which no CSI driver provides, offer ReadWriteOnce and not ReadWriteOncePod."""
