@@ -193,14 +193,26 @@ class ManifestsTest(unittest.TestCase):
                     names = ("COHORT_TLS_CA", "COHORT_TLS_CERTIFICATE", "COHORT_TLS_KEY")
                     self.assertEqual([values[name] for name in names], files)
 
+    def certified(self):
+        """The names in the certificates of overlays/example."""
+        names = {name for document in self.manifests.of("Certificate") for name in document["spec"].get("dnsNames", [])}
+        for file in ("coordinator-names.yaml", "worker-names.yaml"):
+            (patch,) = read(os.path.join(HERE, "overlays", "example", file))
+            names |= {change["value"] for change in patch}
+        return names
+
     def test_clients_call_the_names_in_the_certificates(self):
-        certified = {name for document in self.manifests.of("Certificate") for name in document["spec"].get("dnsNames", [])}
-        (patch,) = read(os.path.join(HERE, "overlays", "example", "certificate-names.yaml"))
-        certified |= {change["value"] for change in patch}
         for name, _, container in self.manifests.containers():
             texts = container.get("args", []) + [env.get("value", "") for env in container.get("env", [])]
             for host in re.findall(r"(cohort-[a-z0-9.-]+):\d+", " ".join(texts)):
-                self.assertIn(host, certified, name)
+                self.assertIn(host, self.certified(), name)
+
+    def test_certificates_have_the_names_for_other_namespaces(self):
+        namespace = kustomization(os.path.join(HERE, "overlays", "example"))["namespace"]
+        services = [service["metadata"]["name"] for service in self.manifests.of("Service")]
+        # A worker's name is below its service's.
+        names = {f"*.{name}" if name == "cohort-worker" else name for name in services}
+        self.assertLessEqual({f"{name}.{namespace}.svc" for name in names}, self.certified())
 
     def test_addresses_are_those_of_services(self):
         ports = {
@@ -338,7 +350,8 @@ class SupervisedTest(unittest.TestCase):
                 env={**os.environ, **variables, "PATH": f"{place}:{os.environ['PATH']}"},
                 stdout=subprocess.PIPE,
             )
-            self.assertIn("active", process.stdout.readline())
+            # Rank 1 may still have been on its way.
+            next(line for line in process.stdout if "active" in line)
             rank.kill()
             with open(os.path.join(place, "calls"), encoding="utf-8") as calls:
                 self.assertEqual(calls.read(), "delete pod --wait=false cohort-worker-1\n")
