@@ -207,6 +207,39 @@ class ManifestsTest(unittest.TestCase):
             for host in re.findall(r"(cohort-[a-z0-9.-]+):\d+", " ".join(texts)):
                 self.assertIn(host, self.certified(), name)
 
+    def test_the_commands_without_cert_manager_make_the_same_certificates(self):
+        with open(os.path.join(HERE, "..", "README.md"), encoding="utf-8") as file:
+            (commands,) = re.findall(r"(?ms)^deploy/certificates.sh FOLDER .*?^done$", file.read())
+        made = {}
+        with tempfile.TemporaryDirectory() as place:
+            # In the place of the programs, a script that reports its arguments, one in a line.
+            for program in ("certificates", "kubectl"):
+                with open(os.path.join(place, program), "w", encoding="utf-8") as file:
+                    file.write("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+                os.chmod(os.path.join(place, program), 0o755)
+            output = subprocess.run(
+                ["bash", "-ec", commands.replace("deploy/certificates.sh", "certificates")],
+                env={**os.environ, "PATH": f"{place}:{os.environ['PATH']}"},
+                capture_output=True,
+                text=True,
+                timeout=30,
+                check=True,
+            ).stdout.split("\n")
+        for line in output:
+            match = re.fullmatch(r"([a-z]+)=(.*)", line)
+            if match:
+                made[f"cohort-{match[1]}-tls"] = set(match[2].split(","))
+        wanted = {}
+        for certificate in Manifests(resources(os.path.join(HERE, "base"))).of("Certificate"):
+            spec = certificate["spec"]
+            if not spec.get("isCA"):
+                wanted[spec["secretName"]] = {f"DNS:{name}" for name in spec.get("dnsNames", [])}
+                wanted[spec["secretName"]] |= {f"URI:{name}" for name in spec.get("uris", [])}
+        self.assertEqual(made, wanted)
+        for secret in wanted:
+            self.assertIn(secret, output)
+            self.assertIn(f"--from-file=FOLDER/{secret.split('-')[1]}", output)
+
     def test_certificates_have_the_names_for_other_namespaces(self):
         namespace = kustomization(os.path.join(HERE, "overlays", "example"))["namespace"]
         services = [service["metadata"]["name"] for service in self.manifests.of("Service")]
