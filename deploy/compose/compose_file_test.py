@@ -86,9 +86,18 @@ class ComposeFileTest(unittest.TestCase):
     def test_workers_advertise_names_of_their_certificate(self):
         (names,) = [word for word in self.services["certificates"].words if word.startswith("worker=")]
         workers = [name for name in self.services if name.startswith("worker-")]
-        self.assertEqual(names, "worker=" + ",".join(f"DNS:{name}" for name in workers))
+        self.assertEqual(names, "worker=URI:spiffe://cohort/worker," + ",".join(f"DNS:{name}" for name in workers))
         for name in workers:
             self.assertIn(f"--advertise={name}", self.services[name].words)
+
+    def test_each_client_has_an_identity_and_a_role(self):
+        with open(os.path.join(HERE, "access-policy.json"), encoding="utf-8") as file:
+            identities = {rule["identity"] for rule in json.load(file)["rules"]}
+        certified = set(re.findall(r"URI:([^\s,]+)", " ".join(self.services["certificates"].words)))
+        self.assertEqual(identities, certified | {"uid:65532"})
+        for name, service in self.services.items():
+            if service.health is not None:
+                self.assertIn("--access-policy=/srv/cohort/access-policy.json", service.words, name)
 
     def test_workers_serve_a_socket_in_their_container(self):
         for name, service in self.services.items():
