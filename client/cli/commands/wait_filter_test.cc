@@ -156,6 +156,15 @@ TEST_F(WaitFilterTest, AProbeFailsForAnOpenWaitAlone) {
   }
 }
 
+// It has a role in its tenant alone.
+TEST_F(WaitFilterTest, AClientWithoutRightsToTheStatsIsAnsweredToo) {
+  tool_.fake.stats_error = absl::PermissionDeniedError("ServerStats needs the role observer");
+  EXPECT_EQ(Code({}), 0);
+  AddBarrier(3, 3, absl::Seconds(12));
+  EXPECT_EQ(Code({}), 3);
+  EXPECT_EQ(Code({"--probe"}), 3);
+}
+
 TEST_F(WaitFilterTest, AnAsteriskStandsForAllGroupsThatBeginSo) {
   const auto code = [this](const std::string& group) {
     last_ = tool_({"who-is-missing", group});

@@ -98,6 +98,7 @@ class FakeAdmin : public client::AdminClient {
   }
   absl::StatusOr<client::ServerStats> Stats() override {
     Record(fake_, "Stats");
+    if (!fake_.stats_error.ok()) return fake_.stats_error;
     return Answer(fake_.stats);
   }
 

@@ -62,6 +62,7 @@ class FakeClients : public Clients {
   std::map<std::string, int64_t> limits;
   client::DrainResult drain;
   client::ServerStats stats = LongUp();
+  absl::Status stats_error;
 
   client::RoundReport round;
   std::vector<std::string> objects;
