@@ -32,6 +32,7 @@ SERVER = 'a TCPStore listens on a port; the coordinator is another process'
 ONLY_TCP_STORE = {
     'test_address_already_in_use': SERVER,
     'test_agent_store': SERVER,
+    'test_dns_timeout': 'a host name of no host; the coordinator has another address',
     'test_repr': 'the text of a TCPStore',
     'test_store_timeout_on_missing_clients': 'a TCPStore waits for its clients; here the URL '
                                              'cohort:// does',
