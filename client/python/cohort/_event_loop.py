@@ -8,6 +8,7 @@ from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set, 
 
 from cohort import _core
 from cohort._callbacks import logger
+from cohort._lifetime import living
 
 _of_loops: 'weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopCalls]' = (
     weakref.WeakKeyDictionary())
@@ -149,8 +150,11 @@ def _of_running_loop() -> LoopCalls:
     calls = _of_loops.get(loop)
     if calls is None:
         # Futures of calls in flight keep their loop alive.
-        for old in [each for each in list(_of_loops) if each.is_closed()]:
-            _of_loops.pop(old).close()
+        for old in living(_of_loops):
+            # Another thread, with a loop of its own, may be here, too.
+            ended = _of_loops.pop(old, None) if old.is_closed() else None
+            if ended is not None:
+                ended.close()
         calls = _of_loops[loop] = LoopCalls(loop)
     return calls
 

@@ -4,9 +4,11 @@ import atexit
 import os
 import sys
 import weakref
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Iterable, List, Optional, TypeVar
 
 from cohort import _core
+
+T = TypeVar('T')
 
 # How long the end of the process waits for groups to leave, however many they are.
 _SECONDS = 1.8
@@ -21,6 +23,16 @@ def close_at_exit(closeable: Any, close: Optional[Callable[[Any], None]] = None)
     _open[closeable] = close or type(closeable).close
 
 
+def living(objects: Iterable[T]) -> List[T]:
+    """Returns the objects of a weak set, or the keys of a weak dictionary, also while other threads
+    add some."""
+    while True:
+        try:
+            return list(objects)
+        except RuntimeError:  # its size changed
+            pass
+
+
 def uncaught() -> str:
     """Returns the exception that ends the process, such as "ValueError: bad"; empty if none does."""
     error = getattr(sys, 'last_value', None)
@@ -32,7 +44,10 @@ def _close_all() -> None:
     _core.begin_exit()
     why = uncaught()
     leaving = False
-    for closeable, close in reversed(list(_open.items())):
+    for closeable in reversed(living(_open)):
+        close = _open.get(closeable)
+        if close is None:
+            continue
         try:
             start_leaving = getattr(closeable, '_start_leaving', None)
             if start_leaving is not None:

@@ -267,7 +267,7 @@ class Store:
     def release(self) -> None:
         """As close, without asyncio."""
         self._closed = True
-        for watch in list(self._watches):
+        for watch in _lifetime.living(self._watches):
             watch.release()
         self._calls.cancel('close() was called on the store')
         self._core.release()

@@ -212,7 +212,7 @@ class Store:
     def close(self) -> None:
         """Frees the connection, and closes its watches. It may be called twice."""
         self._closed = True
-        for watch in list(self._watches):
+        for watch in _lifetime.living(self._watches):
             watch.close()
         self._core.release()
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import cohort
 from cohort import _core
+from cohort._lifetime import living
 from cohort.torch import completer, timer
 from cohort.torch.monitored_barrier import FAREWELL
 
@@ -106,7 +107,7 @@ def leave(group: Any, reason: str = 'the process group was destroyed') -> None:
 def _leave_all() -> None:
     error = getattr(sys, 'last_value', None)  # of the main thread, uncaught
     # In the same order on all ranks, which wait for each other.
-    groups = sorted(_open, key=lambda group: group.cohort_name)
+    groups = sorted(living(_open), key=lambda group: group.cohort_name)
     for group in groups:
         try:
             if error is None:

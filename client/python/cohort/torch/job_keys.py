@@ -22,6 +22,7 @@ import weakref
 from typing import Dict, List, Optional, Tuple
 
 import cohort
+from cohort._lifetime import living
 from cohort.store import KeyValue
 
 # The characters of the coordinator's names of queues; "+" begins an escape.
@@ -234,7 +235,7 @@ _open: 'weakref.WeakSet[JobKeys]' = weakref.WeakSet()
 
 
 def _close_all() -> None:
-    for keys in list(_open):
+    for keys in living(_open):
         keys.close(_EXIT_SECONDS)
 
 

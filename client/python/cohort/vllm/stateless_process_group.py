@@ -93,7 +93,7 @@ _coordinators: 'weakref.WeakSet[_OwnCoordinator]' = weakref.WeakSet()
 
 
 def _let_go_of_all() -> None:
-    for coordinator in list(_coordinators):
+    for coordinator in _lifetime.living(_coordinators):
         coordinator.let_go()
 
 
