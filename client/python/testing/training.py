@@ -4,7 +4,8 @@
 
 
 def train(rank, size, kind, device):
-    """The losses are those of one process. `kind`: "ddp", "ddp with a hook" or "fsdp2"."""
+    """The losses are those of one process. `kind`: "ddp" or "fsdp2", or one of them " with a
+    hook". That of FSDP2 starts a call whose callback starts another one."""
     def make():
         torch.manual_seed(1)
         return torch.nn.Sequential(torch.nn.Linear(20, 50), torch.nn.ReLU(),
@@ -46,10 +47,22 @@ def train(rank, size, kind, device):
     else:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
-        mesh = init_device_mesh(device, (size,))
+        hooked = kind == 'fsdp2 with a hook'
+        mesh = (init_device_mesh(device, (size, 1), mesh_dim_names=('copies', 'parts')) if hooked
+                else init_device_mesh(device, (size,)))
         fully_shard(model[0], mesh=mesh)
         fully_shard(model, mesh=mesh)
+        first, second = torch.ones(1, device=device), torch.ones(1, device=device)
+
+        def hook(_):
+            started = dist.all_reduce(first, dist.ReduceOp.AVG, async_op=True)
+            started.get_future().then(lambda _: dist.all_reduce(second, dist.ReduceOp.SUM)).wait()
+        if hooked:
+            model[0].set_all_reduce_hook(hook)
+            model.set_all_reduce_hook(hook)
     found = losses(model, part, True)
+    if kind == 'fsdp2 with a hook':
+        assert first == 1 and second == size ** 20, (first, second)  # 10 steps of two parts
     tolerance = 1e-4 if device == 'cpu' else 1e-3
     assert torch.allclose(torch.tensor(found), torch.tensor(expected), rtol=tolerance), (
         found, expected)

@@ -12,7 +12,7 @@ _address = address_fixture()
 # pylint: disable=undefined-variable  # the bodies run with the names of torch_ranks.py
 
 
-@pytest.mark.parametrize('kind', ['ddp', 'ddp with a hook', 'fsdp2'])
+@pytest.mark.parametrize('kind', ['ddp', 'ddp with a hook', 'fsdp2', 'fsdp2 with a hook'])
 def test_losses_are_those_of_one_process(address, kind):
     run_torch_ranks(2, train, address, kind, 'cpu')
 
