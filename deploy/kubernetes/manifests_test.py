@@ -5,83 +5,28 @@ their flags.
     manifests_test.py PROGRAM...       # those that are built; their flags are tried
 """
 
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
-try:
-    import yaml
-except ImportError:
-    print("SKIPPED: no PyYAML here; Debian's package is python3-yaml")
-    sys.exit(0)
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-PROGRAMS = {os.path.basename(path): os.path.abspath(path) for path in sys.argv[1:]}
-# The programs of an image beside its own one.
-ALSO_IN_IMAGES = {"cohort", "cohort-health"}
-
-
-def read(path):
-    with open(path, encoding="utf-8") as file:
-        return [document for document in yaml.safe_load_all(file) if document]
-
-
-def kustomization(folder):
-    (document,) = read(os.path.join(folder, "kustomization.yaml"))
-    return document
-
-
-def resources(folder):
-    """All documents of a kustomization, those that it builds on included, as they are written."""
-    documents = []
-    for name in kustomization(folder)["resources"]:
-        path = os.path.join(folder, name)
-        documents += resources(path) if os.path.isdir(path) else read(path)
-    return documents
-
-
-def duration(text):
-    return int(re.fullmatch(r"(\d+)s", text)[1])
-
-
-def flag(container, name):
-    return next((arg.split("=", 1)[1] for arg in container.get("args", []) if arg.startswith(f"--{name}=")), None)
-
-
-WORKLOADS = ("StatefulSet", "CronJob", "Deployment")
-
-
-def pod_template(workload):
-    spec = workload["spec"]
-    return spec.get("jobTemplate", {"spec": spec})["spec"]["template"]
-
-
-class Manifests:
-    def __init__(self, documents):
-        self.documents = documents
-
-    def of(self, *kinds):
-        return [document for document in self.documents if document["kind"] in kinds]
-
-    def pods(self):
-        """(name, labels, spec) of each template."""
-        for workload in self.of(*WORKLOADS):
-            template = pod_template(workload)
-            yield workload["metadata"]["name"], template["metadata"]["labels"], template["spec"]
-
-    def containers(self):
-        for name, _, spec in self.pods():
-            for container in spec["containers"]:
-                yield name, spec, container
-
-    def selected(self, labels):
-        return [spec for _, own, spec in self.pods() if labels.items() <= own.items()]
+from manifests import (
+    ALSO_IN_IMAGES,
+    HERE,
+    Manifests,
+    PROGRAMS,
+    WORKLOADS,
+    duration,
+    flag,
+    kustomization,
+    pod_template,
+    read,
+    resources,
+)
+import yaml  # after it: without PyYAML, it has ended the process
 
 
 class ManifestsTest(unittest.TestCase):
@@ -295,243 +240,6 @@ class ManifestsTest(unittest.TestCase):
                     check=False,
                 )
             self.assertEqual(done.returncode, 0, f"{name}: {done.stderr}")
-
-
-class AccessTest(unittest.TestCase):
-    """The access policy, in the daemons with their arguments, whose files and addresses are those of the test."""
-
-    manifests = Manifests(resources(os.path.join(HERE, "overlays", "supervised")))
-
-    def policy(self):
-        (config,) = self.manifests.of("ConfigMap")
-        return config["data"]["policy.json"]
-
-    def test_each_client_has_an_identity_and_a_role(self):
-        rules = {}
-        for rule in json.loads(self.policy())["rules"]:
-            rules.setdefault(rule["identity"], []).append((rule["tenant"], rule["role"]))
-        identities = {uri for document in self.manifests.of("Certificate") for uri in document["spec"].get("uris", [])}
-        (operator,) = rules.keys() - identities
-        self.assertEqual([rule for rule in sum(rules.values(), []) if "operator" in rule], rules[operator])
-        self.assertEqual(identities, rules.keys() - {operator})
-        for _, spec, container in self.manifests.containers():
-            self.assertEqual(operator, f"uid:{spec['securityContext']['runAsUser']}")
-            if container["command"][0] in ("cohort-coordinator", "cohort-worker"):
-                (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "access"]
-                self.assertEqual(flag(container, "access-policy"), f"{mount['mountPath']}/policy.json")
-        volumes = [volume for _, _, spec in self.manifests.pods() for volume in spec["volumes"]]
-        secrets = [volume["secret"]["secretName"] for volume in volumes if "secret" in volume]
-        self.assertEqual(len(secrets), len(set(secrets)))
-
-    def start_daemon(self, program, folder, coordinator="", **variables):
-        """Starts it with its arguments in the manifest. Returns its address."""
-        (container,) = [each for _, _, each in self.manifests.containers() if each["command"] == [program]]
-        name = program.removeprefix("cohort-")
-        arguments = [re.sub(r"\[::\]:\d+$", "localhost:0", argument) for argument in container["args"]]
-        own = {"/etc/cohort/tls": name, "/etc/cohort/access": "access", "/var/lib/cohort": "", "/run/cohort": ""}
-        for place, mine in own.items():
-            arguments = [argument.replace(place, os.path.join(folder, mine)) for argument in arguments]
-        ports = os.path.join(folder, f"{name}.port")
-        arguments = [argument.replace("cohort-coordinator:7700", coordinator) for argument in arguments]
-        arguments += ["--port-file", ports]
-        with open(os.path.join(folder, f"{name}.log"), "w", encoding="utf-8") as log:
-            process = subprocess.Popen([PROGRAMS[program], *arguments], env={**os.environ, **variables}, stderr=log)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        deadline = time.monotonic() + 30
-        while not os.path.exists(ports):
-            if process.poll() is not None or time.monotonic() > deadline:
-                with open(log.name, encoding="utf-8") as log:
-                    self.fail(f"{program} does not start: {log.read()}")
-            time.sleep(0.05)
-        with open(ports, encoding="utf-8") as file:
-            return "localhost:" + file.readline().strip().rsplit(":", 1)[1]
-
-    def test_each_identity_may_do_its_work_and_no_more(self):
-        if not {"cohort", "cohort-coordinator", "cohort-worker"} <= PROGRAMS.keys():
-            self.skipTest("the programs are not given")
-        folder = tempfile.mkdtemp()
-        self.addCleanup(shutil.rmtree, folder)
-        # A ConfigMap's files are links.
-        os.makedirs(os.path.join(folder, "access", "..data"))
-        with open(os.path.join(folder, "access", "..data", "policy.json"), "w", encoding="utf-8") as file:
-            file.write(self.policy().replace("uid:65532", f"uid:{os.getuid()}"))
-        os.symlink("..data/policy.json", os.path.join(folder, "access", "policy.json"))
-        names = ["coordinator=DNS:localhost", "worker=URI:spiffe://cohort/worker,DNS:localhost"]
-        names += [f"{name}=URI:spiffe://cohort/{name}" for name in ("client", "perf", "watch", "prometheus", "other")]
-        subprocess.run([os.path.join(HERE, "..", "certificates.sh"), folder, *names], check=True)
-
-        def variables(name):
-            files = {"CA": "ca.crt", "CERTIFICATE": "tls.crt", "KEY": "tls.key"}
-            return {f"COHORT_TLS_{key}": os.path.join(folder, name, file) for key, file in files.items()}
-
-        coordinator = self.start_daemon("cohort-coordinator", folder)
-        worker = self.start_daemon("cohort-worker", folder, coordinator, **variables("worker"))
-
-        def may(name, *arguments, address=coordinator, with_tls=True):
-            done = subprocess.run(
-                [PROGRAMS["cohort"], *arguments, "--timeout=20s"],
-                env={**os.environ, "COHORT_COORDINATOR": address, **(variables(name) if with_tls else {})},
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
-            # A probe exits with 0 if it is denied.
-            denied = "PERMISSION_DENIED" in done.stderr
-            self.assertTrue(denied or done.returncode == 0, f"{name} {arguments}: {done.stdout}{done.stderr}")
-            return not denied
-
-        barrier = ("barrier", "g", "--rank=0", "--world-size=1")
-        perf = ("perf", "all_reduce", "--sizes=8", "--iterations=1", "--members=2", "--form=remote")
-        perf += (f"--worker={worker}",) * 2
-        for name in ("client", "perf"):
-            self.assertTrue(may(name, *barrier), name)
-            self.assertTrue(may(name, *perf), name)
-            self.assertTrue(may(name, "worker", "show", worker), name)
-            self.assertFalse(may(name, *barrier, "--tenant=other"), name)
-            self.assertFalse(may(name, "limits"), name)
-        for name in ("watch", "prometheus"):
-            self.assertTrue(may(name, "group", "list"), name)
-            self.assertFalse(may(name, *barrier), name)
-        for name in ("client", "watch"):
-            self.assertTrue(may(name, "who-is-missing", "g", "--probe"), name)
-        self.assertFalse(may("other", "group", "list"))
-        self.assertFalse(may("anonymous", "group", "list", with_tls=False))
-        socket = f"unix:{folder}/coordinator.sock"
-        self.assertTrue(may("operator", "limits", address=socket, with_tls=False))
-        self.assertTrue(may("operator", "worker", "show", f"unix:{folder}/worker.sock", with_tls=False))
-        if "cohort-health" in PROGRAMS:
-            for address in (coordinator, worker):
-                subprocess.run([PROGRAMS["cohort-health"], address], check=True)
-
-
-class SupervisedTest(unittest.TestCase):
-    """The watch, with a real group of two ranks that wait for each other."""
-
-    manifests = Manifests(resources(os.path.join(HERE, "overlays", "supervised")))
-
-    def start(self, command, **options):
-        process = subprocess.Popen(command, text=True, stderr=subprocess.DEVNULL, **options)
-        self.addCleanup(process.communicate)
-        self.addCleanup(process.kill)
-        return process
-
-    def run_cohort(self, *arguments, **variables):
-        return subprocess.run(
-            [PROGRAMS["cohort"], *arguments],
-            env={**os.environ, **variables},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    def until(self, code, *arguments, **variables):
-        """Runs the command until it exits with `code`, for 30 seconds at most. Returns its output."""
-        deadline = time.monotonic() + 30
-        while True:
-            done = self.run_cohort(*arguments, **variables)
-            if done.returncode == code or time.monotonic() > deadline:
-                self.assertEqual(done.returncode, code, f"{arguments}: {done.stdout}{done.stderr}")
-                return done.stdout
-
-    def start_group(self):
-        """Returns the variables of the workers, and the process of rank 1."""
-        if not {"cohort", "cohort-coordinator"} <= PROGRAMS.keys():
-            self.skipTest("cohort and cohort-coordinator are not given")
-        place = tempfile.TemporaryDirectory()
-        self.addCleanup(place.cleanup)
-        address = f"unix:{place.name}/coordinator"
-        self.start(
-            [PROGRAMS["cohort-coordinator"], "--listen", address, "--metrics-listen", ""], stdout=subprocess.DEVNULL
-        )
-        variables = {"COHORT_COORDINATOR": address}
-        for rank in range(2):
-            receive = ["object", "recv", "trainer", "--world-size=2", f"--rank={rank}", f"--from={1 - rank}"]
-            last = self.start(
-                [PROGRAMS["cohort"], *receive, "--timeout=2m"],
-                env={**os.environ, **variables},
-                stdout=subprocess.DEVNULL,
-            )
-        self.until(3, "who-is-missing", "trainer", "--rank=1", **variables)
-        return variables, last
-
-    def watch_container(self, name):
-        (watch,) = self.manifests.of("Deployment")
-        (container,) = [each for each in pod_template(watch)["spec"]["containers"] if each["name"] == name]
-        return container
-
-    def fake_kubectl(self):
-        """In the place of kubectl, a script that reports its arguments. Returns its folder and the file of reports."""
-        place = tempfile.TemporaryDirectory()
-        self.addCleanup(place.cleanup)
-        calls = os.path.join(place.name, "calls")
-        os.mkfifo(calls)
-        kubectl = os.path.join(place.name, "kubectl")
-        with open(kubectl, "w", encoding="utf-8") as file:
-            file.write(f'#!/bin/sh\necho "$@" > {calls}\n')
-        os.chmod(kubectl, 0o755)
-        return place.name, calls
-
-    def test_the_watch_deletes_the_pod_of_a_lost_rank(self):
-        container = self.watch_container("lost")
-        variables, rank = self.start_group()
-        place, calls = self.fake_kubectl()
-        # It begins with an event of the past, which shows that it watches.
-        revision = json.loads(self.run_cohort("group", "show", "trainer", "--json", **variables).stdout)["revision"]
-        process = self.start(
-            [PROGRAMS["cohort"], *container["args"], f"--from={revision - 1}"],
-            env={**os.environ, **variables, "PATH": f"{place}:{os.environ['PATH']}"},
-            stdout=subprocess.PIPE,
-        )
-        # Rank 1 may still have been on its way.
-        next(line for line in process.stdout if "active" in line)
-        rank.kill()
-        with open(calls, encoding="utf-8") as file:
-            self.assertEqual(file.read(), "delete pod --wait=false cohort-worker-1\n")
-
-    def test_the_watch_deletes_the_pods_for_which_the_group_waits(self):
-        container = self.watch_container("missing")
-        (script,) = container["args"]
-        overlay = kustomization(os.path.join(HERE, "overlays", "example"))
-        (count,) = [entry["count"] for entry in overlay["replicas"] if entry["name"] == "cohort-worker"]
-        self.assertIn(f"{{0..{count - 1}}}", script)
-        variables, _ = self.start_group()
-        place, calls = self.fake_kubectl()
-        os.symlink(PROGRAMS["cohort"], os.path.join(place, "cohort"))
-        # The same, without waiting for five minutes.
-        soon = script.replace("--older-than=5m", "--older-than=100ms").replace("pause=390", "pause=0.1")
-        self.assertEqual(soon.count("100ms"), 2)
-        self.start(
-            [*container["command"], soon],
-            env={**os.environ, **variables, "PATH": f"{place}:{os.environ['PATH']}"},
-            stdout=subprocess.DEVNULL,
-        )
-        wanted = {f"delete pod --wait=false cohort-worker-{rank}" for rank in range(2)}
-        seen = set()
-        while not wanted <= seen:
-            with open(calls, encoding="utf-8") as file:
-                seen.update(file.read().splitlines())
-        self.assertEqual(seen, wanted)
-
-    def test_the_watch_leaves_the_probes_of_the_daemons(self):
-        overlay = kustomization(os.path.join(HERE, "overlays", "supervised"))
-        self.assertNotIn("patches", overlay)
-
-    def test_the_watch_may_delete_the_workers_and_nothing_else(self):
-        (role,) = self.manifests.of("Role")
-        (binding,) = self.manifests.of("RoleBinding")
-        (account,) = self.manifests.of("ServiceAccount")
-        (watch,) = self.manifests.of("Deployment")
-        (rule,) = role["rules"]
-        self.assertEqual((rule["resources"], rule["verbs"]), (["pods"], ["delete"]))
-        overlay = kustomization(os.path.join(HERE, "overlays", "example"))
-        (count,) = [entry["count"] for entry in overlay["replicas"] if entry["name"] == "cohort-worker"]
-        self.assertEqual(rule["resourceNames"], [f"cohort-worker-{rank}" for rank in range(count)])
-        self.assertEqual(binding["roleRef"]["name"], role["metadata"]["name"])
-        self.assertEqual([subject["name"] for subject in binding["subjects"]], [account["metadata"]["name"]])
-        self.assertEqual(watch["spec"]["template"]["spec"]["serviceAccountName"], account["metadata"]["name"])
 
 
 class OverlayTest(unittest.TestCase):

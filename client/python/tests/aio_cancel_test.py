@@ -5,6 +5,7 @@ import concurrent.futures
 import gc
 import os
 import random
+import sys
 import threading
 import time
 
@@ -178,3 +179,23 @@ def test_a_value_that_a_cancelled_call_left_reaches_a_waiter_on_another_loop(add
         assert waiting.result(LONG) == b'late'
     assert 'loops' not in store._queues  # nothing is kept
     store.release()
+
+def test_threads_with_loops_that_end(address):
+    # Each new loop gives back what belongs to loops that have ended, of other threads, too.
+    async def one(store):
+        await store.put(str(threading.get_ident()), b'')
+
+    def loops():
+        for _ in range(100):
+            store = cohort.aio.Store(address)
+            run(one(store))
+            store.release()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(8) as threads:
+            for done in [threads.submit(loops) for _ in range(8)]:
+                done.result(LONG)
+    finally:
+        sys.setswitchinterval(interval)

@@ -1,14 +1,11 @@
 """cohort.aio against a coordinator: ProcessGroup and Store on event loops."""
 
 import asyncio
-import concurrent.futures
 import gc
 import os
 import random
 import select
 import signal
-import sys
-import threading
 
 import pytest
 
@@ -379,24 +376,3 @@ print(asyncio.run(store.get("fork")), flush=True)
     with rank_process(program, address) as process:
         assert process.stdout.readline() == 'refused\n'
         assert process.stdout.readline() == "b'x'\n"
-
-
-def test_threads_with_loops_that_end(address):
-    # Each new loop gives back what belongs to loops that have ended, of other threads, too.
-    async def one(store):
-        await store.put(str(threading.get_ident()), b'')
-
-    def loops():
-        for _ in range(100):
-            store = cohort.aio.Store(address)
-            run(one(store))
-            store.release()
-
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        with concurrent.futures.ThreadPoolExecutor(8) as threads:
-            for done in [threads.submit(loops) for _ in range(8)]:
-                done.result(LONG)
-    finally:
-        sys.setswitchinterval(interval)
