@@ -180,6 +180,7 @@ def test_a_value_that_a_cancelled_call_left_reaches_a_waiter_on_another_loop(add
     assert 'loops' not in store._queues  # nothing is kept
     store.release()
 
+
 def test_threads_with_loops_that_end(address):
     # Each new loop gives back what belongs to loops that have ended, of other threads, too.
     async def one(store):
