@@ -11,9 +11,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "base/peer_user.h"
 #include "base/access/jwt.h"
 #include "base/access/token_hash.h"
+#include "base/peer_user.h"
 
 namespace cohort {
 

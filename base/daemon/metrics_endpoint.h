@@ -23,15 +23,16 @@
 namespace cohort {
 
 // HTTP/1.1 with one request per connection, on one thread that waits for all of them. Connections
-// take at most a quarter of the process's descriptors, and at most 256: a new one takes the place of
-// the oldest. Each has `timeout` for its handshake and its request, and as long to take its answer.
+// take at most a quarter of the process's descriptors, and at most 256: a new one takes the place
+// of the oldest. Each has `timeout` for its handshake and its request, and as long to take its answer.
 // Thread-compatible.
 class MetricsEndpoint {
  public:
   using Sources = std::vector<std::shared_ptr<prometheus::Collectable>>;
 
   // Serves /metrics at `address` to clients that `access` admits; others get 403. Metrics with a
-  // label "tenant" are for observers of that tenant alone. Looks at the sources at each scrape. Port 0 picks one.
+  // label "tenant" are for observers of that tenant alone. Looks at the sources at each scrape.
+  // Port 0 picks one.
   // Errors: INVALID_ARGUMENT (not host:port), UNAVAILABLE (cannot be bound; names the address),
   // RESOURCE_EXHAUSTED (threads, descriptors).
   static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(

@@ -26,8 +26,8 @@ class Heap {
  public:
   // Up to so many freed bytes keep their pages.
   static constexpr size_t kKept = size_t{256} << 20;
-  // Is asked, under the heap's lock, before the heap has `more` bytes in pages, and told when it has
-  // fewer. With an error the allocation fails.
+  // Is asked, under the heap's lock, before the heap has `more` bytes in pages, and told when it
+  // has fewer. With an error the allocation fails.
   using Charge = std::function<absl::Status(int64_t more)>;
 
   // The size of this machine's memory.

@@ -63,7 +63,7 @@ class AccessTest(unittest.TestCase):
             if process.poll() is not None or time.monotonic() > deadline:
                 with open(log.name, encoding="utf-8") as log:
                     self.fail(f"{program} does not start: {log.read()}")
-            time.sleep(0.05)
+            os.sched_yield()
         with open(ports, encoding="utf-8") as file:
             return "localhost:" + file.readline().strip().rsplit(":", 1)[1]
 

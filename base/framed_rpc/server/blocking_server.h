@@ -53,8 +53,8 @@ class BlockingServer {
  public:
   // `methods`: full names by their number on the wire (ServerProtocol). `handler` outlives it. A
   // connection is closed if there are `max_connections` already that have had a call for which
-  // their clients had the rights, or if the system starts no thread for it. Its client then calls by
-  // gRPC. A connection without such a call makes room for a new one, the oldest first.
+  // their clients had the rights, or if the system starts no thread for it. Its client then calls
+  // by gRPC. A connection without such a call makes room for a new one, the oldest first.
   BlockingServer(const BlockingServerOptions& options, std::vector<std::string> methods,
                  BlockingHandler& handler);
   // Like Stop with no grace.

@@ -47,7 +47,8 @@ class Session {
   };
 
   // Errors: RESOURCE_EXHAUSTED (descriptors).
-  static absl::StatusOr<std::shared_ptr<Session>> Create(Client client, const Quotas& quotas = Quotas());
+  static absl::StatusOr<std::shared_ptr<Session>> Create(Client client,
+                                                         const Quotas& quotas = Quotas());
 
   const Id128& id() const { return id_; }
   const Client& client() const { return client_; }

@@ -1,3 +1,4 @@
+// One file, though long: the first rank and the others are the two sides of one exchange.
 #include "worker/group/bootstrap/host_bootstrap.h"
 
 #include <openssl/sha.h>
