@@ -2,8 +2,12 @@
 
 The other ranks wait for this one in the collective. So it takes its turn there as a call that fails
 on all ranks. A send or a recv fails on its two ranks. This rank raises PyTorch's own exception.
+
+Functions for objects take several turns. A rank that leaves one early takes those that are left, also
+as calls that fail: so each rank takes as many, wherever it leaves.
 """
 
+import dis
 import inspect
 import os
 import sys
@@ -16,19 +20,18 @@ from torch.distributed import c10d_logger
 import cohort
 from cohort.torch.call_arguments import on_gpu, refusal_text
 
-# The functions that check all arguments before their only collective.
+# The functions of one turn, which check all arguments before it.
 _COLLECTIVES = frozenset((
     'all_gather', 'all_gather_coalesced', 'all_gather_into_tensor', 'all_gather_single',
     'all_reduce', 'all_reduce_coalesced', 'all_to_all', 'all_to_all_single', 'barrier', 'broadcast',
     'gather', 'reduce', 'reduce_scatter', 'reduce_scatter_single', 'reduce_scatter_tensor',
     'scatter'))
-# Those that also fail after their collectives, and what of PyTorch raises before them.
+# Those that call others.
 _OF_OBJECTS = frozenset(('all_gather_object', 'broadcast_object_list', 'gather_object',
                          'scatter_object_list'))
-_BEFORE = frozenset(('_object_to_tensor', '_validate_output_list_for_rank',
-                     '_canonicalize_group_rank'))
 # PyTorch reports no exception of isend and irecv.
-_MESSAGES = {'send': 'dst', 'send_object_list': 'dst', 'recv': 'src'}
+_MESSAGES = {'send': 'dst', 'recv': 'src'}
+_MESSAGES_OF_OBJECTS = {'send_object_list': 'dst', 'recv_object_list': 'src'}
 _FOLDER = os.path.dirname(__file__)
 
 
@@ -41,30 +44,35 @@ def tell_refusals() -> None:
 
     def function(func_name: str, *args: Any, **kwargs: Any) -> Any:
         error = sys.exc_info()[1]
-        if (isinstance(error, Exception) and not _is_told(error)
-                and _precedes_calls(func_name, error)):
-            if func_name in _COLLECTIVES or func_name in _OF_OBJECTS:
-                _tell(func_name, error, args, kwargs)
-            elif func_name in _MESSAGES:
-                _tell_peer(func_name, error, args, kwargs)
+        if isinstance(error, Exception):
+            for _ in range(_turns_left(func_name, error)):
+                if func_name in _COLLECTIVES or func_name in _OF_OBJECTS:
+                    _tell(func_name, error, args, kwargs)
+                else:
+                    _tell_peer(func_name, error, args, kwargs)
         return of_pytorch(func_name, *args, **kwargs)
 
     function.tells_cohort = True  # type: ignore[attr-defined]
     c10d_logger._get_msg_dict = function  # pylint: disable=protected-access
 
 
-def _precedes_calls(name: str, error: Exception) -> bool:
-    """Whether a function has failed before it called a collective or sent a message. Those for
-    objects do that more than once, and fail afterwards, too."""
-    if name not in _OF_OBJECTS and name != 'send_object_list':
-        return True
-    function, trace = '', error.__traceback__
-    while trace is not None:
-        function = trace.tb_frame.f_code.co_name
-        if function in _BEFORE:
-            return True
+def _turns_left(name: str, error: Exception) -> int:
+    """The turns that a function has not taken when it failed; 0 for functions that take none, and
+    if no call can follow in the group."""
+    if name in _COLLECTIVES or name in _MESSAGES:
+        return 0 if _is_told(error) else 1
+    if name not in _OF_OBJECTS and name not in _MESSAGES_OF_OBJECTS:
+        return 0
+    if isinstance(error, cohort.Error) and not isinstance(error, cohort.InvalidArgument):
+        return 0
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_name != name:
         trace = trace.tb_next
-    return function == name == 'scatter_object_list' and isinstance(error, ValueError)
+    return 0 if trace is None else sum(
+        instruction.offset > trace.tb_lasti
+        for instruction in dis.get_instructions(trace.tb_frame.f_code)
+        if instruction.opname == 'LOAD_GLOBAL'
+        and (instruction.argval in _COLLECTIVES or instruction.argval in _MESSAGES))
 
 
 def _is_told(error: Exception) -> bool:
@@ -83,8 +91,9 @@ def _tell(name: str, error: Exception, args: Tuple[Any, ...], kwargs: dict) -> N
         return
     opts = c10d.AllreduceOptions()
     opts.asyncOp = given.get('async_op') is True
-    tensors = args if on_gpu(args) else tuple(kwargs.values()) if on_gpu(
-        tuple(kwargs.values())) else ()
+    tensors: tuple = (*args, *kwargs.values())
+    if name in _OF_OBJECTS or not on_gpu(tensors):
+        tensors = ()
     try:
         group._refuse(name, error, (opts, *tensors), {})  # pylint: disable=protected-access
     except (cohort.Error, type(error)):
@@ -94,21 +103,22 @@ def _tell(name: str, error: Exception, args: Tuple[Any, ...], kwargs: dict) -> N
 def _tell_peer(name: str, error: Exception, args: Tuple[Any, ...], kwargs: dict) -> None:
     """Tells the other rank of a message, if the arguments name one."""
     group, given = _call_of(name, args, kwargs)
-    if group is None or on_gpu((*args, *kwargs.values())):
+    if group is None or (name in _MESSAGES and on_gpu((*args, *kwargs.values()))):
         return
-    peer, in_group = given.get(_MESSAGES[name]), given.get(f'group_{_MESSAGES[name]}')
+    end = _MESSAGES.get(name) or _MESSAGES_OF_OBJECTS[name]
+    peer, in_group = given.get(end), given.get(f'group_{end}')
     tag = given.get('tag', 0)
     if (peer is not None and in_group is not None) or not isinstance(tag, int):
         return
     if peer is not None:
         in_group = {rank: index for index, rank in enumerate(group.global_ranks_in_group)}.get(peer)
-    if in_group is None and (peer is not None or name != 'recv'):
+    if in_group is None and (peer is not None or end == 'dst'):
         return
     if in_group is not None and (in_group == group.rank() or in_group not in range(group.size())):
         return
     try:
         group._refuse_message(  # pylint: disable=protected-access
-            name != 'recv', in_group, tag, refusal_text(name, error))
+            end == 'dst', in_group, tag, refusal_text(name, error))
     except cohort.Error:
         pass  # the group is closed, or broken
 
