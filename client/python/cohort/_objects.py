@@ -5,6 +5,7 @@ the bytes of `cohort.values`. Bytes that begin with the mark travel as such a va
 that cannot take part sends a refusal in place of its object, for which other ranks wait.
 """
 
+from contextlib import suppress
 from operator import index
 from typing import Any, Sequence, Tuple, Union
 
@@ -95,12 +96,11 @@ def check_root(group: Any, operation: str, root: Any, timeout: Timeout
     """As check_round, for a call with a root, which it returns first. The extension module refuses
     a number that is no rank, on all ranks."""
     timeout, turn = check_round(group, operation, timeout)
-    try:
-        root = index(root)
-        return (root if abs(root) < 1 << 31 else _NO_RANK), timeout, turn
-    except TypeError:
-        return _NO_RANK, timeout, turn if turn.refusal else Turn(
-            group, operation, f'root: expected a rank, got {root!r}')
+    with suppress(TypeError):
+        if abs(index(root)) < 1 << 31:
+            return index(root), timeout, turn
+    return _NO_RANK, timeout, turn if turn.refusal else Turn(
+        group, operation, f'root: expected a rank, got {root!r}')
 
 
 def check_round(group: Any, operation: str, timeout: Timeout) -> Tuple[Timeout, Turn]:

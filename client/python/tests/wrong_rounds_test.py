@@ -62,9 +62,13 @@ def check(call, wrong, rank, error):
     root = CALLS[call].get('root')
     if rank == CULPRIT and (call != 'own scatter' or 'root' in WRONG[wrong]):
         assert isinstance(error, cohort.InvalidArgument), error
+        assert f'rank {CULPRIT}' in str(error), error
         return
     if error is not None:
         assert f'rank {CULPRIT}' in str(error), error
+        wrong_root = WRONG[wrong].get('root')
+        if wrong_root in (RANKS + 4, -1):
+            assert f'root {wrong_root} is not' in str(error), error
     # A root that sends does not wait, and no rank waits for a reader.
     waits = {'all_gather': True, 'own broadcast': True, 'gather': rank == root,
              'own scatter': True}.get(call, False)

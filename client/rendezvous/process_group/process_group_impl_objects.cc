@@ -98,13 +98,6 @@ void RunFromRoot(CallMode mode, const std::shared_ptr<GroupSession>& session, co
   }
 }
 
-// Each number that is no rank travels as the first one above all ranks: coordinators do not read
-// others.
-int RootInRequest(int root, const GroupSession& session) {
-  const int world_size = session.position().world_size;
-  return root >= 0 && root < world_size ? root : world_size;
-}
-
 // The attempts of each kind of round. They borrow their arguments for the call of the attempt.
 
 auto BroadcastAttempt(const std::shared_ptr<GroupSession>& session, absl::string_view object,
@@ -112,7 +105,7 @@ auto BroadcastAttempt(const std::shared_ptr<GroupSession>& session, absl::string
   return [&session, object, root, &options](CallMode mode, const RoundPlan& plan, auto end) {
     v1::BroadcastRequest request;
     FillRound(plan, options, request.mutable_round());
-    request.set_root(RootInRequest(root, *session));
+    request.set_root(root);
     std::optional<std::string> own;
     if (root == session->position().rank) own.emplace(object);
     RunFromRoot(mode, session, method::kBroadcast, std::move(request), plan, ObjectValue{object},
@@ -144,7 +137,7 @@ auto GatherAttempt(const std::shared_ptr<GroupSession>& session, absl::string_vi
     const bool is_root = root == session->position().rank;
     v1::GatherRequest request;
     FillRound(plan, options, request.mutable_round());
-    request.set_root(RootInRequest(root, *session));
+    request.set_root(root);
     RunWithValue(mode, session, method::kGather, std::move(request), plan.spec, ObjectValue{object},
                  [mode, session, plan, end = std::move(end), is_root](
                      absl::Status called, v1::GatherResponse& response) {
@@ -165,7 +158,7 @@ auto ScatterAttempt(const std::shared_ptr<GroupSession>& session,
   return [&session, &objects, root, own, &options](CallMode mode, const RoundPlan& plan, auto end) {
     v1::ScatterRequest request;
     FillRound(plan, options, request.mutable_round());
-    request.set_root(RootInRequest(root, *session));
+    request.set_root(root);
     RunFromRoot(mode, session, method::kScatter, std::move(request), plan, ListValue{objects},
                 own != nullptr ? std::make_optional(*own) : std::nullopt, std::move(end));
   };
@@ -353,8 +346,9 @@ absl::StatusOr<const std::string*> ProcessGroupImpl::CheckScatter(
                                    ? RankSet::All(world_size())
                                    : RankSet::FromRanges(options.participants);
   if (static_cast<int>(objects.size()) != participants.count()) {
-    return absl::InvalidArgumentError(absl::StrCat("scatter: ", objects.size(), " objects for ",
-                                                   participants.count(), " participants"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("group ", session_->group(), ": rank ", rank(), ": scatter: ", objects.size(),
+                     " objects for ", participants.count(), " participants"));
   }
   return &objects[participants.CountBelow(root)];
 }

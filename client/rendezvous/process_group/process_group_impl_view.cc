@@ -28,7 +28,8 @@ absl::Status ProcessGroupImpl::CheckPeer(int rank, absl::string_view role) const
   const int world_size = this->world_size();
   if (rank >= 0 && rank < world_size) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(role, " ", rank, " is not in 0..", world_size - 1));
+      absl::StrCat("group ", session_->group(), ": rank ", this->rank(), ": ", role, " ", rank,
+                   " is not in 0..", world_size - 1));
 }
 
 template <typename M>

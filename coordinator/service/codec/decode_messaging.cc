@@ -109,7 +109,6 @@ absl::Status Decode(v1::ReceiveRequest& request, const DecodeContext& context, C
 
 absl::Status Decode(v1::BroadcastRequest& request, const DecodeContext& context, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
-  COHORT_RETURN_IF_ERROR(CheckRank("root", request.root(), context));
   auto& body = call->body.emplace<EnterRoundCall>();
   COHORT_RETURN_IF_ERROR(DecodeRound(RoundKind::kBroadcast, *request.mutable_round(),
                                      kDefaultObjectWait, context, &body, call));
@@ -132,7 +131,6 @@ absl::Status Decode(v1::AllGatherRequest& request, const DecodeContext& context,
 
 absl::Status Decode(v1::GatherRequest& request, const DecodeContext& context, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
-  COHORT_RETURN_IF_ERROR(CheckRank("root", request.root(), context));
   auto& body = call->body.emplace<EnterRoundCall>();
   COHORT_RETURN_IF_ERROR(DecodeRound(RoundKind::kGather, *request.mutable_round(),
                                      kDefaultObjectWait, context, &body, call));
@@ -143,7 +141,6 @@ absl::Status Decode(v1::GatherRequest& request, const DecodeContext& context, Ca
 
 absl::Status Decode(v1::ScatterRequest& request, const DecodeContext& context, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
-  COHORT_RETURN_IF_ERROR(CheckRank("root", request.root(), context));
   auto& body = call->body.emplace<EnterRoundCall>();
   COHORT_RETURN_IF_ERROR(DecodeRound(RoundKind::kScatter, *request.mutable_round(),
                                      kDefaultObjectWait, context, &body, call));
