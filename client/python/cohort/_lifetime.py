@@ -3,6 +3,7 @@
 import atexit
 import os
 import sys
+import time
 import weakref
 from typing import Any, Callable, Iterable, List, Optional, TypeVar
 
@@ -10,9 +11,11 @@ from cohort import _core
 
 T = TypeVar('T')
 
-# How long the end of the process waits for groups to leave, however many they are.
-_SECONDS = 1.8
+# How long the functions that run at the end of the process wait together, for any number of objects.
+_SECONDS = 1.3
+_LEAST = 0.05  # seconds for each object when the others have taken longer
 
+_end: Optional[float] = None
 _open: 'weakref.WeakKeyDictionary[Any, Callable[[Any], None]]' = weakref.WeakKeyDictionary()
 
 
@@ -31,6 +34,14 @@ def living(objects: Iterable[T]) -> List[T]:
             return list(objects)
         except RuntimeError:  # its size changed
             pass
+
+
+def seconds_left() -> float:
+    """Returns the seconds that the end of the process may still wait. The first call begins them."""
+    global _end  # pylint: disable=global-statement
+    now = time.monotonic()
+    _end = _end or now + _SECONDS
+    return max(_LEAST, _end - now)
 
 
 def uncaught() -> str:
@@ -55,14 +66,14 @@ def _close_all() -> None:
                 leaving = True
                 continue
             if leaving:  # they may need it
-                _core.await_departures(_SECONDS)
+                _core.await_departures(seconds_left())
                 leaving = False
             close(closeable)
         except BaseException as error:  # pylint: disable=broad-exception-caught
             import logging  # pylint: disable=import-outside-toplevel  # it loads much
             logging.getLogger('cohort').warning('%r was not closed at the end of the process: %s',
                                                 closeable, error)
-    _core.await_departures(_SECONDS)
+    _core.await_departures(seconds_left())
 
 
 atexit.register(_close_all)

@@ -306,6 +306,7 @@ class Group(Collectives, RaggedCollectives, Scans, GroupObjects, TensorMaps):
         self._core.release('')
 
     def _start_leaving(self, why: str) -> None:
+        self._keep_facts()
         self._core.start_release(why)
 
     def __enter__(self) -> 'Group':

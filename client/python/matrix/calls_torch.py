@@ -121,10 +121,10 @@ def _in_place(call):
 _add('all_reduce', COLLECTIVE,
      _in_place(lambda c, t, **o: _dist().all_reduce(t, op=_op(c), **o)),
      lambda c: _full(c, c.total), wrong=_MISFIT + ('op',))
-_add('reduce', COLLECTIVE, _in_place(lambda c, t, **o: _dist().reduce(t, 0, op=_op(c), **o)),
-     _at(0, lambda c: _full(c, c.total)), wrong=_MISFIT + ('op',), peer_waits=False)
-_add('broadcast', COLLECTIVE, _in_place(lambda c, t, **o: _dist().broadcast(t, 1, **o)),
-     lambda c: _full(c, c.value(1)), wrong=_MISFIT, peer_waits=False)
+_add('reduce', COLLECTIVE, _in_place(lambda c, t, **o: _dist().reduce(t, c.at(0), op=_op(c), **o)),
+     _at(0, lambda c: _full(c, c.total)), wrong=_MISFIT + ('op', 'rank'), peer_waits=False)
+_add('broadcast', COLLECTIVE, _in_place(lambda c, t, **o: _dist().broadcast(t, c.at(1), **o)),
+     lambda c: _full(c, c.value(1)), wrong=_MISFIT + ('rank',), peer_waits=False)
 
 
 def _all_gather(c, **options):
@@ -189,11 +189,11 @@ _add('all_to_all_single', COLLECTIVE, _all_to_all_single, lambda c: c.parts(_val
 
 def _gather(c, **options):
     outputs = _list(c) if c.rank == 0 else None
-    return _dist().gather(_tensor(c), outputs, dst=0, **options), outputs
+    return _dist().gather(_tensor(c), outputs, dst=c.at(0), **options), outputs
 
 
 _add('gather', COLLECTIVE, _gather, _at(0, lambda c: [_full(c, each) for each in _values(c)]),
-     wrong=_MISFIT, peer_waits=False)
+     wrong=_MISFIT + ('rank',), peer_waits=False)
 
 
 def _scatter(c, **options):
@@ -202,11 +202,11 @@ def _scatter(c, **options):
     if c.rank == 1:
         inputs = [_torch().full((c.elements,), float(each), dtype=_torch().float64)
                   for each in _values(c)]
-    return _dist().scatter(output, inputs, src=1, **options), output
+    return _dist().scatter(output, inputs, src=c.at(1), **options), output
 
 
-_add('scatter', COLLECTIVE, _scatter, lambda c: _full(c, c.value(c.rank)), wrong=_MISFIT,
-     peer_waits=False)
+_add('scatter', COLLECTIVE, _scatter, lambda c: _full(c, c.value(c.rank)),
+     wrong=_MISFIT + ('rank',), peer_waits=False)
 _add('barrier', COLLECTIVE, lambda c, **options: (_dist().barrier(**options), None), lambda c: None,
      modes=('sync', 'async'))
 
@@ -220,22 +220,43 @@ def _monitored(c, **_):
 _add('monitored_barrier', ROUND, _monitored, lambda c: None, modes=('sync',))
 
 
+def _object(c):
+    """This rank's object; one that has no pickle if the variant is "type"."""
+    return (each for each in ()) if c.variant == 'type' else {'step': c.value(c.rank)}
+
+
 def _gather_objects(c, **_):
     outputs = [None] * c.size
-    return _dist().all_gather_object(outputs, {'step': c.value(c.rank)}), outputs
+    return _dist().all_gather_object(outputs, _object(c)), outputs
 
 
 _add('all_gather_object', COLLECTIVE, _gather_objects,
-     lambda c: [{'step': each} for each in _values(c)], modes=('sync',))
+     lambda c: [{'step': each} for each in _values(c)], modes=('sync',), wrong=('type',))
 
 
 def _broadcast_objects(c, **_):
     objects = [c.value(1) if c.rank == 1 else None, 'text']
-    return _dist().broadcast_object_list(objects, 1), objects
+    return _dist().broadcast_object_list(objects, c.at(1)), objects
+
+
+def _scatter_objects(c, **_):
+    output = [None]
+    _dist().scatter_object_list(output, _values(c), c.at(1))
+    return None, output
+
+
+def _gather_objects_at(c, **_):
+    outputs = [None] * c.size if c.rank == 0 else None
+    return _dist().gather_object(_object(c), outputs, c.at(0)), outputs
 
 
 _add('broadcast_object_list', COLLECTIVE, _broadcast_objects, lambda c: [c.value(1), 'text'],
-     modes=('sync',), peer_waits=False)
+     modes=('sync',), wrong=('rank',), peer_waits=False)
+_add('scatter_object_list', COLLECTIVE, _scatter_objects, lambda c: [c.value(c.rank)],
+     modes=('sync',), wrong=('rank',), peer_waits=False)
+_add('gather_object', COLLECTIVE, _gather_objects_at,
+     lambda c: [{'step': each} for each in _values(c)] if c.rank == 0 else None, modes=('sync',),
+     wrong=('type', 'rank'))
 
 # --- Messages.
 

@@ -367,23 +367,31 @@ def killed_with_child(scene, row):
 # --- The coordinator.
 
 
-def coordinator_gone(scene, row):
-    """SIGKILL for the coordinator of this pair."""
+def _without_coordinator(scene, row, lose: Callable[[], None], limit: float) -> None:
     subject = scene.ranks[0]
     at_coordinator = scene.call.kind not in (COLLECTIVE, MESSAGE, QUEUE)
-    limit = WITHOUT_COORDINATOR if at_coordinator else None
     if scene.call.kind == REQUEST:
-        scene.servers.coordinator.kill()
+        lose()
         since = time.monotonic()
         subject.call(timeout=limit)
         judge_call(subject, row.subject, since)
         return
-    enter(subject, True, timeout=limit)
-    scene.servers.coordinator.kill()
+    enter(subject, True, timeout=limit if at_coordinator else None)
+    lose()
     if at_coordinator:
         judge_call(subject, row.subject, time.monotonic())
     else:
         complete(scene, row)
+
+
+def coordinator_gone(scene, row):
+    """SIGKILL for the coordinator of this pair."""
+    _without_coordinator(scene, row, scene.servers.coordinator.kill, WITHOUT_COORDINATOR)
+
+
+def coordinator_stopped(scene, row):
+    """SIGSTOP for it."""
+    _without_coordinator(scene, row, scene.servers.coordinator.pause, SHORT)
 
 
 # --- The list.
@@ -391,7 +399,7 @@ def coordinator_gone(scene, row):
 EVENTS: Dict[str, Callable[..., None]] = {function.__name__: function for function in (
     peer_killed, other_killed, peer_left, other_left, peer_raised, peer_stopped, timeout, wrong_here,
     wrong_there, handler_returns, handler_raises, ctrl_c, close_on_thread, exit_during, raise_during,
-    fork_before, fork_during, killed_with_child, coordinator_gone)}
+    fork_before, fork_during, killed_with_child, coordinator_gone, coordinator_stopped)}
 
 VARIANTS = {
     'wrong_here': ('type', 'shape', 'rank', 'list', 'op'),

@@ -17,6 +17,8 @@ END = 2.0
 # The timeouts of the pairs that have one.
 SHORT = 0.4
 WITHOUT_COORDINATOR = 1.5
+# A call that waits at a coordinator that does not answer gives up so long after its timeout.
+MARGIN = 2.0
 # Added to each limit, because the machine is busy.
 SLACK = 1.0
 
@@ -171,6 +173,7 @@ HANDLER = Raises('Stop')
 CLOSED = Raises('Cancelled', 'FailedPrecondition', 'Aborted', 'StopIteration', 'StopAsyncIteration')
 FORKED = Raises('FailedPrecondition')
 AWAY = Raises('Unavailable', 'DeadlineExceeded', within=WITHOUT_COORDINATOR + AT_ONCE)
+SILENT = Raises('Unavailable', 'DeadlineExceeded', within=SHORT + MARGIN + AT_ONCE)
 
 
 class Row(NamedTuple):
@@ -263,11 +266,15 @@ TABLE: List[Row] = [
         peer=COMPLETES, child=FORKED, after='in step'),
     Row(['killed_with_child'], (COLLECTIVE, ROUND, ROOTED), peer=names(0)),
 
-    # --- The coordinator is gone.
-    Row(['coordinator_gone'], (COLLECTIVE, MESSAGE, QUEUE), subject=COMPLETES, peer=COMPLETES),
+    # --- The coordinator is gone, or it does not answer any more.
+    Row(['coordinator_gone', 'coordinator_stopped'], (COLLECTIVE, MESSAGE, QUEUE), subject=COMPLETES,
+        peer=COMPLETES),
     Row(['coordinator_gone'], _COORDINATOR, subject=AWAY),
+    Row(['coordinator_stopped'], _COORDINATOR, subject=SILENT),
 ]
 
+# The events in which no coordinator answers.
+WITHOUT = ('coordinator_gone', 'coordinator_stopped')
 # These requests change the group, so nothing follows them.
 _ENDING = ('group.abort',)
 # They take no timeout, so only the group's timeout ends them.
@@ -295,9 +302,12 @@ def rule(call: Any, event: str) -> Optional[Row]:
         # The receiver of a pipeline or a map passes no array.
         if call.is_told and (name == 'wrong_here') != (call.sender == 0):
             return None
-    if full in _ENDING and name != 'coordinator_gone':
+    if full in _ENDING and name not in WITHOUT:
         return None
     if full in _WITHOUT_TIMEOUT and name in ('timeout', 'peer_stopped'):
+        return None
+    # A watch tells silence by the bookmarks that do not come: it takes longer than a pair may.
+    if name == 'coordinator_stopped' and full in ('Store.watch', 'aio.Store.watch'):
         return None
     # torch.futures.Future.wait of PyTorch blocks in C++, where no handler runs.
     if call.mode == 'future' and name in ('handler_returns', 'handler_raises', 'ctrl_c'):
@@ -314,12 +324,13 @@ def rule(call: Any, event: str) -> Optional[Row]:
         if (name in row.events or event in row.events) and call.kind in row.kinds:
             if full in _ANY_SOURCE and name in ('timeout', 'peer_stopped'):
                 return row._replace(subject=Raises('DeadlineExceeded', within=SHORT + AT_ONCE))
-            if full in FORMING and name == 'coordinator_gone':
+            if full in FORMING and name in WITHOUT:
                 # A call that forms groups waits seven times, as its docstring says.
-                away = Raises('Unavailable', 'DeadlineExceeded', within=7 * WITHOUT_COORDINATOR)
+                away = Raises('Unavailable', 'DeadlineExceeded',
+                              within=7 * WITHOUT_COORDINATOR + MARGIN)
                 return row._replace(subject=away, peer=away)
             if call.name in _LOCAL or full in _LOCAL:
-                if name == 'coordinator_gone':
+                if name in WITHOUT:
                     return row._replace(subject=COMPLETES)
                 if name == 'fork_before':
                     return None

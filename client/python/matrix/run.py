@@ -79,7 +79,7 @@ class Runner:
         row = rules.rule(call, event)
         servers, scene = self._servers, None
         try:
-            own = event == 'coordinator_gone'
+            own = event in rules.WITHOUT
             if own:
                 servers = Servers(0 if call.form == 'self' else 2)
             spec = {}

@@ -46,7 +46,7 @@ CallRetries::Attempt CallRetries::Begin() {
   ++count_;
   const Instant now = Clock::Steady().Now();
   Attempt attempt;
-  attempt.timeout = std::max(limits_.deadline - now, absl::ZeroDuration()) + kDeadlineMargin;
+  attempt.timeout = std::max(limits_.deadline - now, kShortestAttempt);
   if (limits_.wait_until > absl::InfinitePast()) {
     const Instant until = std::min(limits_.wait_until, limits_.deadline);
     attempt.wait = std::clamp(until - now, absl::Milliseconds(1), kMaxWait);

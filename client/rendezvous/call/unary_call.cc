@@ -86,10 +86,9 @@ void AwaitSettled(framed_rpc::Channel& channel, absl::Duration longest,
 // Begins an attempt, and returns how long it may take.
 absl::Duration BeginAttempt(const MethodInfo& method, CallRetries& retries, MessageLite& request) {
   const CallRetries::Attempt attempt = retries.Begin();
-  if (method.set_wait != nullptr && attempt.wait > absl::ZeroDuration()) {
-    method.set_wait(attempt.wait, request);
-  }
-  return attempt.timeout;
+  if (method.set_wait == nullptr || attempt.wait == absl::ZeroDuration()) return attempt.timeout;
+  method.set_wait(attempt.wait, request);
+  return attempt.timeout + kDeadlineMargin;
 }
 
 }  // namespace

@@ -99,6 +99,15 @@ TEST_F(UnaryCallTest, BlamesNoRankWhileTheCoordinatorIsAway) {
   EXPECT_EQ(reports_[0].kind, AwayKind::kUnreachable);
 }
 
+TEST_F(UnaryCallTest, ACallThatNeedNotWaitEndsAtItsDeadline) {
+  fake_.Hold("WhoIsMissing", true);
+  const auto admin = AdminClient::Create(*Connection::Create(Options().connection), absl::Milliseconds(50));
+  const Instant begin = Clock::Steady().Now();
+  EXPECT_TRUE(absl::IsUnavailable(admin->WhoIsMissing("g").status()));
+  EXPECT_LT(Clock::Steady().Now() - begin, absl::Milliseconds(50) + kDeadlineMargin);
+  fake_.Hold("WhoIsMissing", false);
+}
+
 // Otherwise the thread that brought the answer might drop the connection last, while the process
 // ends.
 TEST_F(UnaryCallTest, ACallThatHasReturnedDoesNotHoldTheConnection) {

@@ -50,8 +50,9 @@ void GroupSession::SendKeepAlive(bool report, std::function<void()> then) {
     request.set_progress(progress_);
     request.set_progress_operation(progress_operation_);
     request.mutable_scope()->set_generation(membership_.generation);
-    // A renewal that takes longer than the pause to the next is not worth more retries.
-    spec.deadline = Clock::Steady().Now() + RenewalPauseLocked();
+    // A renewal that takes longer than the pause to the next is not worth more retries. A coordinator
+    // under load gets the margin, because a renewal that was given up does not count.
+    spec.deadline = Clock::Steady().Now() + RenewalPauseLocked() + kDeadlineMargin;
   }
   const int64_t generation = request.scope().generation();
   CallAsync(method::kKeepAlive, std::move(request), spec,

@@ -97,9 +97,10 @@ class Channel:
 
     def close(self, reason: str, patience: float = 2) -> None:
         """Ends calls in flight on both ends, and frees the memory of this end. Any thread may call
-        it. It waits `patience` seconds for a sender to take a receipt that has been sent."""
+        it. It waits `patience` seconds for a sender to take a receipt that has been sent. The group
+        may be left a little later."""
         if self._receipt_is_taken.acquire(timeout=max(0, patience)):
             self._receipt_is_taken.release()
         with contextlib.suppress(cohort.Error):
             self._group.abort(reason)
-            self._group.close()
+        self._group._start_leaving('')  # pylint: disable=protected-access

@@ -3,7 +3,7 @@ the calls of the group."""
 
 import threading
 import time
-from typing import Callable, Dict, Optional
+from typing import Callable, Dict, Optional, Tuple
 
 import cohort
 
@@ -17,9 +17,11 @@ class Health:
     ends by itself if a rank is lost.
     """
 
-    def __init__(self, name: str, look: Callable[[], Dict[int, cohort.Error]]):
+    def __init__(self, name: str,
+                 look: Callable[[], Tuple[Dict[int, cohort.Error], Optional[cohort.Error]]]):
         """`look` raises an error of Cohort if the group is broken. Else it returns the errors about
-        the ranks that have left, by rank. `name` is for the thread."""
+        the ranks that have left, by rank, and the group's if all others have. `name` is for the
+        thread."""
         self._name = name
         self._look = look
         self._changed = threading.Condition()
@@ -44,7 +46,7 @@ class Health:
                 self._thread.start()
             self._changed.wait_for(
                 lambda: self._error is not None or rank in self._left or self._stopped, patience)
-            return self._error or self._left.get(rank)  # type: ignore[arg-type]
+            return self._left.get(rank) or self._error  # type: ignore[arg-type]
 
     def stop(self) -> None:
         """Ends the thread."""
@@ -60,15 +62,16 @@ class Health:
     def _run(self) -> None:
         while True:
             try:
-                left = self._look()
-            except cohort.Error as error:
-                with self._changed:
-                    self._error = None if self._stopped else error
-                    self._changed.notify_all()
-                return
+                left, error = self._look()
+            except cohort.Error as broken:
+                left, error = self._left, broken
             with self._changed:
-                if left.keys() != self._left.keys():
-                    self._left = left
+                if self._stopped:
+                    return
+                if left.keys() != self._left.keys() or error is not None:
+                    self._left, self._error = left, error
                     self._changed.notify_all()
+                if error is not None:
+                    return
                 if self._changed.wait_for(lambda: self._stopped, _PERIOD):
                     return

@@ -22,7 +22,7 @@ import weakref
 from typing import Dict, List, Optional, Tuple
 
 import cohort
-from cohort._lifetime import living
+from cohort._lifetime import living, seconds_left
 from cohort.store import KeyValue
 
 # The characters of the coordinator's names of queues; "+" begins an escape.
@@ -31,7 +31,7 @@ _OTHER = re.compile(rb'[^A-Za-z0-9._:/@-]')
 _ESCAPE = re.compile(rb'\+([0-9A-F]{2})')
 _MOST_QUEUE_CHARACTERS = 128
 _PAGE = 1000
-_EXIT_SECONDS = 2
+_EXIT_SECONDS = 0.5
 
 
 def escape(key: str) -> str:
@@ -236,7 +236,7 @@ _open: 'weakref.WeakSet[JobKeys]' = weakref.WeakSet()
 
 def _close_all() -> None:
     for keys in living(_open):
-        keys.close(_EXIT_SECONDS)
+        keys.close(min(_EXIT_SECONDS, seconds_left()))
 
 
 # It runs before cohort closes its stores, because it was registered later.

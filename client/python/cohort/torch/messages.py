@@ -200,12 +200,13 @@ class Messages:
                     work.wait(datetime.timedelta(seconds=left))
         return all(work.is_over for work in works)
 
-    def close(self, reason: str, patience: float) -> None:
+    def close(self, reason: str, patience: float, asks: bool = True) -> bool:
         """Ends all calls with Cancelled, and the channels. Waits at most `patience` seconds, or
-        a second for senders that have not yet heard that their messages have arrived."""
+        a second for senders that have not yet heard that their messages have arrived. Returns
+        whether the coordinator answers, as far as it was asked."""
         with self._lock:
             if self._closed is not None:
-                return
+                return True
             self._closed = reason
             works = [receive.work for receive in self._posted] + [own.work for own in self._own]
             self._posted.clear()
@@ -223,14 +224,16 @@ class Messages:
         end_of_receipts = now + max(patience, _LEAST_RECEIPT_SECONDS)
         for channel in channels:
             channel.close(reason, end_of_receipts - time.monotonic())
-        if store is not None:
-            try:
-                for key, is_prefix in ((self._key('open', self._context.rank), False),
-                                       (self._key('to', self._context.rank, ''), True)):
-                    store.delete(key, prefix=is_prefix,
-                                 timeout=max(_LEAST_CLOSE_SECONDS, end - time.monotonic()))
-            except cohort.Error:
-                pass  # the coordinator is away
+        if store is None:
+            return True
+        try:
+            if asks:  # senders that come later hear at once that this rank has left
+                store.delete(self._key('open', self._context.rank),
+                             timeout=max(_LEAST_CLOSE_SECONDS, end - time.monotonic()))
+            return True
+        except cohort.Error as error:
+            return not isinstance(error, (cohort.Unavailable, cohort.DeadlineExceeded))
+        finally:
             store.close()
 
     def join(self, end: float) -> None:

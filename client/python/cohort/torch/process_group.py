@@ -2,7 +2,7 @@
 
 import datetime
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -252,7 +252,8 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
         if self._messages is None:
             self._messages = Messages(Context(
                 self._rank, self._size, self._common.name, self._join_another,
-                lambda: cohort.Store(self._common.address, tenant=self._common.tenant),
+                lambda: cohort.Store(self._common.address, tenant=self._common.tenant,
+                                     group=self._common.name),
                 self._health, lambda: self._seconds, self._describe))
         return self._messages
 
@@ -261,9 +262,9 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
                             lease=self.cohort_options.lease,
                             advertised_host=self.cohort_options.advertised_host, **options)
 
-    def _look(self) -> Dict[int, cohort.Error]:
-        """Returns the errors about the ranks that have left. Raises an error if no other rank is
-        there, as in a broken group."""
+    def _look(self) -> Tuple[Dict[int, cohort.Error], Optional[cohort.Error]]:
+        """Returns the errors about the ranks that have left, and the group's error if no other rank
+        is there. Raises the error of a broken group."""
         left: Dict[int, cohort.Error] = {}
         for rank in range(self._size):
             if rank == self._rank:
@@ -274,9 +275,8 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
                 pass
             except cohort.Error as error:
                 left[rank] = error
-        if left and len(left) == self._size - 1:
-            raise left[(self._rank + 1) % self._size]
-        return left
+        is_alone = left and len(left) == self._size - 1
+        return left, left[(self._rank + 1) % self._size] if is_alone else None
 
     # --- Agreement, subgroups and the end.
 
@@ -358,13 +358,14 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
             self._messages.close('the process group was destroyed', 0)
         return True
 
-    def _end_calls(self, reason: str, patience: float) -> None:
-        """Ends the calls of this rank. Waits at most about `patience` seconds."""
+    def _end_calls(self, reason: str, patience: float, asks: bool) -> bool:
+        """Ends the calls of this rank. Waits at most about `patience` seconds. `asks` and the
+        result are those of Messages.close."""
         self._closed = True
         self._health.stop()
-        if self._messages is not None:
-            self._messages.close(reason, patience)
+        answers = self._messages is None or self._messages.close(reason, patience, asks)
         self._calls.stop()
+        return answers
 
     def _join_threads(self, end: float) -> None:
         """Waits for the threads until a time, after _end_calls."""
