@@ -7,6 +7,7 @@ namespace cohort::worker {
 namespace {
 
 constexpr absl::string_view kMark = "cohort/ranks-called-different-things";
+constexpr absl::string_view kFirstMark = "cohort/other-ranks-hear-later";
 
 }  // namespace
 
@@ -20,6 +21,16 @@ absl::Status MismatchError(absl::string_view first, int other_rank, absl::string
 
 bool IsMismatch(const absl::Status& status) {
   return absl::IsInvalidArgument(status) && status.GetPayload(kMark).has_value();
+}
+
+absl::Status FirstMismatchError(absl::string_view text) {
+  absl::Status status = absl::InvalidArgumentError(text);
+  status.SetPayload(kFirstMark, absl::Cord());
+  return status;
+}
+
+bool IsFirstMismatch(const absl::Status& status) {
+  return status.GetPayload(kFirstMark).has_value();
 }
 
 absl::Status EarlierMismatchError(absl::string_view text, absl::string_view own_call) {

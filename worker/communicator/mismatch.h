@@ -16,6 +16,11 @@ namespace cohort::worker {
 absl::Status MismatchError(absl::string_view first, int other_rank, absl::string_view other);
 bool IsMismatch(const absl::Status& status);
 
+// Returns INVALID_ARGUMENT of a call from which some ranks had returned, with this text. All ranks
+// get EarlierMismatchError later.
+absl::Status FirstMismatchError(absl::string_view text);
+bool IsFirstMismatch(const absl::Status& status);
+
 // The mismatch of a call before this one, from which some ranks had returned: `text` names the
 // calls. No rank has run this call. `own_call`: this rank's call then; not empty.
 absl::Status EarlierMismatchError(absl::string_view text, absl::string_view own_call);

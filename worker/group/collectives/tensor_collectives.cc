@@ -320,8 +320,8 @@ absl::Status TensorCollectives::Finish(const CollectiveCall& call, absl::Status 
 absl::Status TensorCollectives::Explain(const std::string& own, absl::Status status,
                                         Instant deadline, CallForm form, bool* mixed) {
   if (!IsMismatch(status)) {
-    // Ranks that have gone on get it from a later call, and this rank again, to explain it.
-    if (absl::IsInvalidArgument(status) && failed_call_.empty()) failed_call_ = own;
+    // All ranks get it from a later call, to which this rank brings its text.
+    if (IsFirstMismatch(status)) failed_call_ = own;
     return status;
   }
   const std::optional<std::string> earlier = EarlierCallOf(status);

@@ -177,8 +177,8 @@ class TensorCollectives {
   TensorLocation& location_;
   const Device device_;
   ContiguousScratch scratch_;
-  // The text of the first call of this rank that failed here and that other ranks hear of later:
-  // see EarlierMismatchError. Empty: no such call.
+  // The text of this rank's call that failed with FirstMismatchError, until EarlierMismatchError
+  // tells all ranks. Empty: no such call.
   std::string failed_call_;
   std::vector<int64_t> all_sizes_;  // of an all_to_all_v: by rank, its input's and its output's
 };

@@ -19,6 +19,7 @@ namespace cohort::worker {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr Reduction kSum = {ReduceOp::kSum};
 
@@ -243,6 +244,27 @@ TEST_P(DisagreementTest, OnABroadcastAndTheCallAfterIt) {
          return collectives.rank() == 0 ? wrong(collectives) : Barrier(collectives, Soon());
        })) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  }
+  ExpectUsable(world_);
+}
+
+// A call that failed before, and that all ranks know of, is not the one that they hear of later.
+TEST_P(DisagreementTest, OnABroadcastAfterAnArgumentThatWasRefused) {
+  const std::string refused = "by bit_and";
+  for (const absl::Status& status : world_.Run([&](TensorCollectives& collectives) {
+         const Reduction reduction = {collectives.rank() == 1 ? ReduceOp::kBitAnd : ReduceOp::kSum};
+         const absl::Status own =
+             AllReduce(collectives, F32({4}), F32({4}), reduction, Soon());
+         return collectives.rank() == 1 ? collectives.FailOnAllRanks(own.message(), Soon()) : own;
+       })) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr(refused));
+  }
+  world_.Run([](TensorCollectives& collectives) {
+    return Broadcast(collectives, F32({collectives.rank() == 1 ? 5 : 3}), 0, Soon());
+  });
+  for (const absl::Status& status : world_.Run(
+           [](TensorCollectives& collectives) { return Barrier(collectives, Soon()); })) {
+    EXPECT_THAT(std::string(status.message()), Not(HasSubstr(refused)));
   }
   ExpectUsable(world_);
 }

@@ -42,10 +42,11 @@ absl::Status ArrivalBarrier::Compare(const FlatCall& call, Instant deadline) {
   compared_ = sequence_;
   const int different = FirstDifferent(sequence_);
   if (ABSL_PREDICT_TRUE(different == kAllEqual && deferred_error_.ok())) return absl::OkStatus();
-  // A rank that has gone on does not get this error now, so it has no mark.
+  // A rank that has gone on does not get this error now.
   if (different != kAllEqual && SomebodyWentOn(sequence_)) {
     Defer(sequence_, different);
-    return Differ(sequence_, 0, different);
+    const std::string text = Differ(sequence_, 0, different);
+    return deferred_at_ == sequence_ ? FirstMismatchError(text) : absl::InvalidArgumentError(text);
   }
   if (!deferred_error_.ok()) return std::exchange(deferred_error_, absl::OkStatus());
   return MismatchError(Describe(space_.line(0, sequence_).key), different,
@@ -164,18 +165,17 @@ bool ArrivalBarrier::SomebodyWentOn(uint64_t sequence) const {
 
 void ArrivalBarrier::Defer(uint64_t sequence, int different) {
   if (!deferred_error_.ok()) return;
-  deferred_error_ = EarlierMismatchError(Differ(sequence, 0, different).message(),
+  deferred_error_ = EarlierMismatchError(Differ(sequence, 0, different),
                                          Describe(space_.line(rank_, sequence).key));
   deferred_at_ = sequence;
 }
 
-absl::Status ArrivalBarrier::Differ(uint64_t sequence, int one, int other) const {
+std::string ArrivalBarrier::Differ(uint64_t sequence, int one, int other) const {
   const std::string first = Describe(space_.line(one, sequence).key);
   const std::string second = Describe(space_.line(other, sequence).key);
-  return absl::InvalidArgumentError(
-      absl::StrCat("ranks called different things: rank ", names_[static_cast<size_t>(one)], " ",
-                   first, "; rank ", names_[static_cast<size_t>(other)], " ", second,
-                   first == second ? ", of another shape" : ""));
+  return absl::StrCat("ranks called different things: rank ", names_[static_cast<size_t>(one)], " ",
+                      first, "; rank ", names_[static_cast<size_t>(other)], " ", second,
+                      first == second ? ", of another shape" : "");
 }
 
 absl::Status ArrivalBarrier::GiveUp(const RankSet& missing, const FlatCall& call) const {

@@ -85,7 +85,7 @@ class ArrivalBarrier {
   bool SomebodyWentOn(uint64_t sequence) const;
   // Keeps the mismatch at `sequence` for the call in which all ranks get it.
   void Defer(uint64_t sequence, int different);
-  absl::Status Differ(uint64_t sequence, int one, int other) const;
+  std::string Differ(uint64_t sequence, int one, int other) const;
   absl::Status GiveUp(const RankSet& missing, const FlatCall& call) const;
 
   const HostSharedMemory& space_;
