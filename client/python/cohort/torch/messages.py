@@ -119,7 +119,8 @@ class Messages:
     def send(self, tensor: torch.Tensor, destination: int, tag: int) -> PendingWork:
         """Starts to send to a rank, which may be this one. A wrong tensor fails the message on both
         ranks; the work has the error."""
-        work = self._work(f'send to rank {destination} with tag {tag}', [tensor], self._check)
+        work = self._work(f'send to rank {destination} with tag {tag}', [tensor],
+                          lambda: self._check(destination))
         try:
             array = _bytes_of(flat_input(tensor))
         except Exception as error:  # pylint: disable=broad-exception-caught
@@ -140,7 +141,7 @@ class Messages:
         """The send of this rank has a wrong argument: its receiver gets the error, in its turn.
         Does not wait for it."""
         work = self._work(f'the refusal of a send to rank {destination} with tag {tag}', [],
-                          self._check)
+                          lambda: self._check(destination))
         with self._lock:
             self._raise_if_closed('send')
             if destination == self._context.rank:
@@ -166,7 +167,7 @@ class Messages:
     def refuse_receive(self, source: Optional[int], tag: int, text: str) -> None:
         """The recv of this rank has a wrong argument: it takes its message, whose sender gets the
         error. Does not wait for it."""
-        work = self._work(_receive_from(source, tag), [], self._check)
+        work = self._work(_receive_from(source, tag), [], lambda: self._check_source(source))
         work.finish()
         self._post(_Receive(source, tag, None, work, text,
                             time.monotonic() + self._context.seconds()))
