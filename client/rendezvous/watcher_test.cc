@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
 #include "client/rendezvous/admin_client.h"
 #include "client/rendezvous/call/cancellation.h"
 #include "client/rendezvous/call/connection.h"
@@ -25,7 +27,7 @@ using ::testing::SizeIs;
 
 // The revision that the scripted coordinator gives to a group.
 constexpr int64_t kFirst = 1000;
-constexpr absl::Duration kShort = absl::Milliseconds(300);
+constexpr absl::Duration kShort = absl::Seconds(1);
 
 class WatcherTest : public ProcessGroupTestBase {
  protected:
@@ -252,6 +254,19 @@ TEST_F(WatcherTest, ADestroyedWatchHasNoStream) {
   Publish(kFirst + 1);
   watcher.reset();
   EXPECT_TRUE(fake_.AwaitOpenWatches(0));
+}
+
+// The call that asks for the revision ends once, wherever it is.
+TEST_F(WatcherTest, AWatchMayBeDestroyedWhileItConnects) {
+  for (int i = 0; i < 3000; ++i) {
+    auto opening = Watch();
+    Step step(*opening);
+    const Instant until = Clock::Steady().Now() + absl::Microseconds(i % 300);
+    while (Clock::Steady().Now() < until) {
+    }
+    opening.reset();
+    EXPECT_TRUE(absl::IsCancelled(step.Await().status()));
+  }
 }
 
 TEST_F(WatcherTest, EndsAfterItsTimeout) {

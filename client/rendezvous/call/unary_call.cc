@@ -145,13 +145,13 @@ bool UnaryCall::AwaitConnection() {
     if (const auto self = weak.lock()) self->OnSettled();
   });
   MutexLock lock(&mutex_);
-  if (!waits) {
-    connecting_ = false;
-  } else if (connecting_) {
+  // Without connecting_, Cancel has come meanwhile, and ends the call.
+  if (!waits) return !std::exchange(connecting_, false);
+  if (connecting_) {
     pause_ = connection_->timers().After(std::min(retries_.time_left() / 2, kConnecting),
                                          [self = shared_from_this()] { self->OnSettled(); });
   }
-  return waits;
+  return true;
 }
 
 void UnaryCall::OnSettled() {
