@@ -48,13 +48,8 @@ TEST_F(BadInputTest, RanksOutOfBounds) {
 
 // The other members wait in the round, so a root that is no rank ends it for all.
 TEST_F(BadInputTest, RootsOutOfBounds) {
-  for (const int32_t rank : {-1, kHuge, std::numeric_limits<int32_t>::min()}) {
-    v1::BroadcastRequest broadcast = Of<v1::BroadcastRequest>();
-    broadcast.set_root(rank);
-    v1::BroadcastResponse response;
-    ExpectInvalid(stubs_->messages->Broadcast(Context().get(), broadcast, &response), "root");
-  }
-  for (const int32_t rank : {kWorldSize, kWorldSize + 1}) {
+  for (const int32_t rank :
+       {-1, kHuge, std::numeric_limits<int32_t>::min(), kWorldSize, kWorldSize + 1}) {
     v1::BroadcastRequest broadcast = Of<v1::BroadcastRequest>();
     broadcast.set_root(rank);
     v1::BroadcastResponse broadcast_response;
@@ -66,7 +61,7 @@ TEST_F(BadInputTest, RootsOutOfBounds) {
     EXPECT_TRUE(stubs_->messages->Gather(Context().get(), gather, &gather_response).ok());
     for (const v1::RoundResult& result : {broadcast_response.result(), gather_response.result()}) {
       EXPECT_EQ(result.outcome(), v1::ROUND_OUTCOME_MISMATCH);
-      EXPECT_THAT(result.reason(), HasSubstr("root"));
+      EXPECT_THAT(result.reason(), HasSubstr(absl::StrCat("root ", rank)));
     }
   }
   before_ = Stats();  // the name of the rounds stays
