@@ -183,3 +183,70 @@ def test_a_message_names_the_rank_that_it_needs(address, kind):
     for rank, text in zip((2, 1, 2, 1), texts):
         assert f'rank {rank} ' in text and f'rank {3 - rank} ' not in text, text
     assert len(texts) == 4
+
+
+def send_after_a_timeout(rank, size, is_open):
+    group = dist.new_group()
+    store = dist.group.WORLD.get_group_store()
+    texts = []
+    if is_open:
+        (dist.send if rank == 0 else dist.recv)(torch.zeros(1), 1 - rank, group=group)
+    if rank == 0:
+        group.set_timeout(seconds(.5))
+        late = dist.isend(torch.tensor([1.]), 1, group=group)
+        behind = dist.isend(torch.tensor([2.]), 1, group=group)
+        for work in (late, behind):
+            try:
+                work.wait()
+            except cohort.DeadlineExceeded as error:
+                texts.append(str(error))
+        group.set_timeout(seconds(60))
+        store.set('late', '')
+    else:
+        store.wait(['late'])
+    for value in (3., 4.):
+        x = torch.full((1,), value * (rank == 0))
+        try:
+            (dist.send if rank == 0 else dist.recv)(x, 1 - rank, group=group)
+            texts.append(f'rank {rank} has {x.item()}')
+        except cohort.Error as error:
+            texts.append(str(error))
+    x = torch.ones(1)
+    dist.all_reduce(x, group=group)
+    return texts, x.item()
+
+
+@pytest.mark.parametrize('is_open', [False, True])
+def test_a_send_that_has_timed_out_does_not_arrive(address, is_open):
+    (sent, of_sender), (received, of_receiver) = run_torch_ranks(
+        2, send_after_a_timeout, address, is_open)
+    assert of_sender == of_receiver == 2
+    assert len(sent) == 4 and all('after 0.5 s' in text for text in sent[:2])
+    if is_open:  # the channel has ended with the late send, whose text the later messages have
+        assert all('send to rank 1' in text and 'after 0.5 s' in text
+                   for text in sent[2:] + received), (sent, received)
+    else:
+        assert received == ['rank 1 has 3.0', 'rank 1 has 4.0'], (sent, received)
+
+
+def no_such_rank(rank, size):
+    texts, begin = [], time.monotonic()
+    for peer in (7, -1, 'x'):
+        for call in (lambda peer: dist.send(torch.ones(1), peer),
+                     lambda peer: dist.recv(torch.ones(1), peer),
+                     lambda peer: dist.isend(torch.ones(1), peer).wait(),
+                     lambda peer: dist.irecv(torch.ones(1), peer).wait(),
+                     lambda peer: dist.send_object_list(['x'], peer),
+                     lambda peer: dist.recv_object_list([None], peer)):
+            try:
+                call(peer)
+            except (cohort.InvalidArgument, ValueError, TypeError) as error:
+                texts.append(str(error))
+    assert time.monotonic() - begin < 10
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    return len(texts), x.item()
+
+
+def test_a_message_of_no_rank_is_refused_at_once(address):
+    assert run_torch_ranks(2, no_such_rank, address) == [(18, 2)] * 2

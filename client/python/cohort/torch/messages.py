@@ -105,6 +105,7 @@ class Messages:
         # Sends to this rank itself, which are not complete.
         self._own: Deque[_OwnSend] = collections.deque()
         self._works: 'weakref.WeakSet[PendingWork]' = weakref.WeakSet()
+        self._in_flight: Dict[PendingWork, Channel] = {}  # sends
         self._errors: Dict[int, BaseException] = {}  # of the channels that have failed, by source
         self._sources: Set[int] = set()  # those that have channels to this rank
         self._outgoing: Dict[int, 'queue.SimpleQueue[Any]'] = {}
@@ -279,9 +280,13 @@ class Messages:
         return len(self._errors) < self._context.size - 1 or self._context.size == 1
 
     def _forget(self, work: PendingWork) -> None:
-        """A receive has timed out."""
+        """A receive or a send has timed out. A message on its way must not arrive later, in the
+        place of another one, so its channel ends."""
         with self._lock:
             self._posted = [receive for receive in self._posted if receive.work is not work]
+            channel = self._in_flight.pop(work, None)
+        if channel is not None:
+            channel.close(f'rank {self._context.rank}: {work.exception()}', 0)
 
     def _raise_if_closed(self, call: str) -> None:
         if self._closed is not None:
@@ -326,9 +331,9 @@ class Messages:
             refused = None
             if error is None and not work.is_completed():
                 try:
-                    if channel is None:
-                        channel = self._reach(destination, work)
-                    text = channel.send(array, tag, is_refusal)
+                    channel = channel or self._reach(destination, work)
+                    text = '' if channel is None else self._send(
+                        channel, array, tag, work, is_refusal)
                     if text:
                         refused = self._refused(f'send to rank {destination} with tag {tag}',
                                                 destination, text)
@@ -337,15 +342,26 @@ class Messages:
             work.finish(error or refused)
             del item, array, work
 
-    def _reach(self, destination: int, work: PendingWork) -> Channel:
-        """Waits until the destination's mailbox is open, and joins the channel."""
+    def _send(self, channel: Channel, array: torch.Tensor, tag: int, work: PendingWork,
+              is_refusal: bool) -> str:
+        with self._lock:
+            self._in_flight[work] = channel
+        try:
+            return '' if work.is_over else channel.send(array, tag, is_refusal)
+        finally:
+            with self._lock:
+                self._in_flight.pop(work, None)
+
+    def _reach(self, destination: int, work: PendingWork) -> Optional[Channel]:
+        """Waits until the destination's mailbox is open, and joins the channel. None: the send has
+        timed out."""
         store = self._connect()
         while store.get(self._key('open', destination), wait=0.5) is None:
             self._check(destination)
             with self._lock:
                 self._raise_if_closed('send')
-            if work.is_completed():  # it has timed out
-                raise work.exception()
+            if work.is_completed():
+                return None
         store.put(self._key('to', destination, self._context.rank), b'')
         return self._open_channel(self._context.rank, destination)
 
