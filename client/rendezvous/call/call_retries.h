@@ -21,7 +21,7 @@ namespace cohort::client {
 // How much longer than its `wait` a call may take, so that a TIMED_OUT answer arrives with its
 // diagnosis. A call that has no `wait` ends at its deadline.
 inline constexpr absl::Duration kDeadlineMargin = absl::Seconds(2);
-// The last attempt has this time even at the deadline, so that the error says what is wrong.
+// The last attempt has this time even at the deadline, so that the error has the reason.
 inline constexpr absl::Duration kShortestAttempt = absl::Milliseconds(100);
 // The coordinator parks no call longer than this.
 inline constexpr absl::Duration kMaxWait = absl::Hours(1);
