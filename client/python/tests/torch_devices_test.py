@@ -125,7 +125,7 @@ class Group(process_group.ProcessGroup):
             exchange=lambda sends, receives, timeout: self.exchanges.append(
                 ([peer for _, peer in sends], [peer for _, peer in receives])))
         self._calls = types.SimpleNamespace(busy=0, settle=lambda: None)
-        self._coalesced, self._collected, self._seconds = None, [], 9
+        self._size, self._coalesced, self._collected, self._seconds = 2, None, [], 9
 
 
 class OnGpu:
