@@ -1,4 +1,7 @@
-"""The calls of cohort.torch, cohort.regions and cohort.vllm: sync, async, and by a future."""
+"""The calls of cohort.torch, cohort.regions and cohort.vllm: sync, async, and by a future.
+
+One file, though long: a table, of a few lines for each call.
+"""
 
 import datetime
 import os
