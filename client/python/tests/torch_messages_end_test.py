@@ -243,7 +243,10 @@ def no_such_rank(rank, size):
             except (cohort.InvalidArgument, ValueError, TypeError) as error:
                 texts.append(str(error))
     assert time.monotonic() - begin < 10
-    x = torch.ones(1)
+    x, other = torch.zeros(1), torch.tensor(1 - rank)  # a number that is no int
+    work = dist.isend(torch.ones(1), other)
+    dist.recv(x, other)
+    work.wait()
     dist.all_reduce(x)
     return len(texts), x.item()
 

@@ -1,6 +1,8 @@
 """The process group of PyTorch that runs on a group of Cohort."""
 
+import contextlib
 import datetime
+import operator
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -177,7 +179,7 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
     def send(self, tensors, destination: int, tag: int = 0) -> dist._Work:
         """See torch.distributed.isend. The result is over when the tensor may be used again. A
         wrong tensor on the host is an error of both ranks, as in a collective."""
-        self._check_peer('send to', destination)
+        destination = self._peer('send to', destination)
         tensor, = tensors
         if tensor.is_cuda:
             return self._on_stream(_Message(tensor, destination, True))
@@ -185,7 +187,7 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
 
     def recv(self, tensors, source: int, tag: int = 0) -> dist._Work:
         """See torch.distributed.irecv."""
-        self._check_peer('recv from', source)
+        source = self._peer('recv from', source)
         tensor, = tensors
         if tensor.is_cuda:
             return self._on_stream(_Message(tensor, source, False))
@@ -196,10 +198,12 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
         tensor, = tensors
         return self._issued(self._get_messages().receive(tensor, None, tag))
 
-    def _check_peer(self, call: str, rank: Any) -> None:
-        if not isinstance(rank, int) or not 0 <= rank < self._size:
-            raise cohort.InvalidArgument(
-                f'{self._describe(call)}: expected a rank of 0..{self._size - 1}, got {rank!r}')
+    def _peer(self, call: str, rank: Any) -> int:
+        with contextlib.suppress(TypeError):
+            if 0 <= operator.index(rank) < self._size:
+                return operator.index(rank)
+        raise cohort.InvalidArgument(
+            f'{self._describe(call)}: expected a rank of 0..{self._size - 1}, got {rank!r}')
 
     def _refuse_message(self, sends: bool, peer: Optional[int], tag: int, text: str) -> None:
         """Takes the turn of a message whose arguments PyTorch has refused on this rank."""
