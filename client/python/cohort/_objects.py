@@ -88,7 +88,8 @@ class Turn:
 _RIGHT = Turn()
 
 
-_NO_RANK = -1
+# `root` in proto/cohort/v1/messaging.proto.
+_NO_NUMBER = -1 << 31
 
 
 def check_root(group: Any, operation: str, root: Any, timeout: Timeout
@@ -99,7 +100,7 @@ def check_root(group: Any, operation: str, root: Any, timeout: Timeout
     with suppress(TypeError):
         if abs(index(root)) < 1 << 31:
             return index(root), timeout, turn
-    return _NO_RANK, timeout, turn if turn.refusal else Turn(
+    return _NO_NUMBER, timeout, turn if turn.refusal else Turn(
         group, operation, f'root: expected a rank, got {root!r}')
 
 

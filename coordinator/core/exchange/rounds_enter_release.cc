@@ -2,6 +2,7 @@
 // each rank), rounds_broadcast_scatter.cc (broadcast and scatter), rounds_abort.cc (ends without a
 // release), rounds_retention.cc (ended rounds that are kept).
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -10,6 +11,9 @@
 
 namespace cohort::coordinator {
 namespace {
+
+// `root` in proto/cohort/v1/messaging.proto.
+constexpr int kNoNumber = std::numeric_limits<int32_t>::min();
 
 std::string TitleOf(const EnterRoundCall& call) {
   return absl::StrCat(RoundKindName(call.kind), " \"", call.name, "\"");
@@ -158,9 +162,11 @@ absl::Status Rounds::CheckRoot(const EnterRoundCall& call, int rank, const RankS
                                size_t value_count) const {
   const bool has_root = Rooted(call.kind) || call.kind == RoundKind::kGather;
   if (has_root && !participants.Contains(call.root)) {
-    return absl::InvalidArgumentError(absl::StrCat(TitleOf(call), ": root ", call.root,
-                                                   " is not among participants ",
-                                                   participants.ToString().substr(0, 256)));
+    return absl::InvalidArgumentError(
+        call.root == kNoNumber
+            ? absl::StrCat(TitleOf(call), ": the root is no number of 32 bits")
+            : absl::StrCat(TitleOf(call), ": root ", call.root, " is not among participants ",
+                           participants.ToString().substr(0, 256)));
   }
   if (call.kind == RoundKind::kScatter && call.root == rank &&
       static_cast<int>(value_count) != participants.count()) {

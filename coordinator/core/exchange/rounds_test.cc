@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/testing/core_harness.h"
@@ -127,7 +128,8 @@ TEST(RoundNumbers, AWrongArgumentOfOneMemberEndsTheRoundForAll) {
       right.kind = kind;
       right.root = 2;
       EnterRoundCall wrong = right;
-      wrong.root = 3;
+      const bool number = wrong_at != 1;
+      wrong.root = number ? 3 : std::numeric_limits<int32_t>::min();
       std::vector<CallId> calls;
       for (size_t rank = 0; rank < 3; ++rank) {
         calls.push_back(h.As(members[rank], rank == wrong_at ? wrong : right));
@@ -136,7 +138,8 @@ TEST(RoundNumbers, AWrongArgumentOfOneMemberEndsTheRoundForAll) {
         ASSERT_NE(h.Round(call), nullptr);
         EXPECT_EQ(h.Round(call)->outcome, RoundOutcome::kMismatch);
         EXPECT_EQ(h.Round(call)->next_number, 2);
-        EXPECT_THAT(h.Round(call)->reason, HasSubstr("root 3 is not among participants"));
+        EXPECT_THAT(h.Round(call)->reason, HasSubstr(number ? "root 3 is not among participants"
+                                                            : "the root is no number of 32 bits"));
         EXPECT_THAT(h.Round(call)->reason, HasSubstr(absl::StrCat("rank ", wrong_at)));
       }
       CallId last = 0;
