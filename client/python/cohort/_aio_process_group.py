@@ -1,17 +1,20 @@
 """`cohort.ProcessGroup` for asyncio."""
 
 import asyncio
+from contextlib import suppress
+from operator import index
 from typing import Any, Dict, Generator, List, Optional, Sequence, Tuple
 
 from cohort import _core
 from cohort import _lifetime
 from cohort._event_loop import Inbox, run
-from cohort._objects import (check_root, check_round, pack, pack_all, pack_or_refuse, raise_refusal,
-                             unpack, unpack_all)
+from cohort._objects import (WrongRound, check_members, check_root, check_round, pack, pack_all,
+                             pack_or_refuse, raise_refusal, unpack, unpack_all, wrong_objects,
+                             wrong_timeout)
 from cohort.errors import Error
 from cohort.facts import Facts
 from cohort.group_info import GroupInfo, OpenWait, View, read_group_info
-from cohort.process_group import BytesLike, VoteOp, VoteResult, membership_options
+from cohort.process_group import BytesLike, VoteOp, VoteResult, membership_options, wrong_vote
 from cohort.timeouts import Timeout, seconds
 
 
@@ -63,6 +66,7 @@ class ProcessGroup(Facts):
     async def receive(self, source: int, tag: str = '', timeout: Timeout = None, *,
                       pickle: bool = False) -> Any:
         """As ProcessGroup.receive."""
+        index(source)  # None is any rank here below
         return (await self._receive(source, tag, timeout, pickle))[0]
 
     async def receive_any(self, tag: str = '', timeout: Timeout = None, *,
@@ -90,6 +94,7 @@ class ProcessGroup(Facts):
                         participants: Sequence[int] = (), timeout: Timeout = None,
                         pickle: bool = False) -> Any:
         """As ProcessGroup.broadcast."""
+        await self._check('broadcast', name, participants)
         root, timeout, turn = check_root(self, 'broadcast', root, timeout)
         data = pack_or_refuse(obj, pickle) if self.rank == root else b''
         with turn:
@@ -100,6 +105,7 @@ class ProcessGroup(Facts):
     async def all_gather(self, obj: Any, *, name: str = '', participants: Sequence[int] = (),
                          timeout: Timeout = None, pickle: bool = False) -> List[Any]:
         """As ProcessGroup.all_gather."""
+        await self._check('all_gather', name, participants)
         timeout, turn = check_round(self, 'all_gather', timeout)
         data = pack_or_refuse(obj, pickle)
         with turn:
@@ -111,6 +117,7 @@ class ProcessGroup(Facts):
                      participants: Sequence[int] = (), timeout: Timeout = None,
                      pickle: bool = False) -> List[Any]:
         """As ProcessGroup.gather."""
+        await self._check('gather', name, participants)
         root, timeout, turn = check_root(self, 'gather', root, timeout)
         data = pack_or_refuse(obj, pickle)
         with turn:
@@ -123,13 +130,23 @@ class ProcessGroup(Facts):
                       participants: Sequence[int] = (), timeout: Timeout = None,
                       pickle: bool = False) -> Any:
         """As ProcessGroup.scatter."""
-        root, timeout, turn = check_root(self, 'scatter', root, timeout)
         each = pack_all(objs, pickle) if self.rank == root else ()
+        await self._check('scatter', name, participants, wrong_objects(each))
+        root, timeout, turn = check_root(self, 'scatter', root, timeout)
         if turn.refusal and each:
             each = [turn.refusal] * len(each)
         with turn:
             data = await run(self._core.start_scatter, each, root, name, participants, timeout)
         return unpack(self, 'scatter', data, root, pickle)
+
+    async def _check(self, operation: str, name: str, participants: Sequence[int],
+                     wrong: str = '') -> None:
+        try:
+            check_members(self, operation, name, participants, wrong)
+        except WrongRound as call:
+            with suppress(Error):
+                await run(self._core.start_refuse, *call.turn)
+            raise call.error from None
 
     async def expire_data(self, older_than: Timeout = None) -> int:
         """As ProcessGroup.expire_data."""
@@ -145,6 +162,7 @@ class ProcessGroup(Facts):
     async def barrier(self, *, name: str = '', participants: Sequence[int] = (),
                       timeout: Timeout = None) -> None:
         """As ProcessGroup.barrier."""
+        await self._check('barrier', name, participants, wrong_timeout(timeout))
         await run(self._core.start_barrier, name, participants, timeout)
 
     async def cancel_barrier(self, name: str = '', reason: str = '') -> None:
@@ -155,11 +173,14 @@ class ProcessGroup(Facts):
                    participants: Sequence[int] = (),
                    timeout: Timeout = None) -> VoteResult:
         """As ProcessGroup.vote."""
+        await self._check('vote', name, participants,
+                          wrong_vote(value, op) or wrong_timeout(timeout))
         return VoteResult(*await run(self._core.start_vote, value, VoteOp(op), name, participants,
                                        timeout))
 
     async def agree_alive(self, timeout: Timeout = 30) -> Tuple[int, ...]:
         """As ProcessGroup.agree_alive."""
+        await self._check('agree_alive', 'alive', (), wrong_timeout(timeout))
         return await run(self._core.start_agree_alive, seconds(timeout, 30))
 
     # --- Unique ids.

@@ -38,7 +38,7 @@ class _Callbacks:
                     call, function = self._waiting.pop(number)
                 try:
                     function(call)
-                except Exception:  # pylint: disable=broad-exception-caught
+                except BaseException:  # pylint: disable=broad-exception-caught  # sys.exit, too
                     logger.exception('a callback of %r raised an exception', call)
                 del call, function
 

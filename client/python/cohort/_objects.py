@@ -5,6 +5,7 @@ the bytes of `cohort.values`. Bytes that begin with the mark travel as such a va
 that cannot take part sends a refusal in place of its object, for which other ranks wait.
 """
 
+import re
 from contextlib import suppress
 from operator import index
 from typing import Any, Sequence, Tuple, Union
@@ -86,6 +87,7 @@ class Turn:
 
 
 _RIGHT = Turn()
+_NAME = re.compile(r'[A-Za-z0-9._:/@+-]{0,128}')
 
 
 # `root` in proto/cohort/v1/messaging.proto.
@@ -106,22 +108,72 @@ def check_root(group: Any, operation: str, root: Any, timeout: Timeout
 
 def check_round(group: Any, operation: str, timeout: Timeout) -> Tuple[Timeout, Turn]:
     """Checks the timeout of a call for which other ranks wait."""
+    wrong = wrong_timeout(timeout)
+    return (None, Turn(group, operation, wrong)) if wrong else (timeout, _RIGHT)
+
+
+def wrong_timeout(timeout: Any) -> str:
+    """Returns the fault of a timeout, or an empty text."""
     try:
-        limit = seconds(timeout, 0)
-        if limit >= 0:
-            return timeout, _RIGHT
-        wrong = f'timeout: expected a number of seconds, at least 0, got {timeout!r}'
+        return '' if seconds(timeout, 0) >= 0 else (
+            f'timeout: expected a number of seconds, at least 0, got {timeout!r}')
     except TypeError:
-        wrong = f'timeout: expected a number of seconds or a timedelta, got {timeout!r}'
-    return None, Turn(group, operation, wrong)
+        return f'timeout: expected a number of seconds or a timedelta, got {timeout!r}'
+
+
+class WrongRound(Exception):
+    """A call of a round that this rank cannot make. It takes its turn in the rounds of `name`."""
+
+    def __init__(self, group: Any, operation: str, wrong: str, name: str):
+        super().__init__(wrong)
+        self.turn = name, f'{operation}: {wrong}'
+        self.error = InvalidArgument(f'{operation} in group {group.name}: rank {group.rank}: {wrong}')
+
+
+def check_members(group: Any, operation: str, name: Any, participants: Any, wrong: str = ''
+                  ) -> None:
+    """Checks which round a call takes part in, and raises WrongRound. `wrong`: another argument is.
+    A wrong name counts as the default one, because that of the other ranks is not known."""
+    if name:
+        text = name.decode('ascii', 'replace') if isinstance(name, bytes) else name
+        if not isinstance(text, str) or not _NAME.fullmatch(text):
+            raise WrongRound(group, operation, 'name: expected at most 128 characters of '
+                             f'A-Za-z0-9._:/@+-, got {repr(name)[:200]}', '')
+        name = text
+    elif not isinstance(name, (str, bytes)):
+        raise WrongRound(group, operation, f'name: expected a str, got {name!r}', '')
+    if not wrong and (participants or not isinstance(participants, (tuple, list, range))):
+        wrong = _wrong_participants(group, participants)
+    if wrong:
+        raise WrongRound(group, operation, wrong, name or '')
+
+
+def _wrong_participants(group: Any, participants: Any) -> str:
+    start = f'participants: {repr(participants)[:200]}'
+    try:
+        ranks = [index(rank) for rank in participants]
+        len(participants)
+    except TypeError:
+        return f'{start}: expected a sequence of ranks'
+    if len(set(ranks)) < len(ranks):
+        return f'{start}: a rank comes twice'
+    if ranks and (min(ranks) < 0 or max(ranks) >= group.size):
+        return f'{start}: ranks are 0..{group.size - 1}'
+    return '' if group.rank in ranks or not ranks else f'{start}: this rank is not among them'
 
 
 def pack_all(objects: Any, pickle: bool) -> Any:
-    """Returns the bytes, or the refusals, of a sequence of objects. The extension module refuses
-    an object that is no sequence, such as a str."""
+    """Returns the bytes, or the refusals, of a sequence of objects; else the object as it is, such
+    as a str."""
     if isinstance(objects, (str, bytes)) or not hasattr(objects, '__iter__'):
         return objects
     return [pack_or_refuse(obj, pickle) for obj in objects]
+
+
+def wrong_objects(each: Any) -> str:
+    """Returns the fault of a result of `pack_all`, or an empty text."""
+    return '' if isinstance(each, (list, tuple)) else (
+        f'objs: expected a sequence of objects, got {repr(each)[:200]}')
 
 
 def unpack(group: Any, operation: str, data: bytes, source: int, pickle: bool) -> Any:

@@ -1,13 +1,17 @@
 """Membership in a group, objects between its ranks, and barriers, through the coordinator."""
 
 import enum
+from contextlib import suppress
+from operator import index
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from cohort import _core
 from cohort import _lifetime
 from cohort._environment import coordinator_address, rank_and_size
-from cohort._objects import (BytesLike, check_root, check_round, pack, pack_all, pack_or_refuse,
-                             raise_refusal, unpack, unpack_all)
+from cohort._objects import (BytesLike, WrongRound, check_members, check_root, check_round, pack,
+                             pack_all, pack_or_refuse, raise_refusal, unpack, unpack_all,
+                             wrong_objects, wrong_timeout)
+from cohort.errors import Error
 from cohort.facts import Facts
 from cohort.group_info import GroupInfo, OpenWait, View, read_group_info
 from cohort.timeouts import Timeout, seconds
@@ -30,6 +34,19 @@ class VoteResult(NamedTuple):
     """The result of a vote, the same on all members."""
     value: int
     dissenting: Tuple[int, ...]  # EQUAL: the ranks whose value differs from that of most
+
+
+def wrong_vote(value: Any, op: Any) -> str:
+    """Returns the fault of a vote, or an empty text."""
+    try:
+        VoteOp(op)
+    except ValueError:
+        return f'op: expected a VoteOp, got {op!r}'
+    try:
+        number = index(value)
+    except TypeError:
+        return f'value: expected an int, got {repr(value)[:200]}'
+    return '' if -1 << 63 <= number < 1 << 63 else 'value: expected an int of 64 bits'
 
 
 def membership_options(group: str, *, world_size: Optional[int] = None, rank: Optional[int] = None,
@@ -57,12 +74,16 @@ class ProcessGroup(Facts):
         group.barrier()
 
     All methods may be called from any thread. They block for at most their timeout, in seconds or
-    as a datetime.timedelta, and release the GIL. `timeout=None` stands for the group's timeout. On
-    the main thread the handlers of signals run during a call, and one that raises ends it.
+    as a datetime.timedelta, and 2 seconds more if the coordinator does not answer. They release the
+    GIL. `timeout=None` stands for the group's timeout, and for 30 seconds in barriers and votes. On
+    the main thread the handlers of signals run during a call, and one that raises ends it. A wrong
+    argument of one rank in a call of all is InvalidArgument there and an error of the others, with
+    its rank; a wrong `name` counts as the default one.
 
     Errors of all methods: DeadlineExceeded (`missing` has the ranks that did not come), Aborted (the
-    generation ended: call `rejoin`), Unavailable, InvalidArgument, ResourceExhausted,
-    FailedPrecondition (the members disagree, or this member has left).
+    generation ended: call `rejoin`), Unavailable (the coordinator has not answered; it may still
+    carry the call out), InvalidArgument, ResourceExhausted, FailedPrecondition (the members
+    disagree, or this member has left).
     """
 
     _class_name = 'cohort.ProcessGroup'
@@ -137,6 +158,7 @@ class ProcessGroup(Facts):
         """Returns the root's object on every participant. All participants call it; the root does
         not block. Other ranks' `obj` is ignored. An object that cannot be sent is InvalidArgument
         on all of them, as in all_gather, gather and scatter."""
+        self._check('broadcast', name, participants)
         root, timeout, turn = check_root(self, 'broadcast', root, timeout)
         data = pack_or_refuse(obj, pickle) if self.rank == root else b''
         with turn:
@@ -146,6 +168,7 @@ class ProcessGroup(Facts):
     def all_gather(self, obj: Any, *, name: str = '', participants: Sequence[int] = (),
                    timeout: Timeout = None, pickle: bool = False) -> List[Any]:
         """Returns the objects of all participants, by rank. All participants call it."""
+        self._check('all_gather', name, participants)
         timeout, turn = check_round(self, 'all_gather', timeout)
         data = pack_or_refuse(obj, pickle)
         with turn:
@@ -156,6 +179,7 @@ class ProcessGroup(Facts):
                timeout: Timeout = None, pickle: bool = False) -> List[Any]:
         """Like all_gather, at the root; the others get an empty list. An object that cannot be sent
         is InvalidArgument on its rank and on the root."""
+        self._check('gather', name, participants)
         root, timeout, turn = check_root(self, 'gather', root, timeout)
         data = pack_or_refuse(obj, pickle)
         with turn:
@@ -169,13 +193,23 @@ class ProcessGroup(Facts):
         """Returns this rank's object of the root's `objs`, which has one for each participant in
         order of rank. Other ranks pass an empty sequence. An object that cannot be sent is
         InvalidArgument on the rank that should get it."""
-        root, timeout, turn = check_root(self, 'scatter', root, timeout)
         each = pack_all(objs, pickle) if self.rank == root else ()
+        self._check('scatter', name, participants, wrong_objects(each))
+        root, timeout, turn = check_root(self, 'scatter', root, timeout)
         if turn.refusal and each:
             each = [turn.refusal] * len(each)
         with turn:
             data = self._core.scatter(each, root, name, participants, timeout)
         return unpack(self, 'scatter', data, root, pickle)
+
+    def _check(self, operation: str, name: str, participants: Sequence[int],
+               wrong: str = '') -> None:
+        try:
+            check_members(self, operation, name, participants, wrong)
+        except WrongRound as call:
+            with suppress(Error):
+                self._core.refuse(*call.turn)
+            raise call.error from None
 
     def expire_data(self, older_than: Timeout = None) -> int:
         """Frees undelivered objects older than so many seconds (None: the group's
@@ -191,11 +225,12 @@ class ProcessGroup(Facts):
 
     def barrier(self, *, name: str = '', participants: Sequence[int] = (),
                 timeout: Timeout = None) -> None:
-        """Blocks until all participants have called it; by default at most 30 seconds.
+        """Blocks until all participants have called it.
 
         It takes one round trip and leaves nothing behind. DeadlineExceeded ends the barrier for all
         that wait in it.
         """
+        self._check('barrier', name, participants, wrong_timeout(timeout))
         self._core.barrier(name, participants, timeout)
 
     def cancel_barrier(self, name: str = '', reason: str = '') -> None:
@@ -205,11 +240,13 @@ class ProcessGroup(Facts):
     def vote(self, value: int, op: VoteOp, *, name: str = '', participants: Sequence[int] = (),
              timeout: Timeout = None) -> VoteResult:
         """Returns the combined value of all participants. All call it with the same `op`."""
+        self._check('vote', name, participants, wrong_vote(value, op) or wrong_timeout(timeout))
         return VoteResult(*self._core.vote(value, VoteOp(op), name, participants, timeout))
 
     def agree_alive(self, timeout: Timeout = 30) -> Tuple[int, ...]:
         """Returns the ranks that are alive; each of them gets the same answer. Works after a
         loss."""
+        self._check('agree_alive', 'alive', (), wrong_timeout(timeout))
         return self._core.agree_alive(seconds(timeout, 30))
 
     # --- Unique ids of communicators, one set for each name and generation.

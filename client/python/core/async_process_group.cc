@@ -115,6 +115,16 @@ PyObject* Barrier(Group& group, Queue queue, std::string name, std::vector<RankR
   });
 }
 
+PyObject* Refuse(Group& group, Queue queue, std::string name, std::string refusal) {
+  return StartCall(group, queue, [&](AsyncProcessGroup& g, const Call& call) {
+    RoundOptions round = Round(call, name, {}, absl::ZeroDuration());
+    round.refusal = refusal;
+    g.Barrier(round, [done = call.StatusSlot()](absl::Status status, const client::RoundReport&) {
+      done(std::move(status));
+    });
+  });
+}
+
 PyObject* CancelBarrier(Group& group, Queue queue, std::string name, std::string reason) {
   return StartCall(group, queue, [&](AsyncProcessGroup& g, const Call& call) {
     g.CancelBarrier(name, reason, Options(call), call.StatusSlot());
@@ -225,6 +235,7 @@ const std::vector<PyMethodDef>& AsyncProcessGroupMethods() {
       Method<&Scatter>("start_scatter",
                        {"completions", "objs", "root", "name", "participants", "timeout"}),
       Method<&Barrier>("start_barrier", {"completions", "name", "participants", "timeout"}),
+      Method<&Refuse>("start_refuse", {"completions", "name", "refusal"}),
       Method<&CancelBarrier>("start_cancel_barrier", {"completions", "name", "reason"}),
       Method<&Vote>("start_vote",
                     {"completions", "value", "op", "name", "participants", "timeout"}),

@@ -123,6 +123,13 @@ PyObject* Barrier(Group& group, std::string name, std::vector<RankRange> partici
   return CallForStatus(group, [&](ProcessGroup& g) { return g.Barrier(round); });
 }
 
+// Takes this rank's turn in the rounds of `name`, whose ranks all get `refusal` as their error.
+PyObject* Refuse(Group& group, std::string name, std::string refusal) {
+  RoundOptions round = Round(std::move(name), {}, absl::ZeroDuration());
+  round.refusal = std::move(refusal);
+  return CallForStatus(group, [&](ProcessGroup& g) { return g.Barrier(round); });
+}
+
 PyObject* Vote(Group& group, int64_t value, int op, std::string name,
                std::vector<RankRange> participants, CallTimeout timeout) {
   const RoundOptions round = Round(std::move(name), std::move(participants), timeout);
@@ -249,6 +256,7 @@ std::vector<PyMethodDef> AllMethods() {
     Method<&Gather>("gather", {"obj", "root", "name", "participants", "timeout"}),
     Method<&Scatter>("scatter", {"objs", "root", "name", "participants", "timeout"}),
     Method<&Barrier>("barrier", {"name", "participants", "timeout"}),
+    Method<&Refuse>("refuse", {"name", "refusal"}),
     Method<&Vote>("vote", {"value", "op", "name", "participants", "timeout"}),
     Method<&AgreeAlive>("agree_alive", {"timeout"}),
     Method<&ExpireData>("expire_data", {"older_than"}),

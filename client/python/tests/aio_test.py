@@ -286,6 +286,8 @@ def test_wrong_use(address):
                 await joined.all_gather(object())
             with pytest.raises(cohort.InvalidArgument, match='destination 7'):
                 await joined.send(b'', 7)
+            with pytest.raises(TypeError):
+                await joined.receive(None)
             with pytest.raises(cohort.InvalidArgument, match='root 9'):
                 await joined.broadcast(b'', 9)
             await joined.barrier()

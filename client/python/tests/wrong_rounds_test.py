@@ -32,18 +32,39 @@ WRONG = {
     'failing pickle': {'obj': Unpicklable(), 'pickle': True},
     'root outside': {'root': RANKS + 4}, 'negative root': {'root': -1},
     'root too large': {'root': 1 << 70}, 'root of a wrong type': {'root': 'x'},
+    'name of a wrong type': {'name': 5}, 'long name': {'name': 'x' * 2000},
+    'name with a space': {'name': 'a b'}, 'surrogate in the name': {'name': '\ud800'},
+    'participants outside': {'participants': [0, CULPRIT, RANKS + 4]},
+    'participants without the rank': {'participants': [0]},
+    'a rank twice': {'participants': [CULPRIT, CULPRIT]},
+    'participants of a wrong type': {'participants': 'x'},
+    'large vote': {'value': 1 << 70}, 'vote of a wrong type': {'value': 'x'},
+    'no such vote': {'op': 99}, 'no objects': {'obj': 5},
 }
 CALLS = {
     'all_gather': {}, 'broadcast': {'root': 0}, 'own broadcast': {'root': CULPRIT},
     'gather': {'root': 0},
     'own gather': {'root': CULPRIT}, 'scatter': {'root': 0}, 'own scatter': {'root': CULPRIT},
+    'barrier': {}, 'vote': {'value': 1, 'op': cohort.VoteOp.SUM}, 'agree_alive': {},
 }
 GROUP_CALLS = {'all_gather': 'all_gather_objects', 'broadcast': 'broadcast_object',
                'own broadcast': 'broadcast_object'}
-CASES = [(call, wrong) for call in CALLS for wrong in WRONG
-         # Others' objects are ignored.
-         if not (call in ('broadcast', 'scatter') and 'obj' in WRONG[wrong])
-         and not (call == 'all_gather' and 'root' in WRONG[wrong])]
+
+
+def takes(call, wrong):
+    """Whether the call has the argument, and looks at it."""
+    name = next(iter(WRONG[wrong]))
+    if name == 'obj':
+        return ('own scatter',) == (call,) if wrong == 'no objects' else call in (
+            'all_gather', 'own broadcast', 'gather', 'own gather', 'own scatter')
+    if name in ('name', 'participants'):
+        return call != 'agree_alive'
+    return name == 'timeout' or name in CALLS[call]
+
+
+CASES = [(call, wrong) for call in CALLS for wrong in WRONG if takes(call, wrong)]
+# Without an object.
+AGREEMENTS = ('barrier', 'vote', 'agree_alive')
 
 
 def arguments(call, wrong, rank):
@@ -52,15 +73,18 @@ def arguments(call, wrong, rank):
     if rank == CULPRIT:
         options.update(WRONG[wrong])
     obj = options.pop('obj')
-    if 'scatter' in call:
+    if call in AGREEMENTS:
+        return (), options
+    if 'scatter' in call and wrong != 'no objects':
         obj = [obj] * RANKS if rank == root else []
-    return obj, options
+    return (obj,), options
 
 
 def check(call, wrong, rank, error):
     """`error`: of this rank's call, or None."""
     root = CALLS[call].get('root')
-    if rank == CULPRIT and (call != 'own scatter' or 'root' in WRONG[wrong]):
+    names = {'root', 'name', 'participants'} & set(WRONG[wrong])
+    if rank == CULPRIT and (call != 'own scatter' or names or wrong == 'no objects'):
         assert isinstance(error, cohort.InvalidArgument), error
         assert f'rank {CULPRIT}' in str(error), error
         return
@@ -71,7 +95,7 @@ def check(call, wrong, rank, error):
             number = f'root {wrong_root} is not' if wrong_root in (RANKS + 4, -1) else 'no number'
             assert number in str(error), error
     # A root that sends does not wait, and no rank waits for a reader.
-    waits = {'all_gather': True, 'own broadcast': True, 'gather': rank == root,
+    waits = {**dict.fromkeys(AGREEMENTS, True), 'all_gather': True, 'own broadcast': True, 'gather': rank == root,
              'own scatter': True}.get(call, False)
     assert error is not None or not waits
 
@@ -99,13 +123,14 @@ def in_step(group, rank):
 def test_ranks_stay_in_step(groups, call, wrong):
     def body(rank):
         for group in groups[rank]:
-            if isinstance(group, cohort.Group) and call not in GROUP_CALLS:
+            if isinstance(group, cohort.Group) and (
+                    call not in GROUP_CALLS or {'name', 'participants'} & set(WRONG[wrong])):
                 continue
             name = GROUP_CALLS[call] if isinstance(group, cohort.Group) else call.split()[-1]
-            obj, options = arguments(call, wrong, rank)
+            args, options = arguments(call, wrong, rank)
             error = None
             try:
-                getattr(group, name)(obj, **options)
+                getattr(group, name)(*args, **options)
             except cohort.Error as caught:
                 error = caught
             check(call, wrong, rank, error)
@@ -120,10 +145,10 @@ def test_asyncio(address, call):
         async with cohort.aio.ProcessGroup(name, rank=rank, world_size=RANKS, address=address,
                                            timeout=LONG) as group:
             for wrong in [each for name, each in CASES if name == call]:
-                obj, options = arguments(call, wrong, rank)
+                args, options = arguments(call, wrong, rank)
                 error = None
                 try:
-                    await getattr(group, call.split()[-1])(obj, **options)
+                    await getattr(group, call.split()[-1])(*args, **options)
                 except cohort.Error as caught:
                     error = caught
                 check(call, wrong, rank, error)

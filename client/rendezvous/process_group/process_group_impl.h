@@ -263,6 +263,7 @@ inline void FillRound(const RoundPlan& plan, const RoundOptions& options, v1::Ro
   round->set_number(plan.ticket.number);
   RangesToProto(options.participants, round->mutable_participants());
   round->set_digest(options.digest);
+  round->set_refusal(options.refusal);
 }
 
 }  // namespace cohort::client

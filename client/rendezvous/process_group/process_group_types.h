@@ -71,6 +71,9 @@ struct RoundOptions {
   std::vector<RankRange> participants;  // empty: all
   absl::Duration timeout = absl::ZeroDuration();  // zero: 30 s for barriers and votes, else the group's
   std::string digest;             // the same for all; else all get FAILED_PRECONDITION at once
+  // Not empty: the fault of this member's call. The round ends for all with
+  // FAILED_PRECONDITION, which has this text and the member's rank. Not of votes.
+  std::string refusal;
   // Called about each second while waiting, on the caller's thread (blocking calls only).
   std::function<void(const MissingReport&)> on_waiting;
   // Ends this member's wait early, with its reason. May be null.

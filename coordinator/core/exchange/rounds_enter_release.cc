@@ -180,12 +180,10 @@ absl::Status Rounds::CheckRoot(const EnterRoundCall& call, int rank, const RankS
 void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
                    const EnterRoundCall& call, std::vector<Payload> values) {
   const int rank = member.rank;
-  const RankSet participants = call.participants.empty() ? RankSet::All(group_.world_size)
-                                                         : RankSet::FromRanges(call.participants);
-  if (absl::Status valid = CheckParticipants(call, rank, participants); !valid.ok()) {
-    step.Fail(id, std::move(valid));
-    return;
-  }
+  RankSet participants = call.participants.empty() ? RankSet::All(group_.world_size)
+                                                   : RankSet::FromRanges(call.participants);
+  absl::Status valid = CheckParticipants(call, rank, participants);
+  if (!valid.ok()) participants = RankSet::All(group_.world_size);
   Name* name = FindOrAddName(step, call.name);
   if (name == nullptr) {
     step.Fail(id, absl::ResourceExhaustedError(absl::StrCat(
@@ -195,7 +193,9 @@ void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
   }
   const int64_t number = call.number != 0 ? call.number : NextFor(*name, rank);
   member.Begin(RoundKindName(call.kind), call.name, number, step.now());
-  if (const absl::Status valid = CheckRoot(call, rank, participants, values.size()); !valid.ok()) {
+  if (valid.ok()) valid = CheckRoot(call, rank, participants, values.size());
+  if (valid.ok() && !call.refusal.empty()) valid = absl::InvalidArgumentError(call.refusal);
+  if (!valid.ok()) {
     EnterWrong(step, id, member, call, participants, *name, number, valid.message());
     return;
   }

@@ -151,6 +151,34 @@ TEST(RoundNumbers, AWrongArgumentOfOneMemberEndsTheRoundForAll) {
   }
 }
 
+TEST(RoundNumbers, AMemberThatRefusesTakesItsTurn) {
+  for (const size_t wrong_at : {0, 1, 2}) {
+    for (const bool refuses : {true, false}) {
+      CoreHarness h;
+      std::vector<TestMember> members = h.Form(3);
+      EnterRoundCall right = Barrier("step");
+      right.kind = RoundKind::kAllGather;
+      EnterRoundCall wrong = Barrier("step");
+      if (refuses) {
+        wrong.refusal = "timeout: -1";
+      } else {
+        wrong.participants = {{0, 3}};
+      }
+      std::vector<CallId> calls;
+      for (size_t rank = 0; rank < 3; ++rank) {
+        calls.push_back(h.As(members[rank], rank == wrong_at ? wrong : right));
+      }
+      for (const CallId call : calls) {
+        ASSERT_NE(h.Round(call), nullptr);
+        EXPECT_EQ(h.Round(call)->outcome, RoundOutcome::kMismatch);
+        EXPECT_EQ(h.Round(call)->next_number, 2);
+        EXPECT_THAT(h.Round(call)->reason, HasSubstr(refuses ? "timeout: -1" : "participant 3"));
+        EXPECT_THAT(h.Round(call)->reason, HasSubstr(absl::StrCat("rank ", wrong_at)));
+      }
+    }
+  }
+}
+
 TEST(RoundNumbers, AMemberThatComesLateToSeveralMismatchesStaysInStep) {
   CoreHarness h;
   std::vector<TestMember> members = h.Form(2);

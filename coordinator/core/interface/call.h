@@ -108,6 +108,7 @@ struct EnterRoundCall {
   int64_t number = 0;  // 0: the next number of this member
   std::vector<RankRange> participants;  // empty: all
   std::string digest;
+  std::string refusal;        // not empty: the fault of the call
   int root = -1;              // gather, broadcast, scatter
   std::vector<Value> values;  // one; scatter's root: one per participant; readers: empty
   std::vector<int64_t> sizes;  // scatter's root with a single blob: the size of each value in it

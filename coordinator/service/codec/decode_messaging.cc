@@ -9,6 +9,7 @@ namespace cohort::coordinator {
 namespace {
 
 constexpr absl::Duration kDefaultObjectWait = absl::Seconds(300);
+constexpr size_t kMaxRefusalCharacters = 1024;
 constexpr absl::Duration kDefaultBarrierWait = absl::Seconds(30);
 
 // The shared part of the round calls.
@@ -25,6 +26,9 @@ absl::Status DecodeRound(RoundKind kind, v1::Round& round, absl::Duration defaul
   body->name = std::move(*round.mutable_name());
   body->number = round.number();
   body->digest = std::move(*round.mutable_digest());
+  COHORT_RETURN_IF_ERROR(
+      CleanText("round.refusal", round.mutable_refusal(), kMaxRefusalCharacters));
+  body->refusal = std::move(*round.mutable_refusal());
   return absl::OkStatus();
 }
 

@@ -60,6 +60,7 @@ const std::map<std::string, Kind>& Fields() {
       {"SendRequest.tag", Kind::kName},
       {"ReceiveRequest.tag", Kind::kName},
       {"Round.name", Kind::kName},
+      {"Round.refusal", Kind::kText},
       {"CancelBarrierRequest.name", Kind::kName},
       {"CancelBarrierRequest.reason", Kind::kText},
       {"PutRequest.key", Kind::kData},
