@@ -127,7 +127,8 @@ class WrongRound(Exception):
     def __init__(self, group: Any, operation: str, wrong: str, name: str):
         super().__init__(wrong)
         self.turn = name, f'{operation}: {wrong}'
-        self.error = InvalidArgument(f'{operation} in group {group.name}: rank {group.rank}: {wrong}')
+        self.error = InvalidArgument(
+            f'{operation} in group {group.name}: rank {group.rank}: {wrong}')
 
 
 def check_members(group: Any, operation: str, name: Any, participants: Any, wrong: str = ''

@@ -13,6 +13,14 @@ def _limit(c, **more):
     return more
 
 
+def _round(c):
+    more = {'name': {'name': 5}, 'participants': {'participants': [0, 1, 99]}}
+    return _limit(c, **more.get(c.variant, {}))
+
+
+_MEMBERS = ('name', 'participants')
+
+
 # --- ProcessGroup.
 
 
@@ -74,19 +82,20 @@ def _nobody(_):
     return None
 
 
-_add_group('barrier', ROUND, lambda c: c.group.barrier(**_limit(c)), _nobody)
+_add_group('barrier', ROUND, lambda c: c.group.barrier(**_round(c)), _nobody, wrong=_MEMBERS)
 _add_group('broadcast', ROOTED,
-           lambda c: c.group.broadcast(c.object(1) if c.rank == 1 else None, c.at(1), **_limit(c)),
-           lambda c: c.object(1), wrong=('rank', 'type'), peer_waits=False, sender=1)
-_add_group('all_gather', ROUND, lambda c: c.group.all_gather(c.object(), **_limit(c)),
-           lambda c: c.objects(), wrong=('type',))
-_add_group('gather', ROUND, lambda c: c.group.gather(c.object(), c.at(0), **_limit(c)),
-           lambda c: c.objects() if c.rank == 0 else [], wrong=('type', 'rank'), peer_waits=False)
+           lambda c: c.group.broadcast(c.object(1) if c.rank == 1 else None, c.at(1), **_round(c)),
+           lambda c: c.object(1), wrong=('rank', 'type') + _MEMBERS, peer_waits=False, sender=1)
+_add_group('all_gather', ROUND, lambda c: c.group.all_gather(c.object(), **_round(c)),
+           lambda c: c.objects(), wrong=('type',) + _MEMBERS)
+_add_group('gather', ROUND, lambda c: c.group.gather(c.object(), c.at(0), **_round(c)),
+           lambda c: c.objects() if c.rank == 0 else [], wrong=('type', 'rank') + _MEMBERS,
+           peer_waits=False)
 _add_group('scatter', ROOTED,
-           lambda c: c.group.scatter(c.objects() if c.rank == 1 else (), c.at(1), **_limit(c)),
-           lambda c: c.object(), wrong=('rank', 'type'), peer_waits=False, sender=1)
-_add_group('vote', ROUND, lambda c: c.group.vote(c.value(c.rank), cohort.VoteOp.MIN, **_limit(c)),
-           lambda c: (c.value(0), ()))
+           lambda c: c.group.scatter(c.objects() if c.rank == 1 else (), c.at(1), **_round(c)),
+           lambda c: c.object(), wrong=('rank', 'type') + _MEMBERS, peer_waits=False, sender=1)
+_add_group('vote', ROUND, lambda c: c.group.vote(c.value(c.rank), cohort.VoteOp.MIN, **_round(c)),
+           lambda c: (c.value(0), ()), wrong=_MEMBERS)
 _add_group('receive', MAILBOX, _by_rank(
     lambda c: c.group.receive(c.at(1), **_limit(c)),
     lambda c: c.group.send(c.object(1), 0, **_limit(c))),

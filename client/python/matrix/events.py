@@ -182,7 +182,7 @@ def _wrong(scene, row, wrong: int, variant: str) -> None:
 def _is_told_to_all(scene, variant: str) -> bool:
     """Whether the wrong argument takes its turn, and the other ranks of the call get its error."""
     return scene.call.kind in (COLLECTIVE, MESSAGE) or (
-        scene.call.kind in (ROUND, ROOTED) and variant in ('type', 'rank'))
+        scene.call.kind in (ROUND, ROOTED) and variant in ('type', 'rank', 'name', 'participants'))
 
 
 def wrong_here(scene, row, variant):
@@ -402,8 +402,8 @@ EVENTS: Dict[str, Callable[..., None]] = {function.__name__: function for functi
     fork_before, fork_during, killed_with_child, coordinator_gone, coordinator_stopped)}
 
 VARIANTS = {
-    'wrong_here': ('type', 'shape', 'rank', 'list', 'op'),
-    'wrong_there': ('type', 'shape', 'rank', 'list', 'op'),
+    'wrong_here': ('type', 'shape', 'rank', 'list', 'op', 'name', 'participants'),
+    'wrong_there': ('type', 'shape', 'rank', 'list', 'op', 'name', 'participants'),
     'handler_returns': ('SIGTERM', 'SIGINT', 'SIGUSR1'),
     'handler_raises': ('SIGTERM', 'SIGALRM'),
 }

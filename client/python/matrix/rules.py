@@ -227,8 +227,10 @@ TABLE: List[Row] = [
     # their turn, and are an error of all ranks that wait.
     Row(['wrong_here-type'], (ROUND, ROOTED), subject=MISTAKE, peer=refused(0), after='in step'),
     Row(['wrong_there-type'], (ROUND, ROOTED), subject=refused(1), peer=MISTAKE, after='in step'),
-    Row(['wrong_here-rank'], (ROUND, ROOTED), subject=MISTAKE, peer=mismatched(0), after='in step'),
-    Row(['wrong_there-rank'], (ROUND, ROOTED), subject=mismatched(1), peer=MISTAKE, after='in step'),
+    Row([f'wrong_here-{variant}' for variant in ('rank', 'name', 'participants')], (ROUND, ROOTED),
+        subject=MISTAKE, peer=mismatched(0), after='in step'),
+    Row([f'wrong_there-{variant}' for variant in ('rank', 'name', 'participants')], (ROUND, ROOTED),
+        subject=mismatched(1), peer=MISTAKE, after='in step'),
     Row(['wrong_here'], (COLLECTIVE,), subject=MISTAKE, peer=refused(0), after='in step'),
     Row(['wrong_there'], (COLLECTIVE,), subject=refused(1), peer=MISTAKE, after='in step'),
     # Two ranks take part in a message. The other one is refused, too. In cohort.Group it may also wait
