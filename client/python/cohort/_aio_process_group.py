@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import suppress
-from operator import index
 from typing import Any, Dict, Generator, List, Optional, Sequence, Tuple
 
 from cohort import _core
@@ -66,7 +65,8 @@ class ProcessGroup(Facts):
     async def receive(self, source: int, tag: str = '', timeout: Timeout = None, *,
                       pickle: bool = False) -> Any:
         """As ProcessGroup.receive."""
-        index(source)  # None is any rank here below
+        if source is None:  # any rank, for _receive
+            raise TypeError("source: expected an int, got <class 'NoneType'>")
         return (await self._receive(source, tag, timeout, pickle))[0]
 
     async def receive_any(self, tag: str = '', timeout: Timeout = None, *,

@@ -46,7 +46,8 @@ def wrong_vote(value: Any, op: Any) -> str:
         number = index(value)
     except TypeError:
         return f'value: expected an int, got {repr(value)[:200]}'
-    return '' if -1 << 63 <= number < 1 << 63 else 'value: expected an int of 64 bits'
+    return '' if -1 << 63 <= number < 1 << 63 else (
+        f'value: {number} has more than 64 bits')
 
 
 def membership_options(group: str, *, world_size: Optional[int] = None, rank: Optional[int] = None,

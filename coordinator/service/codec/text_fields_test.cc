@@ -103,6 +103,7 @@ struct TextsOf {
   void operator()(const KeepAliveCall& call) { texts = {call.progress_operation}; }
   void operator()(const AckViewCall& call) { texts = {call.reason}; }
   void operator()(const ReportErrorCall& call) { texts = {call.detail}; }
+  void operator()(const EnterRoundCall& call) { texts = {call.refusal}; }
   void operator()(const CloseGroupCall& call) { texts = {call.reason}; }
   void operator()(const CancelRoundCall& call) { texts = {call.reason}; }
   void operator()(const ReportInitCall& call) { texts = {call.detail}; }
