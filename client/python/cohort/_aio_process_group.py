@@ -94,7 +94,7 @@ class ProcessGroup(Facts):
                         participants: Sequence[int] = (), timeout: Timeout = None,
                         pickle: bool = False) -> Any:
         """As ProcessGroup.broadcast."""
-        await self._check('broadcast', name, participants)
+        participants = await self._check('broadcast', name, participants)
         root, timeout, turn = check_root(self, 'broadcast', root, timeout)
         data = pack_or_refuse(obj, pickle) if self.rank == root else b''
         with turn:
@@ -105,7 +105,7 @@ class ProcessGroup(Facts):
     async def all_gather(self, obj: Any, *, name: str = '', participants: Sequence[int] = (),
                          timeout: Timeout = None, pickle: bool = False) -> List[Any]:
         """As ProcessGroup.all_gather."""
-        await self._check('all_gather', name, participants)
+        participants = await self._check('all_gather', name, participants)
         timeout, turn = check_round(self, 'all_gather', timeout)
         data = pack_or_refuse(obj, pickle)
         with turn:
@@ -117,7 +117,7 @@ class ProcessGroup(Facts):
                      participants: Sequence[int] = (), timeout: Timeout = None,
                      pickle: bool = False) -> List[Any]:
         """As ProcessGroup.gather."""
-        await self._check('gather', name, participants)
+        participants = await self._check('gather', name, participants)
         root, timeout, turn = check_root(self, 'gather', root, timeout)
         data = pack_or_refuse(obj, pickle)
         with turn:
@@ -130,9 +130,11 @@ class ProcessGroup(Facts):
                       participants: Sequence[int] = (), timeout: Timeout = None,
                       pickle: bool = False) -> Any:
         """As ProcessGroup.scatter."""
-        each = pack_all(objs, pickle) if self.rank == root else ()
-        await self._check('scatter', name, participants, wrong_objects(each))
         root, timeout, turn = check_root(self, 'scatter', root, timeout)
+        at_root = self.rank == root
+        each = pack_all(objs, pickle) if at_root else ()
+        participants = await self._check('scatter', name, participants,
+                                       wrong_objects(each) if at_root else '')
         if turn.refusal and each:
             each = [turn.refusal] * len(each)
         with turn:
@@ -140,9 +142,9 @@ class ProcessGroup(Facts):
         return unpack(self, 'scatter', data, root, pickle)
 
     async def _check(self, operation: str, name: str, participants: Sequence[int],
-                     wrong: str = '') -> None:
+                     wrong: str = '') -> Sequence[int]:
         try:
-            check_members(self, operation, name, participants, wrong)
+            return check_members(self, operation, name, participants, wrong)
         except WrongRound as call:
             with suppress(Error):
                 await run(self._core.start_refuse, *call.turn)
@@ -162,7 +164,8 @@ class ProcessGroup(Facts):
     async def barrier(self, *, name: str = '', participants: Sequence[int] = (),
                       timeout: Timeout = None) -> None:
         """As ProcessGroup.barrier."""
-        await self._check('barrier', name, participants, wrong_timeout(timeout))
+        participants = await self._check('barrier', name, participants,
+                                       wrong_timeout(timeout))
         await run(self._core.start_barrier, name, participants, timeout)
 
     async def cancel_barrier(self, name: str = '', reason: str = '') -> None:
@@ -173,8 +176,8 @@ class ProcessGroup(Facts):
                    participants: Sequence[int] = (),
                    timeout: Timeout = None) -> VoteResult:
         """As ProcessGroup.vote."""
-        await self._check('vote', name, participants,
-                          wrong_vote(value, op) or wrong_timeout(timeout))
+        participants = await self._check('vote', name, participants,
+                                         wrong_vote(value, op) or wrong_timeout(timeout))
         return VoteResult(*await run(self._core.start_vote, value, VoteOp(op), name, participants,
                                        timeout))
 

@@ -87,6 +87,7 @@ class Turn:
 
 
 _RIGHT = Turn()
+_ALL = ()  # the one empty tuple: all ranks
 _NAME = re.compile(r'[A-Za-z0-9._:/@+-]{0,128}')
 
 
@@ -99,11 +100,12 @@ def check_root(group: Any, operation: str, root: Any, timeout: Timeout
     """As check_round, for a call with a root, which it returns first. The extension module refuses
     a number that is no rank, on all ranks."""
     timeout, turn = check_round(group, operation, timeout)
-    with suppress(TypeError):
-        if abs(index(root)) < 1 << 31:
-            return index(root), timeout, turn
+    with suppress(Exception):  # of its __index__
+        number = index(root)
+        if abs(number) < 1 << 31:
+            return number, timeout, turn
     return _NO_NUMBER, timeout, turn if turn.refusal else Turn(
-        group, operation, f'root: expected a rank, got {root!r}')
+        group, operation, f'root: expected a rank, got {shown(root)}')
 
 
 def check_round(group: Any, operation: str, timeout: Timeout) -> Tuple[Timeout, Turn]:
@@ -113,12 +115,24 @@ def check_round(group: Any, operation: str, timeout: Timeout) -> Tuple[Timeout, 
 
 
 def wrong_timeout(timeout: Any) -> str:
-    """Returns the fault of a timeout, or an empty text."""
+    """Returns the fault of a timeout, or an empty text. Like the other checks of a round, it raises
+    nothing, whatever the argument's own methods do: the rank has to take its turn."""
     try:
-        return '' if seconds(timeout, 0) >= 0 else (
-            f'timeout: expected a number of seconds, at least 0, got {timeout!r}')
-    except TypeError:
-        return f'timeout: expected a number of seconds or a timedelta, got {timeout!r}'
+        limit = seconds(timeout, 0)
+        if limit >= 0:
+            float(limit)
+            return ''
+        return f'timeout: expected a number of seconds, at least 0, got {shown(timeout)}'
+    except Exception:  # pylint: disable=broad-exception-caught
+        return f'timeout: expected a number of seconds or a timedelta, got {shown(timeout)}'
+
+
+def shown(value: Any) -> str:
+    """Returns a value as errors show it."""
+    try:
+        return repr(value)[:200]
+    except Exception:  # pylint: disable=broad-exception-caught
+        return f'an object of {type(value).__name__}'
 
 
 class WrongRound(Exception):
@@ -132,49 +146,49 @@ class WrongRound(Exception):
 
 
 def check_members(group: Any, operation: str, name: Any, participants: Any, wrong: str = ''
-                  ) -> None:
-    """Checks which round a call takes part in, and raises WrongRound. `wrong`: another argument is.
-    A wrong name counts as the default one, because that of the other ranks is not known."""
-    if name:
-        text = name.decode('ascii', 'replace') if isinstance(name, bytes) else name
-        if not isinstance(text, str) or not _NAME.fullmatch(text):
-            raise WrongRound(group, operation, 'name: expected at most 128 characters of '
-                             f'A-Za-z0-9._:/@+-, got {repr(name)[:200]}', '')
-        name = text
-    elif not isinstance(name, (str, bytes)):
-        raise WrongRound(group, operation, f'name: expected a str, got {name!r}', '')
-    if not wrong and (participants or not isinstance(participants, (tuple, list, range))):
-        wrong = _wrong_participants(group, participants)
+                  ) -> Sequence[int]:
+    """Checks which round a call takes part in. Returns the participants, or raises WrongRound.
+    `wrong`: the fault of another argument. A wrong name counts as the default one, because that of
+    the other ranks is not known."""
+    text = name.decode('ascii', 'replace') if isinstance(name, bytes) else name
+    if not isinstance(text, str) or not _NAME.fullmatch(text):
+        raise WrongRound(group, operation, 'name: expected at most 128 characters of '
+                         f'A-Za-z0-9._:/@+-, got {shown(name)}', '')
+    ranks: Sequence[int] = ()
+    if participants is not _ALL and not wrong:
+        try:
+            ranks = [index(rank) for rank in participants]
+        except Exception:  # pylint: disable=broad-exception-caught
+            wrong = 'expected a sequence of ranks'
+        else:
+            wrong = _wrong_ranks(group, ranks)
+        wrong = wrong and f'participants: {shown(participants)}: {wrong}'
     if wrong:
-        raise WrongRound(group, operation, wrong, name or '')
+        raise WrongRound(group, operation, wrong, text)
+    return ranks
 
 
-def _wrong_participants(group: Any, participants: Any) -> str:
-    start = f'participants: {repr(participants)[:200]}'
-    try:
-        ranks = [index(rank) for rank in participants]
-        len(participants)
-    except TypeError:
-        return f'{start}: expected a sequence of ranks'
+def _wrong_ranks(group: Any, ranks: Sequence[int]) -> str:
     if len(set(ranks)) < len(ranks):
-        return f'{start}: a rank comes twice'
+        return 'a rank comes twice'
     if ranks and (min(ranks) < 0 or max(ranks) >= group.size):
-        return f'{start}: ranks are 0..{group.size - 1}'
-    return '' if group.rank in ranks or not ranks else f'{start}: this rank is not among them'
+        return f'ranks are 0..{group.size - 1}'
+    return '' if group.rank in ranks or not ranks else 'this rank is not among them'
 
 
 def pack_all(objects: Any, pickle: bool) -> Any:
     """Returns the bytes, or the refusals, of a sequence of objects; else the object as it is, such
     as a str."""
-    if isinstance(objects, (str, bytes)) or not hasattr(objects, '__iter__'):
-        return objects
-    return [pack_or_refuse(obj, pickle) for obj in objects]
+    with suppress(Exception):  # of its iterator
+        if not isinstance(objects, (str, bytes)):
+            return [pack_or_refuse(obj, pickle) for obj in objects]
+    return objects
 
 
 def wrong_objects(each: Any) -> str:
     """Returns the fault of a result of `pack_all`, or an empty text."""
-    return '' if isinstance(each, (list, tuple)) else (
-        f'objs: expected a sequence of objects, got {repr(each)[:200]}')
+    return '' if isinstance(each, list) else (
+        f'objs: expected a sequence of objects, got {shown(each)}')
 
 
 def unpack(group: Any, operation: str, data: bytes, source: int, pickle: bool) -> Any:

@@ -9,7 +9,7 @@ from cohort import _core
 from cohort import _lifetime
 from cohort._environment import coordinator_address, rank_and_size
 from cohort._objects import (BytesLike, WrongRound, check_members, check_root, check_round, pack,
-                             pack_all, pack_or_refuse, raise_refusal, unpack, unpack_all,
+                             pack_all, pack_or_refuse, raise_refusal, shown, unpack, unpack_all,
                              wrong_objects, wrong_timeout)
 from cohort.errors import Error
 from cohort.facts import Facts
@@ -40,12 +40,12 @@ def wrong_vote(value: Any, op: Any) -> str:
     """Returns the fault of a vote, or an empty text."""
     try:
         VoteOp(op)
-    except ValueError:
-        return f'op: expected a VoteOp, got {op!r}'
+    except Exception:  # pylint: disable=broad-exception-caught
+        return f'op: expected a VoteOp, got {shown(op)}'
     try:
         number = index(value)
-    except TypeError:
-        return f'value: expected an int, got {repr(value)[:200]}'
+    except Exception:  # pylint: disable=broad-exception-caught
+        return f'value: expected an int, got {shown(value)}'
     return '' if -1 << 63 <= number < 1 << 63 else (
         f'value: {number} has more than 64 bits')
 
@@ -79,7 +79,8 @@ class ProcessGroup(Facts):
     GIL. `timeout=None` stands for the group's timeout, and for 30 seconds in barriers and votes. On
     the main thread the handlers of signals run during a call, and one that raises ends it. A wrong
     argument of one rank in a call of all is InvalidArgument there and an error of the others, with
-    its rank; a wrong `name` counts as the default one.
+    its rank; a wrong `name` counts as the default one. Each rank counts its calls of a name, so
+    those of some `participants` alone have a name of their own.
 
     Errors of all methods: DeadlineExceeded (`missing` has the ranks that did not come), Aborted (the
     generation ended: call `rejoin`), Unavailable (the coordinator has not answered; it may still
@@ -159,7 +160,7 @@ class ProcessGroup(Facts):
         """Returns the root's object on every participant. All participants call it; the root does
         not block. Other ranks' `obj` is ignored. An object that cannot be sent is InvalidArgument
         on all of them, as in all_gather, gather and scatter."""
-        self._check('broadcast', name, participants)
+        participants = self._check('broadcast', name, participants)
         root, timeout, turn = check_root(self, 'broadcast', root, timeout)
         data = pack_or_refuse(obj, pickle) if self.rank == root else b''
         with turn:
@@ -169,7 +170,7 @@ class ProcessGroup(Facts):
     def all_gather(self, obj: Any, *, name: str = '', participants: Sequence[int] = (),
                    timeout: Timeout = None, pickle: bool = False) -> List[Any]:
         """Returns the objects of all participants, by rank. All participants call it."""
-        self._check('all_gather', name, participants)
+        participants = self._check('all_gather', name, participants)
         timeout, turn = check_round(self, 'all_gather', timeout)
         data = pack_or_refuse(obj, pickle)
         with turn:
@@ -180,7 +181,7 @@ class ProcessGroup(Facts):
                timeout: Timeout = None, pickle: bool = False) -> List[Any]:
         """Like all_gather, at the root; the others get an empty list. An object that cannot be sent
         is InvalidArgument on its rank and on the root."""
-        self._check('gather', name, participants)
+        participants = self._check('gather', name, participants)
         root, timeout, turn = check_root(self, 'gather', root, timeout)
         data = pack_or_refuse(obj, pickle)
         with turn:
@@ -194,9 +195,11 @@ class ProcessGroup(Facts):
         """Returns this rank's object of the root's `objs`, which has one for each participant in
         order of rank. Other ranks pass an empty sequence. An object that cannot be sent is
         InvalidArgument on the rank that should get it."""
-        each = pack_all(objs, pickle) if self.rank == root else ()
-        self._check('scatter', name, participants, wrong_objects(each))
         root, timeout, turn = check_root(self, 'scatter', root, timeout)
+        at_root = self.rank == root
+        each = pack_all(objs, pickle) if at_root else ()
+        participants = self._check('scatter', name, participants,
+                                 wrong_objects(each) if at_root else '')
         if turn.refusal and each:
             each = [turn.refusal] * len(each)
         with turn:
@@ -204,9 +207,9 @@ class ProcessGroup(Facts):
         return unpack(self, 'scatter', data, root, pickle)
 
     def _check(self, operation: str, name: str, participants: Sequence[int],
-               wrong: str = '') -> None:
+               wrong: str = '') -> Sequence[int]:
         try:
-            check_members(self, operation, name, participants, wrong)
+            return check_members(self, operation, name, participants, wrong)
         except WrongRound as call:
             with suppress(Error):
                 self._core.refuse(*call.turn)
@@ -231,7 +234,8 @@ class ProcessGroup(Facts):
         It takes one round trip and leaves nothing behind. DeadlineExceeded ends the barrier for all
         that wait in it.
         """
-        self._check('barrier', name, participants, wrong_timeout(timeout))
+        participants = self._check('barrier', name, participants,
+                                 wrong_timeout(timeout))
         self._core.barrier(name, participants, timeout)
 
     def cancel_barrier(self, name: str = '', reason: str = '') -> None:
@@ -241,7 +245,8 @@ class ProcessGroup(Facts):
     def vote(self, value: int, op: VoteOp, *, name: str = '', participants: Sequence[int] = (),
              timeout: Timeout = None) -> VoteResult:
         """Returns the combined value of all participants. All call it with the same `op`."""
-        self._check('vote', name, participants, wrong_vote(value, op) or wrong_timeout(timeout))
+        participants = self._check('vote', name, participants,
+                                   wrong_vote(value, op) or wrong_timeout(timeout))
         return VoteResult(*self._core.vote(value, VoteOp(op), name, participants, timeout))
 
     def agree_alive(self, timeout: Timeout = 30) -> Tuple[int, ...]:

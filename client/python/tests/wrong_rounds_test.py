@@ -22,6 +22,14 @@ class Unpicklable:  # pylint: disable=too-few-public-methods
         raise RuntimeError('no copy of this')
 
 
+class Failing:
+    """All that a check may ask of an argument raises an exception."""
+    def _fail(self, *_):
+        raise RuntimeError('boom')
+    __bool__ = __len__ = __iter__ = __index__ = __float__ = __eq__ = __repr__ = __ge__ = _fail
+    __hash__ = None
+
+
 # By name: what the culprit passes in place of the right arguments.
 WRONG = {
     'timeout of a wrong type': {'timeout': 'x'}, 'negative timeout': {'timeout': -1},
@@ -40,6 +48,11 @@ WRONG = {
     'participants of a wrong type': {'participants': 'x'},
     'large vote': {'value': 1 << 70}, 'vote of a wrong type': {'value': 'x'},
     'no such vote': {'op': 99}, 'no objects': {'obj': 5},
+    'huge timeout': {'timeout': 1 << 2000}, 'array for a timeout': {'timeout': np.ones(2)},
+    'array for a name': {'name': np.ones(2)}, 'array for a root': {'root': np.ones(2)},
+    'array for a vote': {'value': np.ones(2)}, 'wrong array of ranks': {'participants': np.ones(2)},
+    **{f'failing {name}': {name: Failing()} for name in (
+        'timeout', 'name', 'root', 'participants', 'value', 'op')},
 }
 CALLS = {
     'all_gather': {}, 'broadcast': {'root': 0}, 'own broadcast': {'root': CULPRIT},
@@ -92,7 +105,8 @@ def check(call, wrong, rank, error):
         assert f'rank {CULPRIT}' in str(error), error
         wrong_root = WRONG[wrong].get('root')
         if wrong_root is not None:
-            number = f'root {wrong_root} is not' if wrong_root in (RANKS + 4, -1) else 'no number'
+            number = (f'root {wrong_root} is not' if wrong in ('root outside', 'negative root')
+                      else 'no number')
             assert number in str(error), error
     # A root that sends does not wait, and no rank waits for a reader.
     waits = {**dict.fromkeys(AGREEMENTS, True), 'all_gather': True, 'own broadcast': True, 'gather': rank == root,
