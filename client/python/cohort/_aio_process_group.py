@@ -134,7 +134,7 @@ class ProcessGroup(Facts):
         at_root = self.rank == root
         each = pack_all(objs, pickle) if at_root else ()
         participants = await self._check('scatter', name, participants,
-                                       wrong_objects(each) if at_root else '')
+                                         wrong_objects(each) if at_root else '')
         if turn.refusal and each:
             each = [turn.refusal] * len(each)
         with turn:
@@ -164,8 +164,7 @@ class ProcessGroup(Facts):
     async def barrier(self, *, name: str = '', participants: Sequence[int] = (),
                       timeout: Timeout = None) -> None:
         """As ProcessGroup.barrier."""
-        participants = await self._check('barrier', name, participants,
-                                       wrong_timeout(timeout))
+        participants = await self._check('barrier', name, participants, wrong_timeout(timeout))
         await run(self._core.start_barrier, name, participants, timeout)
 
     async def cancel_barrier(self, name: str = '', reason: str = '') -> None:

@@ -46,8 +46,7 @@ def wrong_vote(value: Any, op: Any) -> str:
         number = index(value)
     except Exception:  # pylint: disable=broad-exception-caught
         return f'value: expected an int, got {shown(value)}'
-    return '' if -1 << 63 <= number < 1 << 63 else (
-        f'value: {number} has more than 64 bits')
+    return '' if -1 << 63 <= number < 1 << 63 else f'value: {shown(number)} has more than 64 bits'
 
 
 def membership_options(group: str, *, world_size: Optional[int] = None, rank: Optional[int] = None,
@@ -199,7 +198,7 @@ class ProcessGroup(Facts):
         at_root = self.rank == root
         each = pack_all(objs, pickle) if at_root else ()
         participants = self._check('scatter', name, participants,
-                                 wrong_objects(each) if at_root else '')
+                                   wrong_objects(each) if at_root else '')
         if turn.refusal and each:
             each = [turn.refusal] * len(each)
         with turn:
@@ -234,8 +233,7 @@ class ProcessGroup(Facts):
         It takes one round trip and leaves nothing behind. DeadlineExceeded ends the barrier for all
         that wait in it.
         """
-        participants = self._check('barrier', name, participants,
-                                 wrong_timeout(timeout))
+        participants = self._check('barrier', name, participants, wrong_timeout(timeout))
         self._core.barrier(name, participants, timeout)
 
     def cancel_barrier(self, name: str = '', reason: str = '') -> None:

@@ -46,7 +46,8 @@ WRONG = {
     'participants without the rank': {'participants': [0]},
     'a rank twice': {'participants': [CULPRIT, CULPRIT]},
     'participants of a wrong type': {'participants': 'x'},
-    'large vote': {'value': 1 << 70}, 'vote of a wrong type': {'value': 'x'},
+    'large vote': {'value': 1 << 70}, 'vote without a text': {'value': 1 << 20000},
+    'vote of a wrong type': {'value': 'x'},
     'no such vote': {'op': 99}, 'no objects': {'obj': 5},
     'huge timeout': {'timeout': 1 << 2000}, 'array for a timeout': {'timeout': np.ones(2)},
     'array for a name': {'name': np.ones(2)}, 'array for a root': {'root': np.ones(2)},
@@ -68,8 +69,8 @@ def takes(call, wrong):
     """Whether the call has the argument, and looks at it."""
     name = next(iter(WRONG[wrong]))
     if name == 'obj':
-        return ('own scatter',) == (call,) if wrong == 'no objects' else call in (
-            'all_gather', 'own broadcast', 'gather', 'own gather', 'own scatter')
+        return call == 'own scatter' or wrong != 'no objects' and call in (
+            'all_gather', 'own broadcast', 'gather', 'own gather')
     if name in ('name', 'participants'):
         return call != 'agree_alive'
     return name == 'timeout' or name in CALLS[call]
@@ -109,8 +110,8 @@ def check(call, wrong, rank, error):
                       else 'no number')
             assert number in str(error), error
     # A root that sends does not wait, and no rank waits for a reader.
-    waits = {**dict.fromkeys(AGREEMENTS, True), 'all_gather': True, 'own broadcast': True, 'gather': rank == root,
-             'own scatter': True}.get(call, False)
+    waits = call in (*AGREEMENTS, 'all_gather', 'own broadcast', 'own scatter') or (
+        call == 'gather' and rank == root)
     assert error is not None or not waits
 
 

@@ -118,6 +118,18 @@ INSTANTIATE_TEST_SUITE_P(Kinds, LateMemberTest,
                            return name;
                          });
 
+// The round has ended for all, whose next call is #2, with the fault of one rank.
+void ExpectMismatch(CoreHarness& h, const std::vector<CallId>& calls, size_t wrong_at,
+                    const std::string& why) {
+  for (const CallId call : calls) {
+    ASSERT_NE(h.Round(call), nullptr);
+    EXPECT_EQ(h.Round(call)->outcome, RoundOutcome::kMismatch);
+    EXPECT_EQ(h.Round(call)->next_number, 2);
+    EXPECT_THAT(h.Round(call)->reason, HasSubstr(why));
+    EXPECT_THAT(h.Round(call)->reason, HasSubstr(absl::StrCat("rank ", wrong_at)));
+  }
+}
+
 // The others wait for the member, and its next call is the next one of all.
 TEST(RoundNumbers, AWrongArgumentOfOneMemberEndsTheRoundForAll) {
   for (const RoundKind kind : {RoundKind::kBroadcast, RoundKind::kGather, RoundKind::kScatter}) {
@@ -134,14 +146,8 @@ TEST(RoundNumbers, AWrongArgumentOfOneMemberEndsTheRoundForAll) {
       for (size_t rank = 0; rank < 3; ++rank) {
         calls.push_back(h.As(members[rank], rank == wrong_at ? wrong : right));
       }
-      for (const CallId call : calls) {
-        ASSERT_NE(h.Round(call), nullptr);
-        EXPECT_EQ(h.Round(call)->outcome, RoundOutcome::kMismatch);
-        EXPECT_EQ(h.Round(call)->next_number, 2);
-        EXPECT_THAT(h.Round(call)->reason, HasSubstr(number ? "root 3 is not among participants"
-                                                            : "the root is no number of 32 bits"));
-        EXPECT_THAT(h.Round(call)->reason, HasSubstr(absl::StrCat("rank ", wrong_at)));
-      }
+      ExpectMismatch(h, calls, wrong_at, number ? "root 3 is not among participants"
+                                                : "the root is no number of 32 bits");
       CallId last = 0;
       for (const TestMember& member : members) last = h.As(member, Barrier("step"));
       ASSERT_NE(h.Round(last), nullptr);
@@ -168,13 +174,7 @@ TEST(RoundNumbers, AMemberThatRefusesTakesItsTurn) {
       for (size_t rank = 0; rank < 3; ++rank) {
         calls.push_back(h.As(members[rank], rank == wrong_at ? wrong : right));
       }
-      for (const CallId call : calls) {
-        ASSERT_NE(h.Round(call), nullptr);
-        EXPECT_EQ(h.Round(call)->outcome, RoundOutcome::kMismatch);
-        EXPECT_EQ(h.Round(call)->next_number, 2);
-        EXPECT_THAT(h.Round(call)->reason, HasSubstr(refuses ? "timeout: -1" : "participant 3"));
-        EXPECT_THAT(h.Round(call)->reason, HasSubstr(absl::StrCat("rank ", wrong_at)));
-      }
+      ExpectMismatch(h, calls, wrong_at, refuses ? "timeout: -1" : "participant 3");
     }
   }
 }
