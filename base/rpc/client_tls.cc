@@ -117,16 +117,6 @@ std::shared_ptr<grpc::ChannelCredentials> PeerCredentialsFor(const TlsFiles& fil
   return found;
 }
 
-std::shared_ptr<grpc::ServerCredentials> PeerServerCredentialsFor(const TlsFiles& files) {
-  grpc::experimental::TlsServerCredentialsOptions options(
-      std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
-          files.key, files.certificate, files.ca, kBetweenLooksS));
-  options.watch_root_certs();
-  options.watch_identity_key_cert_pairs();
-  options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  return grpc::experimental::TlsServerCredentials(options);
-}
-
 absl::StatusOr<ClientTls> ClientTlsOfEnvironment(absl::string_view address) {
   return ClientTlsFor(address, TlsFilesOfEnvironment(), TokenFileOfEnvironment());
 }

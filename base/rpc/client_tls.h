@@ -11,7 +11,6 @@
 #include "base/rpc/token_file.h"
 #include "base/tls/tls_context.h"
 #include "grpcpp/security/credentials.h"
-#include "grpcpp/security/server_credentials.h"
 
 namespace cohort {
 
@@ -32,11 +31,10 @@ struct ClientTls {
 // INVALID_ARGUMENT with the path and the reason, or a token would be sent without TLS.
 absl::StatusOr<ClientTls> ClientTlsFor(absl::string_view address, const TlsFiles& files,
                                        const std::string& token_file = "");
-// For gRPC connections between ranks, by gRPC's own TLS. Both sides show a certificate that the
-// other's `files.ca` has signed, with any name. Certificates that are limited to uses must include
-// servers on the server's side, and clients on the other.
+// For gRPC connections to other ranks. Both sides show a certificate that the other's `files.ca` has
+// signed, with any name. Certificates that are limited to uses must include servers on the server's
+// side, and clients on this one.
 std::shared_ptr<grpc::ChannelCredentials> PeerCredentialsFor(const TlsFiles& files);
-std::shared_ptr<grpc::ServerCredentials> PeerServerCredentialsFor(const TlsFiles& files);
 // The same with the files that the environment names.
 absl::StatusOr<ClientTls> ClientTlsOfEnvironment(absl::string_view address);
 

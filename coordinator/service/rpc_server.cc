@@ -99,14 +99,13 @@ struct RpcServer::Impl {
                                        tcpstore_server->Adopt(fd, std::move(peer));
                                      }};
     }
-    sinks.grpc = [this](int fd, int listener_fd) {
-      const auto server = port_servers.find(LocalPortOf(fd));
-      if (server == port_servers.end()) {  // the socket has failed
+    sinks.grpc = [this](int fd, int port) {
+      const auto server = port_servers.find(port);
+      if (server == port_servers.end()) {  // the client's socket has failed
         close(fd);
         return;
       }
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-      connection.listener_fd = listener_fd;
       connection.fd = fd;
       server->second.acceptor->HandleNewConnection(&connection);
     };

@@ -5,9 +5,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/rpc/listener/guarded_socket.h"
-
 namespace cohort {
+
+uint64_t SocketCookie(int fd) {
+  uint64_t cookie = 0;
+  socklen_t size = sizeof(cookie);
+  return getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 ? cookie : 0;
+}
 
 ConnectionCloser::ConnectionCloser()
     : idle_(eventfd(0, EFD_CLOEXEC)),  // needs no file, such as /dev/null, which an image may lack

@@ -9,6 +9,10 @@
 
 namespace cohort {
 
+// Returns a number that identifies the socket as long as the machine runs. (The descriptor's number
+// is used again.) 0: `fd` is not a socket.
+uint64_t SocketCookie(int fd);
+
 // It works where the process has no free descriptor, which is when a listener needs it: it holds
 // two. Thread-compatible.
 class ConnectionCloser {

@@ -6,7 +6,6 @@
 
 #include <vector>
 
-#include "base/rpc/listener/guarded_socket.h"
 #include "base/unique_fd.h"
 #include "gtest/gtest.h"
 

@@ -78,8 +78,7 @@ Http2Frames::Step Http2Frames::Next(absl::string_view* bytes, absl::string_view*
   return Step::kHeader;
 }
 
-absl::Status Http2Guard::OnReceived(absl::string_view bytes, Instant now, bool suspect,
-                                    absl::FunctionRef<void()> catch_up) {
+absl::Status Http2Guard::OnReceived(absl::string_view bytes, Instant now, bool suspect) {
   now_ = now;
   suspect_ = suspect;
   const size_t size = bytes.size();
@@ -102,7 +101,7 @@ absl::Status Http2Guard::OnReceived(absl::string_view bytes, Instant now, bool s
       case Http2Frames::Step::kMore:
         return absl::OkStatus();
       case Http2Frames::Step::kHeader:
-        status = OnHeader(received_.header(), catch_up);
+        status = OnHeader(received_.header());
         break;
       case Http2Frames::Step::kPayload:
         status = OnPayload(received_.header(), payload, received_.payload_left() == 0);
@@ -112,8 +111,7 @@ absl::Status Http2Guard::OnReceived(absl::string_view bytes, Instant now, bool s
   }
 }
 
-absl::Status Http2Guard::OnHeader(const Http2Frames::Header& header,
-                                  absl::FunctionRef<void()> catch_up) {
+absl::Status Http2Guard::OnHeader(const Http2Frames::Header& header) {
   if (in_header_block_ != (header.type == kContinuation)) {
     return absl::InvalidArgumentError(
         in_header_block_ ? "HTTP/2: expected a CONTINUATION frame, got another frame"
@@ -124,7 +122,7 @@ absl::Status Http2Guard::OnHeader(const Http2Frames::Header& header,
     case kHeaders: {
       header_block_bytes_ = 0;
       header_frames_ = 0;
-      absl::Status status = OpenStream(header, catch_up);
+      absl::Status status = OpenStream(header);
       if (status.ok()) status = AddToHeaderBlock(header);
       if ((header.flags & kEndStream) != 0) EndByClient(header.stream);
       return status;
@@ -167,14 +165,12 @@ absl::Status Http2Guard::OnPayload(const Http2Frames::Header& header, absl::stri
   return Count(idle_, limits_.max_idle_frames_per_second, "max_idle_frames_per_second");
 }
 
-absl::Status Http2Guard::OpenStream(const Http2Frames::Header& header,
-                                    absl::FunctionRef<void()> catch_up) {
+absl::Status Http2Guard::OpenStream(const Http2Frames::Header& header) {
   if (header.stream <= last_stream_) return absl::OkStatus();  // trailers, or gRPC's to refuse
   last_stream_ = header.stream;
   Stream stream;
   stream.opened = now_;
   streams_.emplace(header.stream, stream);
-  if (streams_.size() > MostStreams()) catch_up();
   if (streams_.size() > MostStreams()) {
     return Over("max_concurrent_streams", limits_.max_concurrent_streams);
   }

@@ -17,7 +17,6 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
@@ -79,12 +78,10 @@ class Http2Guard {
   explicit Http2Guard(const Http2Limits& limits) : limits_(limits) {}
 
   // Takes the next bytes of the client. A suspect, whose address has broken a limit before, may
-  // have shorter bursts. `catch_up` runs before a stream is refused. It may call OnSent for ends of
-  // streams that the client has seen already. After an error the guard must not be used any more.
-  // Errors: INVALID_ARGUMENT (not HTTP/2), RESOURCE_EXHAUSTED (names the limit and its value).
-  absl::Status OnReceived(absl::string_view bytes, Instant now, bool suspect,
-                          absl::FunctionRef<void()> catch_up = [] {});
-  // Takes the next bytes of the server.
+  // have shorter bursts. After an error the guard takes no more bytes. Errors: INVALID_ARGUMENT (not
+  // HTTP/2), RESOURCE_EXHAUSTED (names the limit and its value).
+  absl::Status OnReceived(absl::string_view bytes, Instant now, bool suspect);
+  // Takes the next bytes of the server, before the client gets them.
   void OnSent(absl::string_view bytes);
 
   // The client has sent all headers of a request.
@@ -116,9 +113,9 @@ class Http2Guard {
 
   static constexpr size_t kReadPiece = 4096;
 
-  absl::Status OnHeader(const Http2Frames::Header& header, absl::FunctionRef<void()> catch_up);
+  absl::Status OnHeader(const Http2Frames::Header& header);
   absl::Status OnPayload(const Http2Frames::Header& header, absl::string_view payload, bool last);
-  absl::Status OpenStream(const Http2Frames::Header& header, absl::FunctionRef<void()> catch_up);
+  absl::Status OpenStream(const Http2Frames::Header& header);
   absl::Status AddToHeaderBlock(const Http2Frames::Header& header);
   absl::Status OnMessageBytes(uint32_t id, absl::string_view bytes);
   absl::Status Count(RateCount& use, int per_second, absl::string_view limit);

@@ -10,7 +10,7 @@
 //   auto all = std::make_shared<IncompleteRequestBytes>("max_incoming_bytes", limit);
 //   IncomingCharge charge(all);           // of one connection
 //   charge.Set(bytes_of_incomplete_requests);
-//   absl::Status status = all->Check();   // after the charge has grown, with no lock held
+//   absl::Status status = all->Check();   // after the charge has grown
 #ifndef COHORT_BASE_RPC_LISTENER_INCOMPLETE_REQUEST_BYTES_H_
 #define COHORT_BASE_RPC_LISTENER_INCOMPLETE_REQUEST_BYTES_H_
 
@@ -48,20 +48,14 @@ class IncompleteRequestBytes {
         limit_(limit),
         whole_(std::move(whole)) {}
 
-  // Set these before any connection charges. `on_change` runs for each change of the sum, on the
-  // thread that changes it. `reclaim` gives back the charges of closed connections;
-  // it runs before an error is returned.
+  // Set it before any connection charges. It runs for each change of the sum, on the thread that
+  // changes it.
   std::function<void(int64_t more)> on_change;
-  std::function<void()> reclaim;
 
   // RESOURCE_EXHAUSTED if the sum is over a limit; names the limit, its value and the sum.
   absl::Status Check() const {
-    if (InLimits()) return absl::OkStatus();
     for (const IncompleteRequestBytes* one = this; one != nullptr; one = one->whole_.get()) {
-      if (one->reclaim) one->reclaim();
-    }
-    for (const IncompleteRequestBytes* one = this; one != nullptr; one = one->whole_.get()) {
-      if (one->InOwnLimit()) continue;
+      if (one->held() <= one->limit_) continue;
       return absl::ResourceExhaustedError(
           absl::StrCat(one->content_, " that are not complete are over ", one->name_, " (",
                        one->limit_, "): they hold ", one->held(), " bytes"));
@@ -74,8 +68,6 @@ class IncompleteRequestBytes {
  private:
   friend class IncomingCharge;
 
-  bool InOwnLimit() const { return held() <= limit_; }
-  bool InLimits() const { return InOwnLimit() && (whole_ == nullptr || whole_->InLimits()); }
   void Add(int64_t more) {
     held_.fetch_add(more, std::memory_order_relaxed);
     if (on_change) on_change(more);

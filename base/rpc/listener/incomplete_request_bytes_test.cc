@@ -56,19 +56,5 @@ TEST(IncompleteRequestBytesTest, AnAddressHasALimitOfItsOwn) {
   EXPECT_THAT(std::string(other->Check().message()), HasSubstr("max_incoming_bytes (100)"));
 }
 
-TEST(IncompleteRequestBytesTest, AtTheLimitWhatClosedConnectionsLeftIsReclaimed) {
-  auto all = std::make_shared<IncompleteRequestBytes>("max_incoming_bytes", 100);
-  int64_t seen = 0;
-  IncomingCharge closed(all);
-  all->on_change = [&](int64_t more) { seen += more; };
-  all->reclaim = [&] { closed.Set(0); };
-  closed.Set(90);
-  IncomingCharge one(all);
-  one.Set(50);
-  EXPECT_EQ(seen, 140);
-  EXPECT_TRUE(all->Check().ok());
-  EXPECT_EQ(seen, 50);
-}
-
 }  // namespace
 }  // namespace cohort

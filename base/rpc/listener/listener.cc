@@ -16,10 +16,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/access/peer_access.h"
 #include "base/clock.h"
+#include "base/rpc/listener/grpc_relay.h"
+#include "base/rpc/listener/local_port.h"
 #include "base/rpc/listener/peer_address.h"
 #include "base/rpc/listener/pending_connection.h"
 #include "base/text/logging.h"
 #include "base/tls/tls_session.h"
+#include "base/unique_fd.h"
 
 namespace cohort {
 namespace {
@@ -40,7 +43,8 @@ constexpr size_t kMostIdlePeers = 1024;
 constexpr char kTlsHandshakes[] = "TLS handshakes";
 constexpr int kClosedAtRest = 16;
 // More connections than this need --max-connections: each costs gRPC tens of KiB.
-constexpr rlim_t kMostDescriptors = 65536;
+constexpr int kMostConnections = 65536;
+constexpr rlim_t kMostDescriptors = kMostConnections * kRelayDescriptors;
 
 int OpenDescriptors() {
   DIR* const folder = opendir("/proc/self/fd");
@@ -51,13 +55,13 @@ int OpenDescriptors() {
   return std::max(count, 0);
 }
 
-int MostConnections(int asked) {
-  if (asked > 0) return asked;
+// How many descriptors connections may have.
+int MostDescriptors() {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
   const int most = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, kMostDescriptors));
   const int reserve = std::max(16, most / 16);
-  return std::max(most - reserve - OpenDescriptors(), kFewestConnections);
+  return std::max(most - reserve - OpenDescriptors(), kFewestConnections * kRelayDescriptors);
 }
 
 int MostPerPeer(int asked, int most) {
@@ -88,7 +92,7 @@ class Listener::Acceptor final : public EventLoop::Handler {
       const std::shared_ptr<Peer> peer =
           listener_.FindPeer(CountedAddress(PeerAddressOf(fd)));
       if ((IsLocal(fd) || listener_.Admit(*peer)) && listener_.MakeRoom(*peer)) {
-        listener_.Accepted(fd, fd_, peer);
+        listener_.Accepted(fd, peer);
       } else {
         close(fd);
       }
@@ -121,27 +125,24 @@ Listener::Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks, Liste
     : sinks_(std::move(sinks)),
       options_(std::move(options)),
       sockets_(std::move(sockets)),
-      max_connections_(MostConnections(options_.max_connections)),
+      max_connections_(options_.max_connections > 0 ? options_.max_connections
+                                                     : std::min(MostDescriptors(), kMostConnections)),
       max_connections_per_peer_(MostPerPeer(options_.max_connections_per_peer, max_connections_)),
+      max_descriptors_(MostDescriptors()),
       incoming_(std::make_shared<IncompleteRequestBytes>(
           "max_incoming_bytes", MaxIncomingBytes(options_.max_incoming_bytes))),
       handshakes_(std::make_shared<IncompleteRequestBytes>("max_incoming_bytes", incoming_->limit(),
                                                            nullptr, kTlsHandshakes)),
       link_(std::make_shared<Link>()),
-      resume_timer_(std::make_shared<ResumeTimer>()),
       loop_("listener", kTick, [this] { OnTick(); }) {
   incoming_->on_change = options_.on_incoming_bytes;
   handshakes_->on_change = options_.on_incoming_bytes;
-  incoming_->reclaim = ReclaimIncomingBytes;
   {
     MutexLock lock(&link_->mutex);
     link_->listener = this;
   }
   status_ = closer_.status();
   if (status_.ok()) status_ = loop_.Start();
-  if (status_.ok() && !loop_.Add(resume_timer_->fd(), EPOLLIN, resume_timer_)) {
-    status_ = absl::ResourceExhaustedError("the system has no timer for the listener");
-  }
   for (const ListenSocket& socket : sockets_) {
     if (!status_.ok()) return;
     if (!loop_.Add(socket.fd(), EPOLLIN, std::make_shared<Acceptor>(*this, socket.fd()))) {
@@ -171,15 +172,17 @@ std::shared_ptr<Listener::Peer> Listener::FindPeer(const std::string& name) {
   return peer;
 }
 
-void Listener::Accepted(int fd, int listener_fd, std::shared_ptr<Peer> peer) {
+void Listener::Accepted(int fd, std::shared_ptr<Peer> peer) {
   auto connection = std::make_shared<Connection>();
   connection->fd = fd;
   connection->cookie = SocketCookie(fd);
   connection->peer = std::move(peer);
-  auto pending = std::make_shared<PendingConnection>(*this, fd, listener_fd, connection);
+  auto pending = std::make_shared<PendingConnection>(*this, fd, connection);
   connection->pending = pending;
   pending_.insert(pending);
   ++connection->peer->connections;
+  descriptors_ += connection->descriptors;
+  connection->peer->descriptors += connection->descriptors;
   connection->peer->candidates.push_back(connection);
   candidates_.push_back(connection);
   connections_.emplace(connection->cookie, connection);
@@ -197,8 +200,14 @@ bool Listener::Admit(Peer& peer) {
 }
 
 bool Listener::MakeRoom(Peer& peer) {
-  const auto full = [&] { return static_cast<int>(connections_.size()) >= max_connections_; };
-  const auto peer_full = [&] { return peer.connections >= max_connections_per_peer_; };
+  const auto full = [&] {
+    return static_cast<int>(connections_.size()) >= max_connections_ ||
+           descriptors_ + kRelayDescriptors > max_descriptors_;
+  };
+  const auto peer_full = [&] {
+    return peer.connections >= max_connections_per_peer_ ||
+           peer.descriptors + kRelayDescriptors > max_descriptors_ / 4 * 3;
+  };
   if (connections_.size() >= sweep_at_ || full() || peer_full()) Sweep();
   // A connection that is shut down no longer counts, also before its owner closes it.
   if (peer_full() && !CloseOldest(peer.candidates)) {
@@ -221,7 +230,6 @@ bool Listener::CloseOldest(std::deque<std::weak_ptr<Connection>>& candidates) {
     candidates.pop_front();
     if (oldest == nullptr || connections_.count(oldest->cookie) == 0) continue;
     if (!oldest->alive()) {
-      if (oldest->socket != nullptr) ForgetSocket(oldest->fd, oldest->cookie);
       Remove(*oldest);
       return true;
     }
@@ -245,10 +253,7 @@ void Listener::Sweep() {
   for (const auto& [cookie, connection] : connections_) {
     if (!connection->alive()) gone.push_back(connection);
   }
-  for (const std::shared_ptr<Connection>& connection : gone) {
-    if (connection->socket != nullptr) ForgetSocket(connection->fd, connection->cookie);
-    Remove(*connection);
-  }
+  for (const std::shared_ptr<Connection>& connection : gone) Remove(*connection);
   const auto drop_gone = [this](std::deque<std::weak_ptr<Connection>>& candidates) {
     candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
                                     [this](const std::weak_ptr<Connection>& weak) {
@@ -278,44 +283,44 @@ void Listener::Sweep() {
 
 void Listener::Remove(const Connection& connection) {
   Peer& peer = *connection.peer;
-  if (connections_.erase(connection.cookie) > 0) --peer.connections;
+  if (connections_.erase(connection.cookie) == 0) return;
+  --peer.connections;
+  peer.descriptors -= connection.descriptors;
+  descriptors_ -= connection.descriptors;
 }
 
-void Listener::PassToServer(Connection& connection, int fd, int listener_fd, Protocol protocol,
+void Listener::CountDescriptors(Connection& connection, int descriptors) {
+  const int more = descriptors - std::exchange(connection.descriptors, descriptors);
+  connection.peer->descriptors += more;
+  descriptors_ += more;
+}
+
+void Listener::PassToServer(Connection& connection, int fd, Protocol protocol,
                             std::shared_ptr<TlsSession> tls) {
-  const auto on_offence = [link = link_, peer = connection.peer](const absl::Status& status) {
-    peer->suspect->store(true, std::memory_order_relaxed);
+  ListenerPeer peer;
+  peer.suspect = connection.peer->suspect;
+  peer.on_offence = [link = link_, offender = connection.peer](const absl::Status& status) {
+    offender->suspect->store(true, std::memory_order_relaxed);
     MutexLock lock(&link->mutex);
     Listener* const listener = link->listener;
     if (listener == nullptr) return;
-    listener->loop_.Post([listener, peer, status] { listener->OnOffence(peer, status); });
+    listener->loop_.Post([listener, offender, status] { listener->OnOffence(offender, status); });
   };
-  std::shared_ptr<PeerAccess> access;
+  peer.incoming = connection.peer->incoming;
   if (options_.access != nullptr) {
-    access = std::make_shared<PeerAccess>(options_.access,
-                                          NamesOfPeer(fd, tls == nullptr ? nullptr : &tls->peer()),
-                                          PeerAddressOf(fd));
+    peer.access = std::make_shared<PeerAccess>(
+        options_.access, NamesOfPeer(fd, tls == nullptr ? nullptr : &tls->peer()),
+        PeerAddressOf(fd));
   }
-  if (protocol != Protocol::kGrpc) {
-    ListenerPeer peer{connection.peer->suspect, on_offence, connection.peer->incoming,
-                      std::move(tls), std::move(access)};
-    if (protocol == Protocol::kExtra) return sinks_.extra->sink(fd, std::move(peer));
-    connection.has_call = peer.has_request;
-    return sinks_.framed_rpc(fd, std::move(peer));
-  }
-  connection.socket = std::make_shared<GuardedSocket>();
-  connection.socket->suspect = connection.peer->suspect;
-  connection.socket->incoming = connection.peer->incoming;
-  connection.socket->on_offence = on_offence;
-  connection.socket->tls = std::move(tls);
-  connection.socket->access = std::move(access);
-  connection.socket->resume_at = [link = link_](int paused_fd, uint64_t cookie, Instant at) {
-    MutexLock lock(&link->mutex);
-    Listener* const listener = link->listener;
-    return listener != nullptr && listener->resume_timer_->ResumeAt(paused_fd, cookie, at);
-  };
-  GuardSocket(fd, options_.http2, connection.socket);
-  sinks_.grpc(fd, listener_fd);
+  peer.tls = std::move(tls);
+  if (protocol != Protocol::kGrpc) CountDescriptors(connection, 1);
+  if (protocol == Protocol::kExtra) return sinks_.extra->sink(fd, std::move(peer));
+  connection.has_call = peer.has_request;
+  if (protocol == Protocol::kFramedRpc) return sinks_.framed_rpc(fd, std::move(peer));
+  const int port = LocalPortOf(fd);
+  auto relayed = RelayToGrpc(UniqueFd(fd), options_.http2, std::move(peer));
+  if (!relayed.ok()) return LogOnce(*connection.peer, "refused a connection", relayed.status());
+  sinks_.grpc(relayed->release(), port);
 }
 
 void Listener::OnOffence(const std::shared_ptr<Peer>& peer, const absl::Status& status) {

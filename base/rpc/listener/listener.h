@@ -20,13 +20,11 @@
 #include "base/access/access_policy.h"
 #include "base/clock.h"
 #include "base/rpc/listener/connection_closer.h"
-#include "base/rpc/listener/guarded_socket.h"
 #include "base/rpc/listener/handshake_debt.h"
 #include "base/rpc/listener/http2_guard.h"
 #include "base/rpc/listener/incomplete_request_bytes.h"
 #include "base/rpc/listener/listen_socket.h"
 #include "base/rpc/listener/listener_peer.h"
-#include "base/rpc/listener/resume_timer.h"
 #include "base/threads/event_loop.h"
 #include "base/threads/mutex.h"
 #include "base/tls/tls_context.h"
@@ -54,13 +52,16 @@ struct ListenerProtocol {
 struct ListenerSinks {
   // Take ownership of the descriptor, which does not block. No byte was read from it.
   std::function<void(int fd, ListenerPeer peer)> framed_rpc;  // null: the server has none
-  std::function<void(int fd, int listener_fd)> grpc;
+  // The descriptor is an end of a relay (grpc_relay.h). `port`: where the client has connected; 0: at
+  // a Unix socket.
+  std::function<void(int fd, int port)> grpc;
   std::optional<ListenerProtocol> extra;
 };
 
 struct ListenerOptions {
-  // The most open connections. 0: the limit of descriptors, minus those that are open when the
-  // listener starts and a reserve for files and metrics.
+  // The most open connections. 0: as many as there are descriptors for, of which one of gRPC takes
+  // three: the limit, minus those that are open when the listener starts and a reserve for files
+  // and metrics.
   int max_connections = 0;
   // The most connections of one peer: one address, or one user of a Unix socket. 0: three quarters
   // of max_connections.
@@ -79,9 +80,9 @@ struct ListenerOptions {
   std::shared_ptr<TlsContext> tls;
   // Each address has these limits of its own.
   FailedHandshakeLimits failed_handshakes;
-  // Whether connections may be plain over networks, too. They always may be over Unix sockets and
-  // loopback addresses.
+  // Whether connections may be plain: over networks, and over Unix sockets and loopback addresses.
   bool plain = true;
+  bool plain_local = true;
   // The rights of clients; null: each client has all.
   std::shared_ptr<AccessPolicy> access;
 };
@@ -94,8 +95,7 @@ struct ListenerOptions {
 class Listener {
  public:
   Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks, ListenerOptions options = {});
-  // Accepts no more connections. No sink runs afterwards. The connections of gRPC stay guarded, but
-  // their reading does not pause any more.
+  // Accepts no more connections. No sink runs afterwards. The connections of gRPC go on.
   ~Listener();
 
   // OK: it accepts connections. Errors: RESOURCE_EXHAUSTED (threads, descriptors).
@@ -111,15 +111,16 @@ class Listener {
   using Connections = absl::flat_hash_map<uint64_t, std::shared_ptr<Connection>>;
 
   void OnTick();
-  void Accepted(int fd, int listener_fd, std::shared_ptr<Peer> peer);
+  void Accepted(int fd, std::shared_ptr<Peer> peer);
   std::shared_ptr<Peer> FindPeer(const std::string& name);
   bool Admit(Peer& peer);
   bool MakeRoom(Peer& peer);
   bool CloseOldest(std::deque<std::weak_ptr<Connection>>& candidates);
   void Sweep();
   void Remove(const Connection& connection);
+  void CountDescriptors(Connection& connection, int descriptors);
   enum class Protocol { kGrpc, kFramedRpc, kExtra };
-  void PassToServer(Connection& connection, int fd, int listener_fd, Protocol protocol,
+  void PassToServer(Connection& connection, int fd, Protocol protocol,
                     std::shared_ptr<TlsSession> tls);
   void OnOffence(const std::shared_ptr<Peer>& peer, const absl::Status& status);
   void LogOnce(Peer& peer, const char* what, const absl::Status& status);
@@ -129,15 +130,16 @@ class Listener {
   const std::vector<ListenSocket> sockets_;
   const int max_connections_;
   const int max_connections_per_peer_;
+  const int max_descriptors_;  // of all connections
   const std::shared_ptr<IncompleteRequestBytes> incoming_;
   const std::shared_ptr<IncompleteRequestBytes> handshakes_;
   // The threads that read reach this object through the link, as long as it exists.
   const std::shared_ptr<Link> link_;
-  const std::shared_ptr<ResumeTimer> resume_timer_;
   // Only the loop's thread uses these.
   absl::flat_hash_set<std::shared_ptr<PendingConnection>> pending_;
   ConnectionCloser closer_;
   absl::Status status_;
+  int descriptors_ = 0;
   std::vector<int> resting_;  // acceptors that wait for descriptors to become free
   // By socket cookie, those included that were closed since the last sweep.
   Connections connections_;

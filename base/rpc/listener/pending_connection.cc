@@ -57,18 +57,16 @@ bool Begins(absl::string_view seen, absl::string_view preface) {
 }  // namespace
 
 bool Listener::Connection::has_request() const {
-  if (socket != nullptr) return socket->has_request.load(std::memory_order_relaxed);
   if (has_call != nullptr) return has_call->load(std::memory_order_relaxed);
   return pending.expired() && HasSpoken(fd);
 }
 
-Listener::PendingConnection::PendingConnection(Listener& listener, int fd, int listener_fd,
+Listener::PendingConnection::PendingConnection(Listener& listener, int fd,
                                                std::shared_ptr<Connection> connection)
     : listener_(listener),
       fd_(fd),
-      listener_fd_(listener_fd),
       connection_(std::move(connection)),
-      plain_(listener_.options_.plain || IsLocal(fd)),
+      plain_(listener_.options_.plain || (listener_.options_.plain_local && IsLocal(fd))),
       handshake_memory_(connection_->peer->handshakes) {}
 
 Listener::PendingConnection::~PendingConnection() {
@@ -97,7 +95,7 @@ void Listener::PendingConnection::OnEvents(uint32_t events) {
   const auto self = shared_from_this();
   listener_.pending_.erase(self);
   connection_->pending.reset();
-  listener_.PassToServer(*connection_, fd, listener_fd_, *protocol, std::move(tls_));
+  listener_.PassToServer(*connection_, fd, *protocol, std::move(tls_));
 }
 
 void Listener::PendingConnection::StartTls(absl::string_view seen) {

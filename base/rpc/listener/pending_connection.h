@@ -13,7 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
-#include "base/rpc/listener/guarded_socket.h"
+#include "base/rpc/listener/grpc_relay.h"
 #include "base/rpc/listener/handshake_debt.h"
 #include "base/rpc/listener/incomplete_request_bytes.h"
 #include "base/rpc/listener/listener.h"
@@ -28,6 +28,7 @@ struct Listener::Peer {
 
   std::string name;
   int connections = 0;
+  int descriptors = 0;  // of its connections
   std::deque<std::weak_ptr<Connection>> candidates;  // as in Listener
   // Connections may stay without a first byte. They are the first that make room for others.
   bool may_be_silent = false;
@@ -43,10 +44,11 @@ struct Listener::Peer {
 struct Listener::Connection {
   int fd = -1;
   uint64_t cookie = 0;
+  int descriptors = kRelayDescriptors;  // it may become one of gRPC
   std::shared_ptr<Peer> peer;
   std::weak_ptr<PendingConnection> pending;  // until its first bytes have arrived
-  std::shared_ptr<GuardedSocket> socket;     // gRPC's; null: pending, or of another protocol
-  std::shared_ptr<const std::atomic<bool>> has_call;  // ListenerPeer::has_request of framed RPC
+  // ListenerPeer::has_request of gRPC and framed RPC; null: pending, or of another protocol.
+  std::shared_ptr<const std::atomic<bool>> has_call;
 
   bool alive() const { return SocketCookie(fd) == cookie; }
   bool has_request() const;
@@ -58,8 +60,7 @@ class Listener::PendingConnection final : public EventLoop::Handler,
                                           public std::enable_shared_from_this<PendingConnection> {
  public:
   // Takes `fd`, which does not block.
-  PendingConnection(Listener& listener, int fd, int listener_fd,
-                    std::shared_ptr<Connection> connection);
+  PendingConnection(Listener& listener, int fd, std::shared_ptr<Connection> connection);
   ~PendingConnection() override;
 
   void OnEvents(uint32_t events) override;
@@ -82,7 +83,6 @@ class Listener::PendingConnection final : public EventLoop::Handler,
 
   Listener& listener_;
   int fd_;
-  const int listener_fd_;
   const std::shared_ptr<Connection> connection_;
   const bool plain_;  // it may be
   std::shared_ptr<TlsSession> tls_;

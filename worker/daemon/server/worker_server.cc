@@ -113,9 +113,8 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
       server->Adopt(fd, std::move(peer));
     };
   }
-  sinks.grpc = [acceptor = result->acceptor_.get()](int fd, int listener_fd) {
+  sinks.grpc = [acceptor = result->acceptor_.get()](int fd, int /*port*/) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-    connection.listener_fd = listener_fd;
     connection.fd = fd;
     acceptor->HandleNewConnection(&connection);
   };

@@ -12,7 +12,6 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/rpc/client_tls.h"
 #include "base/rpc/grpc_deadline.h"
 #include "base/rpc/listener/listen_address.h"
 #include "base/rpc/listener/listen_socket.h"
@@ -36,8 +35,6 @@ constexpr int kMinPingIntervalMs = 5000;
 constexpr int kMostRequestBytes = 4096;
 // A reader that has not finished its TLS handshake by then is disconnected.
 constexpr int kHandshakeMs = 5000;
-// The first byte of a client's TLS handshake.
-constexpr char kTlsHandshake = 0x16;
 // The time in which cancelled streams end.
 constexpr absl::Duration kLastGrace = absl::Seconds(2);
 
@@ -141,9 +138,11 @@ absl::StatusOr<std::unique_ptr<StreamServer>> StreamServer::Start(
   const int port = sockets.front().port();
   if (port == 0) return absl::InvalidArgumentError("queues listen at ports, not at paths");
 
-  const bool tls = options.tls.state == TlsState::kOn;
-  // gRPC does not say why it cannot use a file.
-  if (tls) COHORT_RETURN_IF_ERROR(TlsContext::Load(options.tls.files, TlsSide::kPeer).status());
+  ListenerOptions listener;
+  if (options.tls.state == TlsState::kOn) {
+    COHORT_ASSIGN_OR_RETURN(listener.tls, TlsContext::Load(options.tls.files, TlsSide::kServer));
+    listener.plain = listener.plain_local = false;
+  }
   auto impl = std::make_unique<Impl>(std::move(writer), handle);
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(kMostRequestBytes);
@@ -157,28 +156,18 @@ absl::StatusOr<std::unique_ptr<StreamServer>> StreamServer::Start(
   // This server accepts connections and hands them to gRPC, so it binds exactly the given address.
   impl->acceptor = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-      tls ? PeerServerCredentialsFor(options.tls.files) : grpc::InsecureServerCredentials());
+      grpc::InsecureServerCredentials());
   builder.RegisterService(&impl->service);
   impl->server = builder.BuildAndStart();
   if (impl->server == nullptr) return absl::InternalError("gRPC's server did not start");
   ListenerSinks sinks;
-  const auto to_grpc = [acceptor = impl->acceptor.get()](int fd, int listener_fd) {
+  sinks.grpc = [acceptor = impl->acceptor.get()](int fd, int /*port*/) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-    connection.listener_fd = listener_fd;
     connection.fd = fd;
     acceptor->HandleNewConnection(&connection);
   };
-  sinks.grpc = to_grpc;
-  if (tls) {
-    // gRPC makes the handshake itself. In Python it is a library of its own, which does not read
-    // through the listener's functions.
-    sinks.extra = ListenerProtocol{[](absl::string_view first) {
-                                     return first[0] == kTlsHandshake ? ProtocolMatch::kMatch
-                                                                      : ProtocolMatch::kOther;
-                                   },
-                                   [to_grpc](int fd, ListenerPeer) { to_grpc(fd, -1); }};
-  }
-  impl->listener = std::make_unique<::cohort::Listener>(std::move(sockets), std::move(sinks));
+  impl->listener = std::make_unique<::cohort::Listener>(std::move(sockets), std::move(sinks),
+                                                        std::move(listener));
   COHORT_RETURN_IF_ERROR(impl->listener->status());
 
   auto result = absl::WrapUnique(new StreamServer(std::move(impl)));

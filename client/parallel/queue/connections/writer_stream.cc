@@ -4,8 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/strip.h"
+#include "base/rpc/listener/grpc_relay.h"
 #include "base/rpc/status_conversion.h"
 #include "base/text/printable.h"
 #include "client/parallel/queue/connections/handshake.h"
@@ -36,12 +35,6 @@ grpc::ByteBuffer DataMessage(const std::shared_ptr<RingMemory>& ring, uint64_t p
                 [](void* held) { delete static_cast<std::shared_ptr<RingMemory>*>(held); },
                 new std::shared_ptr<RingMemory>(ring))};
   return grpc::ByteBuffer(slices, 2);
-}
-
-// "10.0.0.4:4123" of "ipv4:10.0.0.4:4123", "[::1]:4123" of "ipv6:%5B::1%5D:4123".
-std::string AddressOf(absl::string_view peer) {
-  if (!absl::ConsumePrefix(&peer, "ipv4:")) absl::ConsumePrefix(&peer, "ipv6:");
-  return absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
 }
 
 grpc::ByteBuffer PlainMessage(const v1::ReadQueueResponse& response) {
@@ -126,7 +119,7 @@ WriterStream::WriterStream(std::shared_ptr<RingWriter> writer, const v1::QueueHa
     : writer_(std::move(writer)),
       handle_(handle),
       count_(std::move(count)),
-      peer_(AddressOf(peer)) {
+      peer_(AddressOfGrpcPeer(peer)) {
   page_.awaited_head.store(kNobody);
   page_.reader_sleeps.store(1);  // the ticket is free
 }
