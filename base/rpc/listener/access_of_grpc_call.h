@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "base/access/peer_access.h"
-#include "base/rpc/listener/grpc_relay.h"
+#include "base/rpc/listener/grpc_peer.h"
 #include "base/rpc/token_file.h"
 #include "grpcpp/server_context.h"
 

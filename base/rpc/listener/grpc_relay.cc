@@ -15,30 +15,25 @@
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/rpc/listener/grpc_peer.h"
 #include "base/rpc/listener/peer_address.h"
-#include "base/rpc/random_bits.h"
 #include "base/threads/event_loop.h"
-#include "base/threads/mutex.h"
 #include "base/tls/stream_socket.h"
 
 namespace cohort {
 namespace {
 
 // Bytes of one read. At most so many wait here in each direction.
-constexpr size_t kPieceBytes = size_t{32} << 10;
+constexpr size_t kPieceBytes = size_t{256} << 10;
 // Bytes that one connection moves in one direction before the others of its thread have their turn.
 constexpr size_t kTurnBytes = size_t{1} << 20;
 // The kernel's memory for each direction of the pair.
-constexpr int kPairBytes = 64 << 10;
+constexpr int kPairBytes = 512 << 10;
 // A connection with more open streams than this has so many of them reset at a time when it ends.
 constexpr size_t kResetsAtATime = 32;
 constexpr absl::Duration kBetweenResets = absl::Milliseconds(4);
@@ -59,47 +54,6 @@ EventLoop& NextLoop() {
   static std::atomic<size_t> next{0};
   return *(*loops)[next.fetch_add(1, std::memory_order_relaxed) % loops->size()];
 }
-
-// The names of connections: "cohort-", a number that cannot be guessed, "-", the connection's.
-class Names {
- public:
-  struct Client {
-    std::shared_ptr<PeerAccess> access;
-    std::string address;
-  };
-
-  static Names& Get() {
-    static auto* const names = new Names();
-    return *names;
-  }
-
-  uint64_t Add(Client client) {
-    MutexLock lock(&mutex_);
-    clients_.emplace(++last_, std::move(client));
-    return last_;
-  }
-  void Remove(uint64_t number) {
-    MutexLock lock(&mutex_);
-    clients_.erase(number);
-  }
-  std::string NameOf(uint64_t number) const { return absl::StrCat(begin_, number); }
-  Client Find(absl::string_view peer) {
-    uint64_t number = 0;
-    if (!absl::ConsumePrefix(&peer, "unix-abstract:") || !absl::ConsumePrefix(&peer, begin_) ||
-        !absl::SimpleAtoi(peer, &number)) {
-      return {};
-    }
-    MutexLock lock(&mutex_);
-    const auto found = clients_.find(number);
-    return found == clients_.end() ? Client() : found->second;
-  }
-
- private:
-  const std::string begin_ = absl::StrCat("cohort-", absl::Hex(RandomBits().high), "-");
-  Mutex mutex_;
-  uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::flat_hash_map<uint64_t, Client> clients_ ABSL_GUARDED_BY(mutex_);
-};
 
 // Returns a pair of connected sockets, of which the first one has the name.
 absl::StatusOr<std::pair<UniqueFd, UniqueFd>> MakePair(const std::string& name) {
@@ -170,17 +124,16 @@ char* Scratch() {
 // One connection. Only its loop's thread uses it, once Begin runs.
 class Relay final : public std::enable_shared_from_this<Relay> {
  public:
-  Relay(EventLoop& loop, UniqueFd client, UniqueFd grpc, uint64_t number, const Http2Limits& limits,
-        ListenerPeer peer)
+  Relay(EventLoop& loop, UniqueFd client, UniqueFd grpc, GrpcPeerName name,
+        const Http2Limits& limits, ListenerPeer peer)
       : loop_(loop),
         client_(std::move(client)),
         grpc_(std::move(grpc)),
         socket_{client_.get(), peer.tls},
-        number_(number),
+        name_(std::move(name)),
         peer_(std::move(peer)),
         guard_(limits),
         incoming_(peer_.incoming) {}
-  ~Relay() { Names::Get().Remove(number_); }
 
   void Begin();
 
@@ -219,7 +172,7 @@ class Relay final : public std::enable_shared_from_this<Relay> {
   UniqueFd client_;
   UniqueFd grpc_;
   const StreamSocket socket_;  // the client's
-  const uint64_t number_;
+  const GrpcPeerName name_;
   const ListenerPeer peer_;
   Http2Guard guard_;
   IncomingCharge incoming_;
@@ -406,23 +359,13 @@ void Relay::End() {
 absl::StatusOr<UniqueFd> RelayToGrpc(UniqueFd fd, const Http2Limits& limits, ListenerPeer peer) {
   EventLoop& loop = NextLoop();
   if (absl::Status started = loop.Start(); !started.ok()) return started;
-  Names& names = Names::Get();
-  const uint64_t number = names.Add({peer.access, PeerAddressAndPortOf(fd.get())});
-  auto pair = MakePair(names.NameOf(number));
-  if (!pair.ok()) {
-    names.Remove(number);
-    return absl::ResourceExhaustedError(pair.status().message());
-  }
-  const auto relay = std::make_shared<Relay>(loop, std::move(fd), std::move(pair->first), number,
-                                             limits, std::move(peer));
+  GrpcPeerName name({peer.access, PeerAddressAndPortOf(fd.get())});
+  auto pair = MakePair(name.text());
+  if (!pair.ok()) return absl::ResourceExhaustedError(pair.status().message());
+  const auto relay = std::make_shared<Relay>(loop, std::move(fd), std::move(pair->first),
+                                             std::move(name), limits, std::move(peer));
   loop.Post([relay] { relay->Begin(); });
   return std::move(pair->second);
 }
-
-std::shared_ptr<PeerAccess> AccessOfGrpcPeer(const std::string& peer) {
-  return Names::Get().Find(peer).access;
-}
-
-std::string AddressOfGrpcPeer(const std::string& peer) { return Names::Get().Find(peer).address; }
 
 }  // namespace cohort

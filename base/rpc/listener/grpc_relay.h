@@ -6,16 +6,11 @@
 // waits, in its own socket, while the guard or PeerAccess asks for a pause. One with many streams
 // ends by resets of a few streams at a time, so that it does not occupy gRPC's threads for long.
 //
-// The relay's end of the pair has a name, and gRPC tells it as the peer of each call of the
-// connection.
+// The relay's end of the pair has a name (grpc_peer.h), which gRPC tells as the peer of each call.
 #ifndef COHORT_BASE_RPC_LISTENER_GRPC_RELAY_H_
 #define COHORT_BASE_RPC_LISTENER_GRPC_RELAY_H_
 
-#include <memory>
-#include <string>
-
 #include "absl/status/statusor.h"
-#include "base/access/peer_access.h"
 #include "base/rpc/listener/http2_guard.h"
 #include "base/rpc/listener/listener_peer.h"
 #include "base/unique_fd.h"
@@ -28,12 +23,6 @@ inline constexpr int kRelayDescriptors = 3;
 // Takes `fd`, a client's socket, and returns the socket for gRPC. The connection ends when either
 // side does. Thread-safe. Errors: RESOURCE_EXHAUSTED (descriptors, threads): `fd` is closed.
 absl::StatusOr<UniqueFd> RelayToGrpc(UniqueFd fd, const Http2Limits& limits, ListenerPeer peer);
-
-// `peer` is grpc::ServerContext::peer() of a call. Both are empty if it names no relayed connection,
-// or if that has ended. Thread-safe.
-std::shared_ptr<PeerAccess> AccessOfGrpcPeer(const std::string& peer);
-// As PeerAddressAndPortOf.
-std::string AddressOfGrpcPeer(const std::string& peer);
 
 }  // namespace cohort
 

@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "base/access/access_policy.h"
 #include "base/clock.h"
+#include "base/rpc/listener/grpc_peer.h"
 #include "base/threads/mutex.h"
 #include "base/unique_fd.h"
 #include "gtest/gtest.h"
