@@ -23,6 +23,10 @@ namespace {
 constexpr size_t kRecordBytes = size_t{16} << 10;
 // The most certificates of a client whose session a server keeps. The CA's is not one of them.
 constexpr int kMaxKeptCertificates = 4;
+// A peer may change its key so often, and once more with so many bytes that it has sent. OpenSSL
+// reads such changes, which cost more time than other bytes, without a return in between.
+constexpr uint64_t kKeyChanges = 32;
+constexpr uint64_t kBytesOfKeyChange = uint64_t{64} << 10;
 
 long ControlSocket(BIO* bio, int command, long, void*) {
   if (command == BIO_CTRL_EOF) return BIO_test_flags(bio, BIO_FLAGS_IN_EOF) != 0 ? 1 : 0;
@@ -91,9 +95,22 @@ int TlsSession::WriteSocket(BIO* bio, const char* bytes, int size) {
   return static_cast<int>(sent);
 }
 
+void TlsSession::OnMessage(int sent, int, int kind, const void* bytes, size_t size, SSL*,
+                           void* socket) {
+  if (sent == 0 && kind == SSL3_RT_HANDSHAKE && size > 0 &&
+      *static_cast<const unsigned char*>(bytes) == SSL3_MT_KEY_UPDATE) {
+    ++static_cast<Socket*>(socket)->key_changes;
+  }
+}
+
+bool TlsSession::Socket::changes_keys_too_often() const {
+  return key_changes > kKeyChanges + received / kBytesOfKeyChange;
+}
+
 int TlsSession::ReadSocket(BIO* bio, char* bytes, int size) {
   Socket& socket = *static_cast<Socket*>(BIO_get_data(bio));
   BIO_clear_retry_flags(bio);
+  if (socket.changes_keys_too_often()) return -1;
   if (socket.dry) {
     BIO_set_retry_read(bio);
     return -1;
@@ -143,6 +160,8 @@ TlsSession::TlsSession(std::shared_ptr<SSL_CTX> context, int fd, std::string hos
   BIO_set_init(socket, 1);
   SSL_set_app_data(session_.get(), &refused_name_);
   SSL_set_verify(session_.get(), SSL_get_verify_mode(session_.get()), OnVerified);
+  SSL_set_msg_callback(session_.get(), OnMessage);
+  SSL_set_msg_callback_arg(session_.get(), &socket_);
   SSL_set_bio(session_.get(), socket, socket);  // takes it
 }
 
@@ -249,7 +268,9 @@ void TlsSession::NoteFailure(int result) {
   const long verified = SSL_get_verify_result(session_.get());
   const unsigned long last = ERR_peek_last_error();
   const std::string text = TakeTlsError();
-  if (verified != X509_V_OK) {
+  if (socket_.changes_keys_too_often()) {
+    error_ = absl::FailedPreconditionError("the peer changes its key too often");
+  } else if (verified != X509_V_OK) {
     error_ = absl::UnauthenticatedError(absl::StrCat(
         "the certificate of the peer is refused: ", X509_verify_cert_error_string(verified),
         " (of ", refused_name_, ")"));
@@ -292,6 +313,15 @@ ssize_t TlsSession::Receive(absl::Span<const iovec> pieces) {
 }
 
 ssize_t TlsSession::ReceiveLocked(void* bytes, size_t size) {
+  if (peeked_.empty()) return ReceiveRecords(bytes, size);
+  const size_t seen = peeked_.copy(static_cast<char*>(bytes), size);
+  peeked_.erase(0, seen);
+  if (seen == size) return static_cast<ssize_t>(seen);
+  const ssize_t more = ReceiveRecords(static_cast<char*>(bytes) + seen, size - seen);
+  return static_cast<ssize_t>(seen) + std::max<ssize_t>(more, 0);  // an error comes again
+}
+
+ssize_t TlsSession::ReceiveRecords(void* bytes, size_t size) {
   size_t total = 0;
   while (total < size) {
     ERR_clear_error();
@@ -300,6 +330,7 @@ ssize_t TlsSession::ReceiveLocked(void* bytes, size_t size) {
         SSL_read_ex(session_.get(), static_cast<char*>(bytes) + total, size - total, &count);
     if (result == 1) {
       total += count;
+      socket_.received += count;
       continue;
     }
     drained_ = true;
@@ -324,18 +355,13 @@ ssize_t TlsSession::ReceiveLocked(void* bytes, size_t size) {
 ssize_t TlsSession::Peek(void* bytes, size_t size) {
   MutexLock lock(&mutex_);
   BeginCall();
-  size_t count = 0;
-  const int result = SSL_peek_ex(session_.get(), bytes, size, &count);
-  drained_ = result != 1;
-  if (result == 1) return static_cast<ssize_t>(count);
-  switch (SSL_get_error(session_.get(), result)) {
-    case SSL_ERROR_WANT_READ:
-    case SSL_ERROR_WANT_WRITE:
-      return Fail(EAGAIN);
-    default:
-      if (error_.ok()) NoteFailure(result);
-      return 0;
+  if (peeked_.size() < size) {
+    std::string more(size - peeked_.size(), '\0');
+    const ssize_t count = ReceiveRecords(&more[0], more.size());
+    if (count > 0) peeked_.append(more, 0, static_cast<size_t>(count));
+    if (peeked_.empty()) return count;
   }
+  return static_cast<ssize_t>(peeked_.copy(static_cast<char*>(bytes), size));
 }
 
 ssize_t TlsSession::SendRecord(absl::string_view bytes) {
@@ -422,7 +448,7 @@ ssize_t TlsSession::Send(absl::Span<const iovec> pieces) {
 
 bool TlsSession::HasInput() const {
   MutexLock lock(&mutex_);
-  return !drained_ && SSL_has_pending(session_.get()) == 1;
+  return !peeked_.empty() || (!drained_ && SSL_has_pending(session_.get()) == 1);
 }
 
 }  // namespace cohort

@@ -58,6 +58,7 @@ class TlsSession {
   ssize_t Receive(void* bytes, size_t size);
   // The same for several pieces of memory, one after the other.
   ssize_t Receive(absl::Span<const iovec> pieces);
+  // However they were cut into records.
   ssize_t Peek(void* bytes, size_t size);
   ssize_t Send(absl::string_view bytes);
   // Puts small pieces together.
@@ -78,6 +79,9 @@ class TlsSession {
     bool ended = false;     // the peer has closed it
     int receive_error = 0;  // errno of the calls that failed; 0: none has
     int send_error = 0;
+    uint64_t received = 0;     // bytes that the peer sent by this connection, without TLS's own
+    uint64_t key_changes = 0;  // that the peer has made
+    bool changes_keys_too_often() const;
   };
   struct Free {
     void operator()(SSL* session) const { SSL_free(session); }
@@ -86,12 +90,16 @@ class TlsSession {
   TlsSession(std::shared_ptr<SSL_CTX> context, int fd, std::string host = "");
   static int ReadSocket(BIO* bio, char* bytes, int size);
   static int WriteSocket(BIO* bio, const char* bytes, int size);
+  static void OnMessage(int sent, int version, int kind, const void* bytes, size_t size, SSL*,
+                        void* socket);
   static const BIO_METHOD* SocketMethod();
   // The handshake is done. UNAUTHENTICATED: it resumed a session of an expired certificate.
   absl::Status OnHandshakeDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BeginCall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteFailure(int result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // From `peeked_` first.
   ssize_t ReceiveLocked(void* bytes, size_t size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  ssize_t ReceiveRecords(void* bytes, size_t size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Sends one record at most.
   ssize_t SendRecord(absl::string_view bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ChangeKeyInTime(size_t sent) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -106,6 +114,7 @@ class TlsSession {
   uint64_t bytes_of_key_ ABSL_GUARDED_BY(mutex_) = kBytesOfKey;
   uint64_t sent_by_key_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes that the present key encrypted
   bool drained_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string peeked_ ABSL_GUARDED_BY(mutex_);  // not yet received
   PeerCertificate peer_;  // written by the handshake
 };
 

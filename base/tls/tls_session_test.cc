@@ -249,6 +249,51 @@ TEST_F(TlsSessionTest, InputThatTheSocketNoLongerHas) {
   EXPECT_EQ(errno, EAGAIN);
 }
 
+TEST_F(TlsSessionTest, PeekSeesTheBytesOfSeveralRecords) {
+  Connect();
+  char bytes[8] = {};
+  EXPECT_EQ(server_->Peek(bytes, 4), -1);
+  EXPECT_EQ(errno, EAGAIN);
+  ASSERT_EQ(client_->Send("ab"), 2);
+  EXPECT_EQ(server_->Peek(bytes, 4), 2);
+  ASSERT_EQ(client_->Send("cd"), 2);
+  ASSERT_EQ(client_->Send("efg"), 3);
+  EXPECT_EQ(server_->Peek(bytes, 4), 4);
+  EXPECT_EQ(absl::string_view(bytes, 4), "abcd");
+  EXPECT_EQ(server_->Receive(bytes, 3), 3);
+  EXPECT_TRUE(server_->HasInput());
+  EXPECT_EQ(server_->Receive(bytes + 3, 5), 4);
+  EXPECT_EQ(absl::string_view(bytes, 7), "abcdefg");
+  EXPECT_FALSE(server_->HasInput());
+}
+
+TEST_F(TlsSessionTest, BytesThatWerePeekedArriveBeforeTheEnd) {
+  Connect();
+  ASSERT_EQ(client_->Send("ab"), 2);
+  client_.reset();
+  client_fd_ = UniqueFd();
+  char bytes[8] = {};
+  EXPECT_EQ(server_->Peek(bytes, 8), 2);
+  EXPECT_EQ(server_->Receive(bytes, 8), 2);
+  EXPECT_EQ(server_->Receive(bytes, 8), 0);
+}
+
+// A change of the key costs the other side more time than the bytes that bring it.
+TEST_F(TlsSessionTest, APeerMayNotChangeItsKeyAllTheTime) {
+  Connect();
+  client_->ChangeKeyEvery(1);
+  int received = 0;
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(client_->Send("a"), 1);
+    char byte = 0;
+    if (server_->Receive(&byte, 1) != 1) break;
+    ++received;
+  }
+  EXPECT_GT(received, 10);
+  EXPECT_LT(received, 100);
+  EXPECT_THAT(std::string(server_->error().message()), HasSubstr("changes its key too often"));
+}
+
 TEST_F(TlsSessionTest, SeveralPiecesOfMemory) {
   Connect();
   ASSERT_EQ(client_->Send("abcdef"), 6);
