@@ -176,6 +176,22 @@ class HandshakeLimitsTest : public ::testing::Test {
   std::unique_ptr<Listener> listener_;
 };
 
+TEST_F(HandshakeLimitsTest, ThePrefaceMayComeInSeveralRecords) {
+  Start(Patient());
+  for (size_t cut = 1; cut < framed_rpc::kPreface.size(); ++cut) {
+    const UniqueFd fd = Connect();
+    const std::shared_ptr<TlsSession> session = SessionOver(fd.get());
+    ASSERT_TRUE(Finish(*session, fd)) << session->error();
+    EXPECT_GT(session->Send(framed_rpc::kPreface.substr(0, cut)), 0);
+    EXPECT_GT(session->Send(framed_rpc::kPreface.substr(cut)), 0);
+    ASSERT_TRUE(AwaitServed(cut)) << "cut at " << cut;
+    const std::shared_ptr<TlsSession>& served = served_.back().peer.tls;
+    char bytes[16];
+    EXPECT_EQ(served->Receive(bytes, sizeof(bytes)), 8);
+    EXPECT_EQ(absl::string_view(bytes, 8), framed_rpc::kPreface);
+  }
+}
+
 // The bytes of the handshake are no request.
 TEST_F(HandshakeLimitsTest, AtTheLimitConnectionsWithoutACallMakeRoom) {
   ListenerOptions options = Patient();
