@@ -18,8 +18,8 @@ namespace cohort::client {
 inline constexpr int64_t kMaxInlineBytes = 1 << 20;
 inline constexpr int64_t kMaxPartBytes = 1 << 20;
 
-// As zlib's crc32 of all bytes.
-uint32_t Crc32(absl::string_view bytes);
+// As zlib's crc32, of all bytes behind those of which `before` is the crc32.
+uint32_t Crc32(absl::string_view bytes, uint32_t before = 0);
 
 // Each repeats its attempts while the coordinator is away, until `deadline`. `done` runs once, on a
 // thread of the library. After a break, an upload begins anew and a download continues. DATA_LOSS:

@@ -201,6 +201,7 @@ void Group::Answer(Step& step, Call& call, PutBlobCall& body) {
     step.Fail(call.id, payload.status());
     return;
   }
+  if (body.crc32.has_value()) payload->NoteCrc32(*body.crc32);
   const int64_t id = context_.NextNumber();
   Blob& blob = blobs_[id];
   blob.payload = *std::move(payload);

@@ -142,6 +142,7 @@ struct StatsCall {};
 // A complete upload, already checked.
 struct PutBlobCall {
   std::string bytes;
+  std::optional<uint32_t> crc32 = std::nullopt;  // of `bytes`, if the caller has computed it
 };
 struct GetBlobCall {
   int64_t blob = 0;

@@ -56,6 +56,12 @@ class Payload {
     return counted_ == nullptr ? *kEmpty : counted_->bytes;
   }
   int64_t size() const { return static_cast<int64_t>(bytes().size()); }
+  // As in zlib. It is computed once for all that share the value.
+  uint32_t crc32() const;
+  // The caller has computed it.
+  void NoteCrc32(uint32_t crc32) const {
+    if (counted_ != nullptr) counted_->crc32.store(crc32, std::memory_order_relaxed);
+  }
   void reset() { counted_.reset(); }
   // Charges the value as `kind` from now on, such as an upload that has become an object. Only the
   // shard's thread calls it.
@@ -77,6 +83,7 @@ class Payload {
     const std::string bytes;
     const std::shared_ptr<ByteLedger> ledger;
     mutable MemoryKind kind;
+    mutable std::atomic<int64_t> crc32{-1};  // -1: unknown
   };
   std::shared_ptr<const Counted> counted_;
 };

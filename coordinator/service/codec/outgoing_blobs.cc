@@ -15,8 +15,7 @@ OutgoingBlobs::Issued OutgoingBlobs::Issue(Instant now, const GroupKey& key, con
   auto content = std::make_shared<BlobContent>();
   uLong checksum = crc32_z(0, nullptr, 0);
   for (const Payload& part : parts) {
-    checksum =
-        crc32_z(checksum, reinterpret_cast<const Bytef*>(part.bytes().data()), part.bytes().size());
+    checksum = crc32_combine(checksum, part.crc32(), static_cast<z_off_t>(part.size()));
     content->size_bytes += part.size();
   }
   content->crc32 = static_cast<uint32_t>(checksum);

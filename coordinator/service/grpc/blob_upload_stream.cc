@@ -45,7 +45,7 @@ void BlobUploadStream::OnReadDone(bool ok) {
     const absl::Status status = CheckWhole();
     if (!status.ok()) return Complete(status);
     Call call = std::move(call_);
-    call.body = PutBlobCall{std::move(bytes_)};
+    call.body = PutBlobCall{std::move(bytes_), crc32_};
     held_.Set(0);
     // Never parked, so a cancelled caller need not be looked after here.
     dispatcher_.engine().Submit(std::move(call), this);
