@@ -105,7 +105,7 @@ TEST_F(RendezvousTest, LargeValuesArriveWhole) {
   OnAllRanks(3, [](ProcessGroup& group) {
     const int rank = group.rank();
     auto value = [](int seed) {
-      return std::string((2 << 20) + seed, static_cast<char>('a' + seed));
+      return std::string((4 << 20) + seed, static_cast<char>('a' + seed));
     };
     auto gathered = group.AllGather(value(rank));
     ASSERT_TRUE(gathered.ok()) << gathered.status();

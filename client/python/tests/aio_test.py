@@ -46,9 +46,9 @@ def test_objects(address):
             if rank == 0:
                 await group.send(memoryview(b'first'), 1)
                 await asyncio.gather(*[group.send(b'%d' % i, 1) for i in range(20)])
-                await group.send(bytes(3 << 20), 1, tag='large')
+                await group.send(bytes(4 << 20), 1, tag='large')
             else:
-                assert await group.receive(0, tag='large') == bytes(3 << 20)
+                assert await group.receive(0, tag='large') == bytes(4 << 20)
                 assert await group.receive(0) == b'first'
                 assert [await group.receive(0) for _ in range(19)] == [b'%d' % i for i in range(19)]
                 assert await group.receive_any() == (b'19', 0)

@@ -29,7 +29,7 @@ absl::StatusOr<T> Await(const std::function<void(std::function<void(absl::Status
 
 void PackPayloadAsync(const std::shared_ptr<GroupSession>& session, absl::string_view object,
                       Instant deadline, std::function<void(absl::StatusOr<v1::Payload>)> done) {
-  if (static_cast<int64_t>(object.size()) <= kMaxInlineBytes) {
+  if (static_cast<int64_t>(object.size()) <= session->max_inline_bytes()) {
     v1::Payload payload;
     payload.set_inline_(object.data(), object.size());
     done(std::move(payload));
@@ -76,7 +76,7 @@ void UnpackValuesAsync(const std::shared_ptr<GroupSession>& session, v1::Values&
 
 absl::Status PackPayload(const std::shared_ptr<GroupSession>& session, absl::string_view object,
                          Instant deadline, v1::Payload* payload) {
-  if (static_cast<int64_t>(object.size()) <= kMaxInlineBytes) {
+  if (static_cast<int64_t>(object.size()) <= session->max_inline_bytes()) {
     payload->set_inline_(object.data(), object.size());
     return absl::OkStatus();
   }
@@ -94,7 +94,7 @@ void PackValuesAsync(const std::shared_ptr<GroupSession>& session,
     values.add_sizes_bytes(static_cast<int64_t>(object.size()));
   }
   std::string joined = absl::StrJoin(objects, "");
-  if (static_cast<int64_t>(joined.size()) <= kMaxInlineBytes) {
+  if (static_cast<int64_t>(joined.size()) <= session->max_inline_bytes()) {
     values.set_inline_(std::move(joined));
     done(std::move(values));
     return;

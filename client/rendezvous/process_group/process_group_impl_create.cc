@@ -204,6 +204,7 @@ absl::Status ReadJoin(const absl::Status& status, const v1::JoinResponse& respon
   if (const absl::Duration lease = FromProto(response.lease()); lease > absl::ZeroDuration()) {
     membership.lease = lease;
   }
+  if (response.max_inline_bytes() > 0) membership.max_inline_bytes = response.max_inline_bytes();
   session.Adopt(std::move(membership));
   return absl::OkStatus();
 }

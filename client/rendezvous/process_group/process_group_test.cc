@@ -297,6 +297,15 @@ TEST_F(ProcessGroupTest, CarriesLargeValuesBesideTheCall) {
   EXPECT_GE(downloads[1].offset, 1 << 20) << "began anew";
 }
 
+TEST_F(ProcessGroupTest, TheCoordinatorSaysWhichValuesAreLarge) {
+  fake_.set_max_inline_bytes(100);
+  const auto group = Join();
+  ASSERT_TRUE(group->AllGather(std::string(100, 'a')).ok());
+  EXPECT_THAT(fake_.Seen("Upload"), SizeIs(0));
+  ASSERT_TRUE(group->AllGather(std::string(101, 'a')).ok());
+  EXPECT_THAT(fake_.Seen("Upload"), SizeIs(1));
+}
+
 TEST_F(ProcessGroupTest, NoticesDamageOnTheWay) {
   const auto group = Join();
   fake_.DamageDownloads(1234567);

@@ -14,8 +14,6 @@
 
 namespace cohort::client {
 
-// The coordinator's max_inline_bytes.
-inline constexpr int64_t kMaxInlineBytes = 1 << 20;
 inline constexpr int64_t kMaxPartBytes = 1 << 20;
 
 // As zlib's crc32, of all bytes behind those of which `before` is the crc32.

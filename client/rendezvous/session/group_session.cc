@@ -48,6 +48,11 @@ RankPosition GroupSession::position() const {
   return membership_;
 }
 
+int64_t GroupSession::max_inline_bytes() const {
+  MutexLock lock(&mutex_);
+  return membership_.max_inline_bytes;
+}
+
 absl::Status GroupSession::FillScope(const CallSpec& spec, v1::Scope* scope) {
   MutexLock lock(&mutex_);
   if (!ended_.ok()) return ended_;

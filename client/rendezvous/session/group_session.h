@@ -45,6 +45,7 @@ struct RankPosition {
 struct Membership : RankPosition {
   std::string session;
   absl::Duration lease = absl::Seconds(30);
+  int64_t max_inline_bytes = 1 << 20;  // larger values travel as blobs
 };
 
 struct CallSpec {
@@ -81,6 +82,7 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   const std::string& member() const { return member_; }
   Membership membership() const;
   RankPosition position() const;
+  int64_t max_inline_bytes() const;
 
   // Blocks until the answer is there. OK: `response` is filled.
   template <typename M>

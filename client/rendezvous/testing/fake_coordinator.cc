@@ -65,6 +65,7 @@ class FakeCoordinator::Group final : public v1::GroupService::Service {
     MutexLock lock(&fake_->mutex_);
     response->set_generation(fake_->generation_);
     ToProto(fake_->lease_, response->mutable_lease());
+    response->set_max_inline_bytes(fake_->max_inline_bytes_);
     return grpc::Status::OK;
   }
   grpc::Status Leave(grpc::ServerContext* context, const v1::LeaveRequest* request,
@@ -302,6 +303,10 @@ void FakeCoordinator::Hold(const std::string& method, bool hold) {
 void FakeCoordinator::set_lease(absl::Duration lease) {
   MutexLock lock(&mutex_);
   lease_ = lease;
+}
+void FakeCoordinator::set_max_inline_bytes(int64_t max_inline_bytes) {
+  MutexLock lock(&mutex_);
+  max_inline_bytes_ = max_inline_bytes;
 }
 void FakeCoordinator::set_complete(bool complete) {
   MutexLock lock(&mutex_);

@@ -52,6 +52,8 @@ class FakeCoordinator {
   // Calls of `method` are parked while this holds (or until they are cancelled).
   void Hold(const std::string& method, bool hold);
   void set_lease(absl::Duration lease);
+  // As in the answer to Join; 0: it does not say.
+  void set_max_inline_bytes(int64_t max_inline_bytes);
   // Whether GetGroup says that the group of the last join is complete.
   void set_complete(bool complete);
   // For members that join from now on.
@@ -104,6 +106,7 @@ class FakeCoordinator {
   std::deque<v1::RoundResult> results_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, bool> held_ ABSL_GUARDED_BY(mutex_);
   absl::Duration lease_ ABSL_GUARDED_BY(mutex_) = absl::Seconds(30);
+  int64_t max_inline_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t generation_ ABSL_GUARDED_BY(mutex_) = 1;
   bool complete_ ABSL_GUARDED_BY(mutex_) = false;
   v1::Member joined_ ABSL_GUARDED_BY(mutex_);

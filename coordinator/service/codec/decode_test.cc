@@ -255,10 +255,10 @@ TEST(DecodeTest, Payloads) {
   Check<R>(
       base,
       {{"none", [](R& r) { r.clear_payload(); }, kInvalid, "payload"},
-       {"limit", [](R& r) { r.mutable_payload()->set_inline_(std::string(1 << 20, 'x')); }, kOk,
+       {"limit", [](R& r) { r.mutable_payload()->set_inline_(std::string(3 << 20, 'x')); }, kOk,
         ""},
-       {"over", [](R& r) { r.mutable_payload()->set_inline_(std::string((1 << 20) + 1, 'x')); },
-        kExhausted, "max_inline_bytes (1048576)"},
+       {"over", [](R& r) { r.mutable_payload()->set_inline_(std::string((3 << 20) + 1, 'x')); },
+        kExhausted, "max_inline_bytes (3145728)"},
        {"blob 0", [](R& r) { r.mutable_payload()->mutable_blob(); }, kInvalid, "payload.blob"},
        {"blob", [](R& r) { r.mutable_payload()->mutable_blob()->set_blob(7); }, kOk, ""},
        {"destination", [](R& r) { r.set_destination(-1); }, kInvalid, "destination"},
@@ -289,10 +289,10 @@ TEST(DecodeTest, ScatteredValuesAreCut) {
        {"both", [](R& r) { r.mutable_values()->mutable_blob()->set_blob(7); }, kInvalid, "both"},
        {"over",
         [](R& r) {
-          r.mutable_values()->set_inline_(std::string((1 << 20) + 1, 'x'));
-          r.mutable_values()->set_sizes_bytes(2, 1 << 20);
+          r.mutable_values()->set_inline_(std::string((3 << 20) + 1, 'x'));
+          r.mutable_values()->set_sizes_bytes(2, 3 << 20);
         },
-        kExhausted, "max_inline_bytes (1048576)"}});
+        kExhausted, "max_inline_bytes (3145728)"}});
   Call call;
   ASSERT_TRUE(Decode(base, DecodeContext(), &call).ok());
   std::vector<std::string> values;

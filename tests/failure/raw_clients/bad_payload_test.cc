@@ -21,13 +21,13 @@ using ::testing::HasSubstr;
 TEST_F(BadPayloadTest, PayloadsThatAreTooLargeAreRefusedByTheNameOfTheLimit) {
   v1::SendRequest send = Of<v1::SendRequest>();
   send.set_destination(1);
-  send.mutable_payload()->set_inline_(std::string((1 << 20) + 1, 'x'));
+  send.mutable_payload()->set_inline_(std::string((3 << 20) + 1, 'x'));
   grpc::Status status = Send(send);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
   EXPECT_THAT(status.error_message(), HasSubstr("max_inline_bytes"));
 
   v1::AllGatherRequest gather = Of<v1::AllGatherRequest>();
-  gather.mutable_payload()->set_inline_(std::string((1 << 20) + 1, 'x'));
+  gather.mutable_payload()->set_inline_(std::string((3 << 20) + 1, 'x'));
   v1::AllGatherResponse gather_response;
   status = stubs_->messages->AllGather(Context().get(), gather, &gather_response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
