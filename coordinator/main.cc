@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "base/access/access_policy.h"
+#include "base/access/policy_watch.h"
 #include "base/clock.h"
 #include "base/daemon/access_policy_of_flags.h"
 #include "base/daemon/heap_trim.h"
@@ -77,6 +79,10 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   dispatcher_options.max_message_bytes = options.max_message_bytes;
   dispatcher_options.checks_access = access != nullptr;
   Dispatcher dispatcher(dispatcher_options, *engine, &metrics);
+  std::optional<PolicyWatch> policy_watch;
+  if (access != nullptr) {
+    policy_watch.emplace(access, [&engine] { engine->EndCallsWithoutRights(); });
+  }
 
   MetricsAccess metrics_access;
   if (!options.metrics_listen.empty()) {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/rpc/listener/incomplete_request_bytes.h"
+#include "base/port/limits/incomplete_request_bytes.h"
 #include "coordinator/core/interface/limit_names.h"
 
 namespace cohort::coordinator {
@@ -15,6 +15,7 @@ namespace {
 
 // gRPC takes message sizes as int.
 constexpr int64_t kMaxMessageBytes = int64_t{1} << 30;
+constexpr absl::Duration kLongestConnectionAge = absl::Hours(480);  // gRPC counts milliseconds in an int
 constexpr int kMostCounted = 1 << 24;
 
 absl::Status Check(const Options& options) {
@@ -109,6 +110,10 @@ Flags FlagsOf(Options& options) {
             "connections at once; 0: what the limit of open files leaves, at most 65536 (0)");
   flags.Add("max-connections-per-peer", options.listener.max_connections_per_peer, 0, kMostCounted,
             "connections at once of one address; 0: three quarters of all (0)");
+  flags.Add("max-connection-age", options.listener.max_connection_age, absl::ZeroDuration(),
+            kLongestConnectionAge,
+            "the age at which a connection by TLS is closed, so that the client shows its "
+            "certificate again; 0: no limit (24h)");
   flags.Add("max-concurrent-streams", options.listener.http2.max_concurrent_streams, 0,
             kMostCounted,
             "gRPC calls at once on one connection, parked ones included; more wait in the "

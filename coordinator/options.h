@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "base/daemon/flags.h"
 #include "base/memory/memory_limit.h"
-#include "base/rpc/listener/listener.h"
+#include "base/port/listener.h"
 #include "coordinator/core/interface/limits.h"
 #include "coordinator/service/torchft/quorum_decision.h"
 
@@ -21,7 +21,7 @@ enum class JournalKind { kMemory, kSqlite };
 Limits DefaultLimits(int64_t memory_bytes);
 
 struct Options : DaemonOptions {
-  Options() : DaemonOptions(7700) {}
+  Options() : DaemonOptions(7700) { listener.max_connection_age = absl::Hours(24); }
 
   JournalKind journal = JournalKind::kMemory;
   std::string journal_path;

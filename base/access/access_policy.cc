@@ -209,6 +209,7 @@ absl::StatusOr<SignedTokenRights> AccessPolicy::RightsOfSignedToken(absl::string
 
 int64_t AccessPolicy::Version(Instant now) {
   if (path_.empty()) return 0;
+  if (watched_.load(std::memory_order_relaxed)) return version_.load(std::memory_order_acquire);
   const int64_t now_ms = absl::ToInt64Milliseconds(now - Instant());
   int64_t next = next_look_ms_.load(std::memory_order_relaxed);
   if (now_ms >= next && next_look_ms_.compare_exchange_strong(next, now_ms + kBetweenLooksMs)) {

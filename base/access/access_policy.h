@@ -97,14 +97,15 @@ class AccessPolicy {
   bool has_issuers() const;
   // The client of a signed token. Checks its signature, so it takes up to 2 ms. Errors: VerifyJwt.
   absl::StatusOr<SignedTokenRights> RightsOfSignedToken(absl::string_view token) const;
-  // Grows when other rules or other keys of an issuer are taken. Reads the files again if they have
-  // changed, and looks for that once a second at most. A file that cannot be used changes nothing,
-  // and is read again at the next look; the log says why.
+  // Grows when other rules or other keys of an issuer are taken. Unless a PolicyWatch does so, it
+  // reads the files again if they have changed, and looks for that once a second at most. A file
+  // that cannot be used changes nothing, and is read again at the next look; the log says why.
   int64_t Version(Instant now);
 
   absl::Time WallNow() const { return wall_clock_(); }
 
  private:
+  friend class PolicyWatch;
   struct Rule {
     std::string identity;  // without the "*" at its end
     bool is_prefix = false;
@@ -132,6 +133,7 @@ class AccessPolicy {
   const WallClock wall_clock_;
   std::atomic<int64_t> version_{0};
   std::atomic<int64_t> next_look_ms_{0};
+  std::atomic<bool> watched_{false};
   mutable Mutex mutex_;
   std::shared_ptr<const Content> content_ ABSL_GUARDED_BY(mutex_);
   // Only the thread that has set `reading_` uses these.

@@ -17,7 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "base/rpc/listener/listen_address.h"
+#include "base/port/socket/listen_address.h"
 #include "base/status_macros.h"
 #include "base/version.h"
 
@@ -257,12 +257,18 @@ void Flags::AddAccess(DaemonOptions& options) {
   Add("tls-client-certificate-optional", options.tls.client_certificate_optional,
       "with --tls-client-ca, also take clients without a certificate, such as those with a "
       "bearer token");
+  Add("tls-client-crl", options.tls.crl,
+      "PEM file with the lists of revoked certificates of all CAs that sign for clients; a client "
+      "whose CA has no list here, or an outdated one, is refused");
   Add("access-policy", options.access_policy,
       "JSON file with the roles of clients (docs/security.md), read again when it changes");
   AddCheck([&options] {
     const TlsFiles& tls = options.tls;
     if (tls.any() && tls.certificate.empty()) return InvalidFlag("tls-certificate", "is missing");
     if (tls.any() && tls.key.empty()) return InvalidFlag("tls-key", "is missing");
+    if (!tls.crl.empty() && tls.ca.empty()) {
+      return InvalidFlag("tls-client-crl", "needs --tls-client-ca");
+    }
     if (!tls.client_certificate_optional) return absl::OkStatus();
     if (tls.ca.empty()) {
       return InvalidFlag("tls-client-certificate-optional", "needs --tls-client-ca");

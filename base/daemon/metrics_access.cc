@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/daemon/flags.h"
-#include "base/rpc/listener/listen_address.h"
+#include "base/port/socket/listen_address.h"
 #include "base/status_macros.h"
 
 namespace cohort {

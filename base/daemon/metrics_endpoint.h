@@ -14,7 +14,7 @@
 #include "base/access/access_policy.h"
 #include "base/access/audit_log.h"
 #include "base/daemon/metrics_access.h"
-#include "base/rpc/listener/listen_socket.h"
+#include "base/port/socket/listen_socket.h"
 #include "base/threads/event_loop.h"
 #include "base/tls/stream_socket.h"
 #include "prometheus/collectable.h"

@@ -29,8 +29,15 @@ const std::string& PeerCertificate::name() const {
   return dns_names.empty() ? common_name : dns_names.front();
 }
 
+absl::Time EndOfCertificate(X509* certificate) {
+  tm end = {};
+  if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &end) != 1) return absl::InfinitePast();
+  return absl::FromTM(end, absl::UTCTimeZone());
+}
+
 PeerCertificate ReadCertificate(X509* certificate) {
   PeerCertificate read;
+  read.not_after = EndOfCertificate(certificate);
   const std::unique_ptr<GENERAL_NAMES, void (*)(GENERAL_NAMES*)> names(
       static_cast<GENERAL_NAMES*>(
           X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)),

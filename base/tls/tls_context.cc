@@ -58,7 +58,7 @@ int SelectProtocol(SSL*, const unsigned char** chosen, unsigned char* size,
 
 absl::StatusOr<std::string> VersionOf(const TlsFiles& files) {
   std::string version;
-  for (const std::string* path : {&files.certificate, &files.key, &files.ca}) {
+  for (const std::string* path : {&files.certificate, &files.key, &files.ca, &files.crl}) {
     if (path->empty()) continue;
     COHORT_ASSIGN_OR_RETURN(const std::string stamp, FileStamp(*path));
     absl::StrAppend(&version, stamp, " ");
@@ -90,6 +90,15 @@ absl::Status ReadFiles(const TlsFiles& files, TlsSide side, SSL_CTX* context) {
   } else if (side == TlsSide::kClient && SSL_CTX_set_default_verify_paths(context) != 1) {
     return FileError("CA certificates", "of the system");
   }
+  if (!files.crl.empty()) {
+    X509_STORE* const store = SSL_CTX_get_cert_store(context);
+    X509_LOOKUP* const lookup = X509_STORE_add_lookup(store, X509_LOOKUP_file());
+    if (lookup == nullptr ||
+        X509_load_crl_file(lookup, files.crl.c_str(), X509_FILETYPE_PEM) < 1) {
+      return FileError("list of revoked certificates", files.crl);
+    }
+    X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK);
+  }
   return absl::OkStatus();
 }
 
@@ -103,7 +112,8 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> Make(const TlsFiles& files, TlsSide sid
                                          SSL_CTX_free);
   if (context == nullptr) return absl::ResourceExhaustedError("no memory for TLS");
   SSL_CTX* const raw = context.get();
-  SSL_CTX_set_min_proto_version(raw, TLS1_2_VERSION);
+  // The ends of kPeer bind a proof to the connection, for which TLS 1.2 needs an extension.
+  SSL_CTX_set_min_proto_version(raw, peer ? TLS1_3_VERSION : TLS1_2_VERSION);
   SSL_CTX_set_cipher_list(raw, kCiphers);
   SSL_CTX_set_ciphersuites(raw, kCipherSuites);
   // The protocols above TLS notice an end in the middle. To OpenSSL it would be a fatal error,

@@ -25,8 +25,13 @@ struct TlsFiles {
   std::string ca;
   // A server with `ca` also takes a client that has no certificate.
   bool client_certificate_optional = false;
+  // The lists of revoked certificates, one of each CA that signs certificates of peers. A peer whose
+  // CA has no list here, or one that is out of date, is refused.
+  std::string crl;
 
-  bool any() const { return !certificate.empty() || !key.empty() || !ca.empty(); }
+  bool any() const {
+    return !certificate.empty() || !key.empty() || !ca.empty() || !crl.empty();
+  }
 };
 
 // kServer: of gRPC and framed RPC. kHttpServer: of HTTP/1.1.
@@ -34,7 +39,7 @@ struct TlsFiles {
 // which may be used by clients; names of hosts are not checked.
 enum class TlsSide { kClient, kServer, kHttpServer, kPeer };
 
-// TLS 1.2 and newer, without renegotiation or compression. kClient and kServer resume sessions of
+// TLS 1.2 and newer (kPeer: 1.3), without renegotiation or compression. kClient and kServer resume sessions of
 // TLS 1.3 (resumption.h) until the files change. Thread-safe.
 class TlsContext {
  public:

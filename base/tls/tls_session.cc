@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
+#include <openssl/rand.h>
 #include <openssl/x509v3.h>
 #include <sys/socket.h>
 
@@ -63,6 +64,12 @@ bool RefusesCertificate(unsigned long error) {
     default:
       return false;
   }
+}
+
+absl::Status RefusedCertificate(long error, absl::string_view name) {
+  return absl::UnauthenticatedError(absl::StrCat("the certificate of the peer is refused: ",
+                                                 X509_verify_cert_error_string(error), " (of ",
+                                                 name, ")"));
 }
 
 // Notes the certificate that is refused, for the error.
@@ -252,10 +259,47 @@ absl::Status TlsSession::OnHandshakeDone() {
   if (certificate == nullptr) return absl::OkStatus();
   peer_ = ReadCertificate(certificate);
   if (SSL_session_reused(raw) == 1 && X509_cmp_current_time(X509_get0_notAfter(certificate)) <= 0) {
-    return absl::UnauthenticatedError(absl::StrCat(
-        "the certificate of the peer is refused: certificate has expired (of ", peer_.name(), ")"));
+    return RefusedCertificate(X509_V_ERR_CERT_HAS_EXPIRED, peer_.name());
+  }
+  // A resumed session has only the certificates that the peer had sent.
+  STACK_OF(X509)* chain = SSL_get0_verified_chain(raw);
+  if (chain == nullptr) chain = SSL_get_peer_cert_chain(raw);
+  for (int i = 0; i < sk_X509_num(chain); ++i) {
+    peer_.not_after = std::min(peer_.not_after, EndOfCertificate(sk_X509_value(chain, i)));
   }
   return absl::OkStatus();
+}
+
+absl::Status TlsSession::VerifyAgain(SSL_CTX& context) const {
+  MutexLock lock(&mutex_);
+  SSL* const raw = session_.get();
+  X509* const certificate = SSL_get0_peer_certificate(raw);
+  if (certificate == nullptr) return absl::OkStatus();
+  const std::unique_ptr<X509_STORE_CTX, void (*)(X509_STORE_CTX*)> check(X509_STORE_CTX_new(),
+                                                                         X509_STORE_CTX_free);
+  const bool server = SSL_is_server(raw) == 1;
+  if (check == nullptr ||
+      X509_STORE_CTX_init(check.get(), SSL_CTX_get_cert_store(&context), certificate,
+                          SSL_get_peer_cert_chain(raw)) != 1 ||
+      X509_STORE_CTX_set_default(check.get(), server ? "ssl_client" : "ssl_server") != 1) {
+    return absl::ResourceExhaustedError("no memory for TLS");
+  }
+  const bool verified = X509_verify_cert(check.get()) == 1;
+  ERR_clear_error();
+  if (verified) return absl::OkStatus();
+  return RefusedCertificate(X509_STORE_CTX_get_error(check.get()), peer_.name());
+}
+
+std::string TlsSession::ChannelBinding() const {
+  constexpr absl::string_view kLabel = "EXPORTER-Channel-Binding";
+  MutexLock lock(&mutex_);
+  std::string bytes(32, '\0');
+  const int done = SSL_export_keying_material(
+      session_.get(), reinterpret_cast<unsigned char*>(&bytes[0]), bytes.size(), kLabel.data(),
+      kLabel.size(), reinterpret_cast<const unsigned char*>(""), 0, 1);
+  // It fails for want of memory alone. Two random values make no connection.
+  if (done != 1) RAND_bytes(reinterpret_cast<unsigned char*>(&bytes[0]), 32);
+  return bytes;
 }
 
 bool TlsSession::resumed() const {
@@ -271,9 +315,7 @@ void TlsSession::NoteFailure(int result) {
   if (socket_.changes_keys_too_often()) {
     error_ = absl::FailedPreconditionError("the peer changes its key too often");
   } else if (verified != X509_V_OK) {
-    error_ = absl::UnauthenticatedError(absl::StrCat(
-        "the certificate of the peer is refused: ", X509_verify_cert_error_string(verified),
-        " (of ", refused_name_, ")"));
+    error_ = RefusedCertificate(verified, refused_name_);
   } else if (RefusesCertificate(last)) {
     error_ = absl::UnauthenticatedError(text);
   } else if (kind == SSL_ERROR_SYSCALL || kind == SSL_ERROR_ZERO_RETURN ||

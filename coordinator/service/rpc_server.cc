@@ -12,11 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/framed_rpc/frame.h"
 #include "base/framed_rpc/server/framed_rpc_server.h"
+#include "base/port/listener.h"
+#include "base/port/socket/listen_address.h"
+#include "base/port/socket/local_port.h"
 #include "base/rpc/grpc_deadline.h"
-#include "base/rpc/listener/listen_address.h"
-#include "base/rpc/listener/listener.h"
-#include "base/rpc/listener/local_port.h"
 #include "base/rpc/reflection.h"
 #include "base/status_macros.h"
 #include "coordinator/service/framed_rpc/framed_rpc_handler.h"
@@ -62,6 +63,12 @@ void Configure(const RpcServerOptions& options, grpc::ServerBuilder& builder) {
   const int max_streams = options.listener.http2.max_concurrent_streams;
   if (max_streams > 0) builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, max_streams);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
+  if (options.listener.tls != nullptr && options.listener.max_connection_age > absl::ZeroDuration()) {
+    // Clients of gRPC hear early that their connection will end, and begin calls on a new one.
+    builder.AddChannelArgument(
+        GRPC_ARG_MAX_CONNECTION_AGE_MS,
+        static_cast<int>(absl::ToInt64Milliseconds(options.listener.max_connection_age * 0.8)));
+  }
   if (options.ping_timeout > absl::ZeroDuration()) {
     // An attached stream counts as a sign of life: the connection of a dead peer must end.
     const int timeout = std::max<int>(absl::ToInt64Milliseconds(options.ping_timeout), 2);
@@ -90,14 +97,15 @@ struct RpcServer::Impl {
   void Accept(std::vector<ListenSocket> sockets, ListenerOptions options) {
     ListenerSinks sinks;
     if (framed_rpc_server != nullptr) {
-      sinks.framed_rpc = [this](int fd, ListenerPeer peer) {
-        framed_rpc_server->Adopt(fd, std::move(peer));
-      };
+      sinks.protocols.push_back(
+          {[](absl::string_view first) { return MatchPreface(first, framed_rpc::kPreface); },
+           [this](int fd, ListenerPeer peer) { framed_rpc_server->Adopt(fd, std::move(peer)); },
+           /*notes_requests=*/true});
     }
     if (tcpstore_server != nullptr) {
-      sinks.extra = ListenerProtocol{tcpstore::MatchTcpStore, [this](int fd, ListenerPeer peer) {
-                                       tcpstore_server->Adopt(fd, std::move(peer));
-                                     }};
+      sinks.protocols.push_back({tcpstore::MatchTcpStore, [this](int fd, ListenerPeer peer) {
+                                   tcpstore_server->Adopt(fd, std::move(peer));
+                                 }});
     }
     sinks.grpc = [this](int fd, int port) {
       const auto server = port_servers.find(port);

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/rpc/listener/listener.h"
+#include "base/port/listener.h"
 #include "coordinator/service/dispatch/dispatcher.h"
 #include "coordinator/service/torchft/quorum_decision.h"
 

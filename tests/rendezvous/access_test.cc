@@ -88,6 +88,24 @@ TEST_P(AccessTest, RightsEndWhenThePolicyChanges) {
   ExpectDenied(watched, "Watch needs the role observer");
 }
 
+TEST_P(AccessTest, WaitsEndWithTheRights) {
+  const auto team_a = Store("team-a/trainer");
+  const auto oncall = Store("oncall", "a");
+  absl::Status got;
+  absl::Status popped;
+  std::thread get([&] { got = team_a->Get({"secret"}, kLong).status(); });
+  std::thread pop([&] { popped = team_a->QueuePop("queue", kLong).status(); });
+  const auto admin = AdminClient::Create(ConnectAs("oncall", "a"));
+  ASSERT_TRUE(Eventually([&] { return admin->Stats()->waiter_count == 2; }));
+  WritePolicy({Rule("oncall", "*", "operator")});
+  get.join();
+  pop.join();
+  ExpectDenied(got, "Get needs the role observer in tenant a, and spiffe://test/team-a/trainer");
+  ExpectDenied(popped, "QueuePop needs the role member");
+  ASSERT_TRUE(oncall->QueuePush("queue", "item").ok());
+  EXPECT_EQ(*oncall->QueueLen("queue"), 1);
+}
+
 // A coordinator that asks for certificates, and has no access policy.
 class NoPolicyTest : public AccessTest {
  protected:

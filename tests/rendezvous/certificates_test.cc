@@ -59,11 +59,13 @@ void UseInThisProcess(const TlsFiles& files) {
 // The parameter: whether calls go by framed RPC or by gRPC.
 class CertificatesTest : public ::testing::TestWithParam<bool> {
  protected:
-  void StartCoordinator(const TlsFiles& files, const std::string& listen = "") {
+  void StartCoordinator(const TlsFiles& files, const std::string& listen = "",
+                        const std::vector<std::string>& flags = {}) {
     CoordinatorProcess::Options options;
     options.flags = {"--tls-certificate", files.certificate, "--tls-key", files.key};
     if (!files.ca.empty()) options.flags.insert(options.flags.end(), {"--tls-client-ca", files.ca});
     if (!listen.empty()) options.flags.insert(options.flags.end(), {"--listen", listen});
+    options.flags.insert(options.flags.end(), flags.begin(), flags.end());
     coordinator_ = std::make_unique<CoordinatorProcess>(options);
     const absl::Status started = coordinator_->Start();
     ASSERT_TRUE(started.ok()) << started;
@@ -167,26 +169,109 @@ TEST_P(CertificatesTest, PlainConnectionsStayOnThisMachine) {
   EXPECT_TRUE(count == 0 || (count < 0 && errno == ECONNRESET)) << count << " " << errno;
 }
 
-// Calls go on while all certificates are replaced, also those of a new CA, and new connections need
-// the new ones.
+// Calls go on while all certificates are replaced, also those of a new CA. A client that keeps the
+// old ones loses its connection, too.
 TEST_P(CertificatesTest, ReplacedUnderLoad) {
   ASSERT_NO_FATAL_FAILURE(StartCoordinator(ca_.Sign("server", kServer)));
+  UseInThisProcess(ca_.Sign("old-client", kClient));
+  auto old = Store();
+  ASSERT_TRUE(old->Put("key", "value", {}, kLong).ok());
   UseInThisProcess(ca_.Sign("client", kClient));
   auto store = Store();
   ASSERT_TRUE(store->Put("key", "value", {}, kLong).ok());
   std::atomic<bool> ends{false};
   std::thread load([&] {
-    while (!ends) EXPECT_TRUE(store->Put("key", "value", {}, kLong).ok());
+    while (!ends) {
+      const auto put = store->Put("key", "value", {}, kLong);
+      EXPECT_TRUE(put.ok()) << put.status();
+    }
   });
   const CertificateAuthority next(folder_);  // its file takes the place of the first one's
   next.Sign("server", kServer);
-  UseInThisProcess(next.Sign("next-client", kClient));
-  // The coordinator looks at its files once a second, when a client connects.
+  next.Sign("client", kClient);
+  // The coordinator looks at its files once a second.
+  EXPECT_TRUE(Eventually([&] { return !old->Put("key", "value", {}, kShort).ok(); }));
   EXPECT_TRUE(Eventually([&] { return Store()->Put("other", "value", {}, kShort).ok(); }));
   UseInThisProcess(ca_.Sign("old-client", kClient));
   ExpectError(coordinator_->address(), "alert");
   ends = true;
   load.join();
+}
+
+TEST_P(CertificatesTest, AConnectionEndsWithItsCertificate) {
+  ASSERT_NO_FATAL_FAILURE(StartCoordinator(ca_.Sign("server", kServer)));
+  CertificateNames brief = kClient;
+  brief.ends = absl::Seconds(4);
+  UseInThisProcess(ca_.Sign("brief", brief));
+  const auto store = Store();
+  ASSERT_TRUE(store->Put("key", "value", {}, kLong).ok());
+  UseInThisProcess(ca_.Sign("client", kClient));
+  ASSERT_TRUE(Store()->Put("key", "value", {}, kLong).ok());
+  absl::Status refused;
+  EXPECT_TRUE(Eventually([&] {
+    refused = store->Put("key", "value", {}, kShort).status();
+    return !refused.ok();
+  }));
+  if (GetParam()) {
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("certificate expired"));
+  }
+}
+
+TEST_P(CertificatesTest, ARevokedCertificateEndsItsConnection) {
+  const std::string list = ca_.Revoke("clients", "");
+  ASSERT_NO_FATAL_FAILURE(
+      StartCoordinator(ca_.Sign("server", kServer), "", {"--tls-client-crl", list}));
+  const TlsFiles stolen = ca_.Sign("stolen", kClient);
+  UseInThisProcess(stolen);
+  const auto thief = Store();
+  ASSERT_TRUE(thief->Put("key", "value", {}, kLong).ok());
+  UseInThisProcess(ca_.Sign("client", kClient));
+  const auto store = Store();
+  ASSERT_TRUE(store->Put("key", "value", {}, kLong).ok());
+  ca_.Revoke("clients", stolen.certificate);
+  EXPECT_TRUE(Eventually([&] { return !thief->Put("key", "value", {}, kShort).ok(); }));
+  EXPECT_TRUE(store->Put("key", "value", {}, kLong).ok());
+  UseInThisProcess(stolen);
+  ExpectError(coordinator_->address(), "certificate revoked");
+}
+
+// As with certificates of an hour: the members are told nothing, and lose nothing.
+TEST_P(CertificatesTest, AGroupOutlivesItsCertificates) {
+  ASSERT_NO_FATAL_FAILURE(StartCoordinator(ca_.Sign("server", kServer)));
+  CertificateNames brief = kClient;
+  brief.ends = absl::Seconds(4);
+  const absl::Time first_ends = absl::Now() + brief.ends;
+  UseInThisProcess(ca_.Sign("client", brief));
+  std::vector<std::thread> members;
+  for (int rank = 0; rank < 2; ++rank) {
+    members.emplace_back([&, rank] {
+      ProcessGroupOptions options;
+      options.connection.address = coordinator_->address();
+      options.connection.framed_rpc = GetParam();
+      options.group = "g";
+      options.rank = rank;
+      options.world_size = 2;
+      options.join_timeout = kLong;
+      options.timeout = kLong;
+      const auto group = ProcessGroup::Create(options);
+      ASSERT_TRUE(group.ok()) << group.status();
+      absl::Time renewed = absl::Now();
+      bool last = false;
+      while (!last) {
+        if (rank == 0 && absl::Now() > renewed + absl::Seconds(1)) {
+          renewed = absl::Now();
+          ca_.Sign("client", brief);
+        }
+        // By then the certificate of a second connection would have ended, too.
+        last = absl::Now() > first_ends + 2 * brief.ends;
+        const auto agreed = (*group)->AllGather(last ? "last" : "");
+        ASSERT_TRUE(agreed.ok()) << agreed.status();
+        last = (*agreed)[0] == "last" || (*agreed)[1] == "last";
+      }
+      EXPECT_EQ((*group)->generation(), 1);
+    });
+  }
+  for (std::thread& member : members) member.join();
 }
 
 }  // namespace

@@ -12,8 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/framed_rpc/frame.h"
-#include "base/rpc/listener/http2_guard.h"
-#include "base/rpc/listener/listener.h"
+#include "base/port/limits/http2_guard.h"
+#include "base/port/listener.h"
 #include "base/tls/testing/certificates.h"
 #include "base/tls/tls_context.h"
 #include "base/unique_fd.h"

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "base/access/access_policy.h"
+#include "base/access/policy_watch.h"
 #include "base/clock.h"
 #include "base/daemon/access_policy_of_flags.h"
 #include "base/daemon/heap_trim.h"
@@ -100,6 +102,8 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   service_options.allowed_coordinators = options.allowed_coordinators;
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<AccessPolicy> access, AccessPolicyOf(options));
   service_options.checks_access = access != nullptr;
+  std::optional<PolicyWatch> policy_watch;
+  if (access != nullptr) policy_watch.emplace(access, [] {});
   service_options.advertised_host = options.advertise;
   service_options.host_identity = options.host_identity;
   service_options.max_message_bytes = options.max_message_bytes;

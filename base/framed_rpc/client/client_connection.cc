@@ -162,7 +162,7 @@ bool ClientConnection::Start(uint16_t method, std::string frame, absl::Duration 
   pending.waiter = std::move(waiter);
   pending.deadline = Clock::Steady().Now() + timeout;
   MutexLock lock(&mutex_);
-  if (state_ != State::kReady) return false;
+  if (state_ != State::kReady || closing_) return false;
   SendNewToken();
   *id = Add(method, std::move(pending), timeout, frame);
   Write(frame);
@@ -178,7 +178,7 @@ bool ClientConnection::StartStream(uint16_t method, std::string frame,
   pending.streams = true;
   pending.deadline = absl::InfiniteFuture();
   MutexLock lock(&mutex_);
-  if (state_ != State::kReady) return false;
+  if (state_ != State::kReady || closing_) return false;
   SendNewToken();
   *id = Add(method, std::move(pending), absl::InfiniteDuration(), frame);
   Write(frame);
@@ -198,7 +198,7 @@ bool ClientConnection::Begin(uint16_t method, std::string frame, absl::Duration 
   pending.blocked = &call;
   pending.deadline = call.deadline_;
   MutexLock lock(&mutex_);
-  if (state_ != State::kReady) return false;
+  if (state_ != State::kReady || closing_) return false;
   SendNewToken();
   call.id_ = Add(method, std::move(pending), timeout, frame);
   Write(frame);
@@ -468,6 +468,16 @@ bool ClientConnection::ended() {
 // Until a connection is ready, its descriptor may change, and only the loop uses it.
 void ClientConnection::Close() {
   ClientEventLoop().Post([self = shared_from_this()] { self->Finish(End::kBroken, "closed"); });
+}
+
+bool ClientConnection::CloseIfFilesChanged(Instant now) {
+  MutexLock lock(&mutex_);
+  if (state_ != State::kReady || tls_ == nullptr || closing_) return closing_;
+  if (tls_->uses(*options_.tls->Current(now))) return false;
+  if (static_cast<int64_t>(calls_.size()) > streams_) return false;
+  closing_ = true;
+  Close();
+  return true;
 }
 
 void ClientConnection::Finish(End end, const std::string& why) {

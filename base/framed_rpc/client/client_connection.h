@@ -114,6 +114,10 @@ class ClientConnection final : public EventLoop::Handler,
   bool Call(uint16_t method, std::string frame, absl::Duration timeout, Waiter& waiter);
 
   void Close();
+  // Closes the connection if the files of its TLS context have changed since the handshake, so that
+  // the next one shows the new certificate. Calls in flight other than streams keep it open. True:
+  // it is closed, and takes no calls.
+  bool CloseIfFilesChanged(Instant now);
   // Ends calls of Start whose time has passed; whether there are others. On the loop's thread.
   bool Expire(Instant now);
   bool ended();
@@ -188,6 +192,7 @@ class ClientConnection final : public EventLoop::Handler,
 
   Mutex mutex_;
   State state_ ABSL_GUARDED_BY(mutex_) = State::kConnecting;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;  // by CloseIfFilesChanged
   int fd_ =
       -1;  // changes on the loop's thread and before the connection is ready; then stays to the end
   std::shared_ptr<TlsSession> tls_;  // as fd_

@@ -76,6 +76,9 @@ Route Channel::RouteOf(absl::string_view path) {
     if (state_ == State::kReady) {
       const int number = connection_->Number(path);
       if (number < 0) return route;
+      if (options_.tls != nullptr && connection_->CloseIfFilesChanged(Clock::Steady().Now())) {
+        return route;
+      }
       route.connection = connection_;
       route.method = static_cast<uint16_t>(number);
       return route;

@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "base/framed_rpc/frame.h"
 #include "base/framed_rpc/server/blocking_server.h"
-#include "base/rpc/listener/listener_peer.h"
+#include "base/port/peer/listener_peer.h"
 #include "base/tls/testing/certificates.h"
 #include "base/tls/tls_context.h"
 #include "base/tls/tls_session.h"

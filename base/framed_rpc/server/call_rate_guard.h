@@ -1,5 +1,5 @@
 // Counts the calls that the client of one connection starts and cancels, and fails when no honest
-// client does that. It is the rule of base/rpc/listener/http2_guard.h for plain frames.
+// client does that. It is the rule of base/port/limits/http2_guard.h for plain frames.
 #ifndef COHORT_BASE_FRAMED_RPC_SERVER_CALL_RATE_GUARD_H_
 #define COHORT_BASE_FRAMED_RPC_SERVER_CALL_RATE_GUARD_H_
 
@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
-#include "base/rpc/listener/rate_count.h"
+#include "base/port/limits/rate_count.h"
 
 namespace cohort::framed_rpc {
 

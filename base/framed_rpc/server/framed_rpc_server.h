@@ -15,7 +15,7 @@
 #include "base/framed_rpc/server/call_rate_guard.h"
 #include "base/framed_rpc/server/connection_loops.h"
 #include "base/framed_rpc/server/server_connection.h"
-#include "base/rpc/listener/listener_peer.h"
+#include "base/port/peer/listener_peer.h"
 
 namespace cohort::framed_rpc {
 

@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "base/framed_rpc/frame.h"
 #include "base/framed_rpc/server/server_protocol.h"
-#include "base/rpc/listener/incomplete_request_bytes.h"
+#include "base/port/limits/incomplete_request_bytes.h"
 
 namespace cohort::framed_rpc {
 

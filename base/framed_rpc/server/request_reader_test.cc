@@ -9,7 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "base/framed_rpc/frame.h"
 #include "base/framed_rpc/server/server_protocol.h"
-#include "base/rpc/listener/incomplete_request_bytes.h"
+#include "base/port/limits/incomplete_request_bytes.h"
 #include "gtest/gtest.h"
 
 namespace cohort::framed_rpc {

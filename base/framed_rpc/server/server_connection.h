@@ -22,7 +22,7 @@
 #include "base/framed_rpc/server/call_rate_guard.h"
 #include "base/framed_rpc/server/request_reader.h"
 #include "base/framed_rpc/server/server_protocol.h"
-#include "base/rpc/listener/listener_peer.h"
+#include "base/port/peer/listener_peer.h"
 #include "base/threads/event_loop.h"
 #include "base/threads/mutex.h"
 #include "base/tls/stream_socket.h"

@@ -94,4 +94,33 @@ TlsFiles CertificateAuthority::Sign(const std::string& name, const CertificateNa
   return files;
 }
 
+std::string CertificateAuthority::Revoke(const std::string& name, const std::string& certificate,
+                                         absl::Duration ends) const {
+  const std::unique_ptr<X509_CRL, void (*)(X509_CRL*)> list(X509_CRL_new(), X509_CRL_free);
+  Check(list != nullptr, "list of revoked certificates");
+  const std::unique_ptr<ASN1_TIME, void (*)(ASN1_TIME*)> begin(
+      X509_gmtime_adj(nullptr, -absl::ToInt64Seconds(absl::Hours(1))), ASN1_TIME_free);
+  const std::unique_ptr<ASN1_TIME, void (*)(ASN1_TIME*)> end(
+      X509_gmtime_adj(nullptr, absl::ToInt64Seconds(ends)), ASN1_TIME_free);
+  X509_CRL_set_version(list.get(), X509_CRL_VERSION_2);
+  X509_CRL_set_issuer_name(list.get(), X509_get_subject_name(certificate_.get()));
+  X509_CRL_set1_lastUpdate(list.get(), begin.get());
+  X509_CRL_set1_nextUpdate(list.get(), end.get());
+  if (!certificate.empty()) {
+    std::FILE* const file = std::fopen(certificate.c_str(), "r");
+    Check(file != nullptr, certificate.c_str());
+    const std::unique_ptr<X509, Free> read(PEM_read_X509(file, nullptr, nullptr, nullptr));
+    std::fclose(file);
+    Check(read != nullptr, certificate.c_str());
+    X509_REVOKED* const revoked = X509_REVOKED_new();
+    X509_REVOKED_set_serialNumber(revoked, X509_get_serialNumber(read.get()));
+    X509_REVOKED_set_revocationDate(revoked, begin.get());
+    X509_CRL_add0_revoked(list.get(), revoked);  // takes it
+  }
+  Check(X509_CRL_sign(list.get(), key_.get(), EVP_sha256()) > 0, "signature");
+  std::string path = absl::StrCat(folder_, "/", name, ".crl");
+  WriteFile(path, [&list](std::FILE* file) { return PEM_write_X509_CRL(file, list.get()); });
+  return path;
+}
+
 }  // namespace cohort::testing

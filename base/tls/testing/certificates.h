@@ -28,6 +28,9 @@ class CertificateAuthority {
 
   // Writes NAME.crt and NAME.key, in place of older ones, and returns them with this CA's own.
   TlsFiles Sign(const std::string& name, const CertificateNames& names) const;
+  // Writes NAME.crl, which revokes `certificate`, a PEM file ("": none), and returns its path.
+  std::string Revoke(const std::string& name, const std::string& certificate,
+                     absl::Duration ends = absl::Hours(1)) const;
   const std::string& path() const { return path_; }
 
  private:

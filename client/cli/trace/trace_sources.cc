@@ -11,7 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
 #include "base/host_name.h"
-#include "base/rpc/listener/listen_address.h"
+#include "base/port/socket/listen_address.h"
 #include "base/status_macros.h"
 #include "base/threads/thread.h"
 #include "client/cli/output/format.h"

@@ -6,7 +6,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
-#include "base/rpc/listener/listen_address.h"
+#include "base/port/socket/listen_address.h"
 #include "base/rpc/rank_tls.h"
 #include "base/status_macros.h"
 #include "base/text/printable.h"

@@ -80,23 +80,39 @@ absl::Status Dispatcher::AdmitAnywhere(Method method, PeerAccess* access) {
   return audit_.Deny(need, {*rights->identity, *access->address()}, role, now);
 }
 
+absl::StatusOr<Dispatcher::Admitted> Dispatcher::RightsFor(Method method, PeerAccess* access,
+                                                           const GroupKey& key,
+                                                           const Id128& session) {
+  const Instant now = engine_.clock().Now();
+  AccessNeed need{GetMethod(method).name, GetMethod(method).role, key.tenant};
+  // The state machine checks that a session is of the group.
+  if (method == Method::kCloseGroup && session.empty()) need.role = Role::kOperator;
+  if (access == nullptr) return audit_.Deny(need, {"a client that is gone", ""}, Role::kNone, now);
+  Admitted admitted;
+  admitted.rights = access->Current(now);
+  const Rights& rights = *admitted.rights;
+  need.tenant = rights.ResolveTenant(key.tenant);
+  admitted.role = rights.RoleIn(need.tenant);
+  if (admitted.role < need.role) {
+    return audit_.Deny(need, {*rights.identity, *access->address()}, admitted.role, now);
+  }
+  if (need.tenant != key.tenant) admitted.tenant = std::string(need.tenant);
+  return admitted;
+}
+
+absl::Status Dispatcher::AdmitAgain(Method method, PeerAccess* access, const GroupKey& key,
+                                    const Id128& session) {
+  if (!options_.checks_access) return absl::OkStatus();
+  return RightsFor(method, access, key, session).status();
+}
+
 absl::Status Dispatcher::Admit(Method method, PeerAccess* access, Caller* caller) {
   if (!options_.checks_access) return absl::OkStatus();
-  const Instant now = engine_.clock().Now();
-  std::string& tenant = caller->key.tenant;
-  AccessNeed need{GetMethod(method).name, GetMethod(method).role, tenant};
-  // The state machine checks that a session is of the group.
-  if (method == Method::kCloseGroup && caller->session.empty()) need.role = Role::kOperator;
-  if (access == nullptr) return audit_.Deny(need, {"a client that is gone", ""}, Role::kNone, now);
-  const std::shared_ptr<const Rights> rights = access->Current(now);
-  need.tenant = rights->ResolveTenant(tenant);
-  const Role role = rights->RoleIn(need.tenant);
-  if (role < need.role) {
-    return audit_.Deny(need, {*rights->identity, *access->address()}, role, now);
-  }
-  if (need.tenant != tenant) tenant = std::string(need.tenant);
-  caller->identity = rights->identity;
-  if (role < Role::kMember) {
+  COHORT_ASSIGN_OR_RETURN(Admitted admitted,
+                          RightsFor(method, access, caller->key, caller->session));
+  if (!admitted.tenant.empty()) caller->key.tenant = std::move(admitted.tenant);
+  caller->identity = admitted.rights->identity;
+  if (admitted.role < Role::kMember) {
     // They free values and put them back.
     caller->acknowledged.clear();
     caller->abandoned.clear();

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/access/audit_log.h"
 #include "base/access/peer_access.h"
@@ -61,6 +62,9 @@ class Dispatcher {
   // the client's own tenant. A member may close its group, and only an operator another one.
   // Errors: PERMISSION_DENIED (names the client, its role, the method).
   absl::Status Admit(Method method, PeerAccess* access, Caller* caller);
+  // The same for a call that waits, once rights may have changed.
+  absl::Status AdmitAgain(Method method, PeerAccess* access, const GroupKey& key,
+                          const Id128& session);
   // Counts a request with the weight of its protocol (tenant_rates.h): for the tenant, if Admit has
   // admitted `caller`, and otherwise for the client's identity. The coordinator reads the
   // connection of a client more slowly whose tenant calls more often than
@@ -119,6 +123,13 @@ class Dispatcher {
   void GoneWhileAwaited();
   void LogRefusal(Method method, const absl::Status& status, const AuditedClient& client,
                   Instant now);
+  struct Admitted {
+    std::shared_ptr<const Rights> rights;
+    std::string tenant;  // of the rights, if it is not the requested one
+    Role role = Role::kNone;
+  };
+  absl::StatusOr<Admitted> RightsFor(Method method, PeerAccess* access, const GroupKey& key,
+                                     const Id128& session);
 
   const DispatcherOptions options_;
   Engine& engine_;

@@ -153,6 +153,35 @@ bool Engine::Cancel(const CallHandle& handle) {
   return true;
 }
 
+void Engine::EndCallsWithoutRights() {
+  for (const std::unique_ptr<Shard>& shard : shards_) {
+    Answers answers;
+    Effects effects;
+    Prepare(effects);
+    {
+      MutexLock lock(&shard->mutex);
+      std::vector<std::pair<CallId, Answer>> ended;
+      for (const auto& [id, sink] : shard->parked) {
+        absl::Status status = sink->CheckRights();
+        if (status.ok()) continue;
+        Answer answer;
+        answer.sink = sink;
+        answer.reply.status = std::move(status);
+        ended.emplace_back(id, std::move(answer));
+      }
+      if (ended.empty()) continue;
+      const Instant now = Begin(*shard);
+      for (auto& [id, answer] : ended) {
+        shard->parked.erase(id);
+        shard->core->Cancel(now, id, effects);
+      }
+      Route(*shard, 0, nullptr, effects, &answers);
+      for (auto& [id, answer] : ended) answers.push_back(std::move(answer));
+    }
+    Deliver(std::move(answers), effects);
+  }
+}
+
 Instant Engine::Begin(Shard& shard) {
   const Instant now = clock_.Now();
   const int64_t asleep = clock_.asleep_nanos();

@@ -94,6 +94,10 @@ class Engine {
   // or will be called soon.
   bool Cancel(const CallHandle& handle);
 
+  // Ends the parked calls whose callers have lost the rights for them (ReplySink::CheckRights), before
+  // one of them takes a value.
+  void EndCallsWithoutRights();
+
   // Answers all parked calls, and all later calls, with UNAVAILABLE.
   void Shutdown();
 

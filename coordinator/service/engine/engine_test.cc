@@ -95,6 +95,7 @@ class Sink final : public ReplySink {
     reply_ = std::move(reply);
     changed_.notify_all();
   }
+  absl::Status CheckRights() override { return rights; }
   int count() {
     std::lock_guard<std::mutex> lock(mutex_);
     return count_;
@@ -105,6 +106,8 @@ class Sink final : public ReplySink {
     EXPECT_EQ(count_, 1);
     return reply_;
   }
+
+  absl::Status rights;
 
  private:
   const std::function<void()> on_reply_;
@@ -378,6 +381,26 @@ TEST(EngineTest, EitherCancelOrOneReply) {
     answers.join();
     EXPECT_EQ(waiting.count(), cancelled ? 0 : 1);
   }
+  engine->Shutdown();
+}
+
+TEST(EngineTest, AWaitEndsWithTheRightsForIt) {
+  auto engine = StartEngine(std::make_unique<NoJournal>());
+  Sink denied;
+  Sink admitted;
+  Sink put;
+  engine->Submit(Get("key", absl::Seconds(100)), &denied);
+  engine->Submit(Get("key", absl::Seconds(100)), &admitted);
+  engine->EndCallsWithoutRights();
+  EXPECT_EQ(denied.count() + admitted.count(), 0);
+  denied.rights = absl::PermissionDeniedError("no more");
+  engine->EndCallsWithoutRights();
+  EXPECT_EQ(denied.Wait().status, denied.rights);
+  EXPECT_EQ(admitted.count(), 0);
+  engine->Submit(Put("key", "v"), &put);
+  EXPECT_TRUE(admitted.Wait().status.ok());
+  EXPECT_EQ(denied.count(), 1);
+  EXPECT_EQ(engine->Stats().total.waiter_count, 0);
   engine->Shutdown();
 }
 

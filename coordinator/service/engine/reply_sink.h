@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/framed_rpc/reply_batch.h"
 #include "coordinator/core/interface/reply.h"
@@ -26,6 +27,9 @@ class ReplySink {
   // on any thread, without a lock of the engine, perhaps inside Engine::Submit. It must not block.
   // The sink may destroy itself.
   virtual void OnReply(Reply&& reply, DeliveryContext& context) = 0;
+  // Whether the caller may still have the answer for which it waits. Under a lock of the engine:
+  // must not call it. Errors: PERMISSION_DENIED.
+  virtual absl::Status CheckRights() { return absl::OkStatus(); }
 
  protected:
   ~ReplySink() = default;

@@ -118,6 +118,11 @@ void FramedGroupWatch::OnReply(Reply&& reply, DeliveryContext& context) {
   if (batch.closed) return Finish(absl::OkStatus(), /*by_us=*/true, &context.batch);
 }
 
+absl::Status FramedGroupWatch::CheckRights() {
+  return dispatcher_.AdmitAgain(Method::kWatchGroup, connection().peer().access.get(), asker_.key,
+                                asker_.session);
+}
+
 bool FramedGroupWatch::Overdue() {
   // The coordinator's own sleep does not count.
   const Instant now = dispatcher_.engine().clock().Now();

@@ -59,6 +59,11 @@ class FramedRpcCall final : public framed_rpc::ServerCall,
     Finish(status, message, &context.batch);
   }
 
+  absl::Status CheckRights() override {
+    return dispatcher_.AdmitAgain(method_, connection().peer().access.get(), asker_.key,
+                                  asker_.session);
+  }
+
   void Finish(const absl::Status& status, const MessageBytes& message,
               framed_rpc::ReplyBatch* batch) {
     dispatcher_.OnHandled(method_, status.code(), started());

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "base/access/peer_access.h"
-#include "base/rpc/listener/access_of_grpc_call.h"
+#include "base/port/peer/access_of_grpc_call.h"
 #include "coordinator/service/dispatch/dispatcher.h"
 #include "grpcpp/server_context.h"
 

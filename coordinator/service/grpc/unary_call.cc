@@ -31,7 +31,7 @@ void UnaryCall::Handle(grpc::CallbackServerContext* context, const grpc::ByteBuf
   // The buffer is not really const. It is emptied below, so that a parked call does not keep its
   // request.
   auto* const bytes = const_cast<grpc::ByteBuffer*>(request);
-  const std::shared_ptr<PeerAccess> access = AccessOf(dispatcher_, *context);
+  access_ = AccessOf(dispatcher_, *context);
   const auto size = static_cast<int64_t>(bytes->Length());
   Call call;
   absl::Status status;
@@ -40,18 +40,18 @@ void UnaryCall::Handle(grpc::CallbackServerContext* context, const grpc::ByteBuf
     if (!reader.status().ok()) {
       status = absl::InternalError("the request could not be read");
     } else if (GetMethod(method_).decode == nullptr) {
-      dispatcher_.CountRequest(access.get(), Caller(), TenantRates::kGrpcRequest, size);
+      dispatcher_.CountRequest(access_.get(), Caller(), TenantRates::kGrpcRequest, size);
       MessageBytes message;
-      status = dispatcher_.Run(method_, access.get(), &reader, &message);
+      status = dispatcher_.Run(method_, access_.get(), &reader, &message);
       if (status.ok()) *response_ = ToByteBuffer(message);
       return Complete(status);
     } else {
-      status = dispatcher_.Decode(method_, access.get(), &reader, bytes->Length(),
+      status = dispatcher_.Decode(method_, access_.get(), &reader, bytes->Length(),
                                   TimeLeft(context->raw_deadline()), &call, &asker_);
     }
   }
   bytes->Clear();
-  dispatcher_.CountRequest(access.get(), call.caller, TenantRates::kGrpcRequest, size);
+  dispatcher_.CountRequest(access_.get(), call.caller, TenantRates::kGrpcRequest, size);
   if (!status.ok()) return Complete(status);
   call.service_bytes = Dispatcher::kRpcCost;
   dispatcher_.engine().Submit(std::move(call), this, &handle_);
@@ -65,6 +65,10 @@ void UnaryCall::OnReply(Reply&& reply, DeliveryContext& context) {
     *response_ = ToByteBuffer(message);
   }
   Complete(status);
+}
+
+absl::Status UnaryCall::CheckRights() {
+  return dispatcher_.AdmitAgain(method_, access_.get(), asker_.key, asker_.session);
 }
 
 void UnaryCall::Complete(const absl::Status& status) {

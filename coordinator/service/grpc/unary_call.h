@@ -31,6 +31,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor, private ReplySink {
   void Complete(const absl::Status& status);
 
   void OnReply(Reply&& reply, DeliveryContext& context) override;
+  absl::Status CheckRights() override;
   void OnCancel() override;
   void OnDone() override;
   // gRPC runs OnDone and OnCancel on the thread that found them due, while this program holds no
@@ -43,6 +44,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor, private ReplySink {
   grpc::ByteBuffer* const response_;
   // Written before the method returns, and read by OnCancel, which comes after that.
   CallHandle handle_;
+  std::shared_ptr<PeerAccess> access_;  // null: there is no access policy
   Asker asker_;
   SharedCharge charge_;  // its answer included, until gRPC has sent it
 };

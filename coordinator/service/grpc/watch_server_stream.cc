@@ -132,6 +132,10 @@ void WatchServerStream::OnReply(Reply&& reply, DeliveryContext& context) {
   StartWrite(&message_);
 }
 
+absl::Status WatchServerStream::CheckRights() {
+  return dispatcher_.AdmitAgain(method_, access_.get(), asker_.key, asker_.session);
+}
+
 void WatchServerStream::OnSendInitialMetadataDone(bool ok) {
   if (!ok) return CallerWent();
   Step();

@@ -41,6 +41,7 @@ class WatchServerStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer
   void Complete(const absl::Status& status);
 
   void OnReply(Reply&& reply, DeliveryContext& context) override;
+  absl::Status CheckRights() override;
   void OnSendInitialMetadataDone(bool ok) override;
   void OnWriteDone(bool ok) override;
   void OnCancel() override;

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/rpc/listener/peer_address.h"
+#include "base/port/peer/peer_address.h"
 
 namespace cohort::coordinator::tcpstore {
 namespace {

@@ -16,8 +16,8 @@
 #include "absl/time/time.h"
 #include "base/framed_rpc/reply_batch.h"
 #include "base/framed_rpc/send_queue.h"
-#include "base/rpc/listener/incomplete_request_bytes.h"
-#include "base/rpc/listener/listener_peer.h"
+#include "base/port/limits/incomplete_request_bytes.h"
+#include "base/port/peer/listener_peer.h"
 #include "base/threads/event_loop.h"
 #include "base/threads/mutex.h"
 #include "base/tls/stream_socket.h"
@@ -57,6 +57,7 @@ class Connection final : public EventLoop::Handler,
   // A request that has no answer yet.
   struct PendingAnswer final : public ReplySink {
     void OnReply(Reply&& reply, DeliveryContext& context) override;
+    absl::Status CheckRights() override;
 
     Connection* connection = nullptr;
     std::list<PendingAnswer>::iterator place;  // its own, in answers_

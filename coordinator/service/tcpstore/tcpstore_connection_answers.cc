@@ -25,6 +25,13 @@ void Connection::PendingAnswer::OnReply(Reply&& reply, DeliveryContext& context)
   connection->OnAnswer(*this, status, answer, &context.batch);
 }
 
+absl::Status Connection::PendingAnswer::CheckRights() {
+  GroupKey key;
+  key.tenant = TenantOfPort(connection->port_);
+  return connection->dispatcher_.AdmitAgain(MethodOf(asked.operation),
+                                            connection->peer_.access.get(), key, Id128{});
+}
+
 Connection::PendingAnswer& Connection::AddAnswer(Operation operation) {
   const Instant started = dispatcher_.OnStarted(MethodOf(operation));
   MutexLock lock(&mutex_);

@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "base/rpc/listener/listener.h"
+#include "base/port/listener.h"
 
 namespace cohort::coordinator::tcpstore {
 

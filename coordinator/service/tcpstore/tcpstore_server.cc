@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/framed_rpc/keep_alive.h"
-#include "base/rpc/listener/local_port.h"
+#include "base/port/socket/local_port.h"
 
 namespace cohort::coordinator::tcpstore {
 

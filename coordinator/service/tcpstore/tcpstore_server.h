@@ -1,9 +1,9 @@
 // Serves PyTorch's TCPStore clients with the keys of the coordinator.
 //
 //   tcpstore::Server server(options, dispatcher);
-//   sinks.extra = ListenerProtocol{tcpstore::MatchTcpStore, [&](int fd, ListenerPeer peer) {
-//                                    server.Adopt(fd, std::move(peer));
-//                                  }};
+//   sinks.protocols.push_back({tcpstore::MatchTcpStore, [&](int fd, ListenerPeer peer) {
+//                                server.Adopt(fd, std::move(peer));
+//                              }});
 #ifndef COHORT_COORDINATOR_SERVICE_TCPSTORE_TCPSTORE_SERVER_H_
 #define COHORT_COORDINATOR_SERVICE_TCPSTORE_TCPSTORE_SERVER_H_
 
@@ -11,7 +11,7 @@
 
 #include "absl/time/time.h"
 #include "base/framed_rpc/server/connection_loops.h"
-#include "base/rpc/listener/listener_peer.h"
+#include "base/port/peer/listener_peer.h"
 #include "coordinator/service/dispatch/dispatcher.h"
 #include "coordinator/service/tcpstore/tcpstore_connection.h"
 #include "coordinator/service/tcpstore/tcpstore_jobs.h"

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/rpc/listener/listener.h"
+#include "base/port/listener.h"
 #include "base/tls/testing/certificates.h"
 #include "base/tls/tls_context.h"
 #include "coordinator/service/dispatch/dispatcher.h"

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/framed_rpc/frame.h"
-#include "base/rpc/listener/http2_guard.h"
+#include "base/port/limits/http2_guard.h"
 #include "base/status_macros.h"
 #include "base/tls/tls_context.h"
 #include "base/unique_fd.h"

@@ -1,7 +1,7 @@
 #include "worker/daemon/access/caller.h"
 
 #include "base/clock.h"
-#include "base/rpc/listener/access_of_grpc_call.h"
+#include "base/port/peer/access_of_grpc_call.h"
 
 namespace cohort::worker {
 

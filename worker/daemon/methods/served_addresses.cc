@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/rpc/listener/listen_address.h"
+#include "base/port/socket/listen_address.h"
 #include "worker/group/bootstrap/host_identity.h"
 
 namespace cohort::worker {

@@ -6,9 +6,10 @@
 #include <utility>
 
 #include "absl/memory/memory.h"
+#include "base/framed_rpc/frame.h"
+#include "base/port/socket/listen_address.h"
+#include "base/port/socket/listen_socket.h"
 #include "base/rpc/grpc_deadline.h"
-#include "base/rpc/listener/listen_address.h"
-#include "base/rpc/listener/listen_socket.h"
 #include "base/rpc/reflection.h"
 #include "base/status_macros.h"
 #include "base/threads/thread.h"
@@ -109,9 +110,12 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
         framed_rpc::BlockingServerOptions{options.max_message_bytes,
                                           options.max_framed_connections},
         std::vector<std::string>{FramedCollectiveHandler::kMethod}, *result->framed_handler_);
-    sinks.framed_rpc = [server = result->framed_server_.get()](int fd, ListenerPeer peer) {
-      server->Adopt(fd, std::move(peer));
-    };
+    sinks.protocols.push_back(
+        {[](absl::string_view first) { return MatchPreface(first, framed_rpc::kPreface); },
+         [server = result->framed_server_.get()](int fd, ListenerPeer peer) {
+           server->Adopt(fd, std::move(peer));
+         },
+         /*notes_requests=*/true});
   }
   sinks.grpc = [acceptor = result->acceptor_.get()](int fd, int /*port*/) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;

@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "base/access/access_policy.h"
 #include "base/framed_rpc/server/blocking_server.h"
-#include "base/rpc/listener/listener.h"
+#include "base/port/listener.h"
 #include "base/tls/tls_context.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"

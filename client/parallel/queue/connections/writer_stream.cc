@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/rpc/listener/grpc_peer.h"
+#include "base/port/peer/grpc_peer.h"
 #include "base/rpc/status_conversion.h"
 #include "base/text/printable.h"
 #include "client/parallel/queue/connections/handshake.h"

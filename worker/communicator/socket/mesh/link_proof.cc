@@ -32,8 +32,9 @@ uint64_t GroupMark(const Id128& secret) {
   return mark;
 }
 
-Proof LinkProof(const Id128& secret, int from, int to, int stream) {
-  return ProofOfText(secret, absl::StrCat("rank ", from, " to rank ", to, ", stream ", stream));
+Proof LinkProof(const Id128& secret, absl::string_view binding, int from, int to, int stream) {
+  return ProofOfText(
+      secret, absl::StrCat("rank ", from, " to rank ", to, ", stream ", stream, ", by ", binding));
 }
 
 bool Equal(const Proof& a, const Proof& b) {

@@ -24,8 +24,9 @@ using Proof = std::array<char, kProofBytes>;
 // HMAC-SHA256 of the text.
 Proof ProofOfText(const Id128& secret, absl::string_view text);
 // The proof that one end of a connection sends the other inside TLS. It differs for each
-// connection and each end, so a rank cannot use the proof that it received.
-Proof LinkProof(const Id128& secret, int from, int to, int stream);
+// connection and each end, so a rank cannot use the proof that it received. `binding`: of the TLS
+// connection (TlsSession::ChannelBinding), so that a relay between two ranks cannot pass proofs on.
+Proof LinkProof(const Id128& secret, absl::string_view binding, int from, int to, int stream);
 // Takes the same time for any difference.
 bool Equal(const Proof& a, const Proof& b);
 

@@ -24,6 +24,7 @@ enum class Step { kHandshake, kSend, kReceive, kDone };
 
 struct Handshake {
   int rank = 0;
+  int stream = 0;
   bool is_server = false;
   RankSocket* socket = nullptr;
   std::shared_ptr<TlsSession> tls;
@@ -69,12 +70,20 @@ class Handshakes {
   void Add(int rank, int stream, RankSocket& socket) {
     Handshake& handshake = all_.emplace_back();
     handshake.rank = rank;
+    handshake.stream = stream;
     handshake.is_server = options_.rank < rank;
     handshake.socket = &socket;
     handshake.tls = handshake.is_server ? TlsSession::Accept(options_.context, socket.fd())
                                         : TlsSession::ConnectToAny(options_.context, socket.fd());
-    handshake.sent = LinkProof(options_.secret, options_.rank, rank, stream);
-    handshake.expected = LinkProof(options_.secret, rank, options_.rank, stream);
+  }
+
+  void MakeProofs(Handshake& handshake) const {
+    const std::string binding = handshake.tls->ChannelBinding();
+    const int rank = handshake.rank;
+    handshake.sent =
+        LinkProof(options_.secret, binding, options_.rank, rank, handshake.stream);
+    handshake.expected =
+        LinkProof(options_.secret, binding, rank, options_.rank, handshake.stream);
   }
 
   // Waits for one of the sockets. Returns false if no handshake is left, or at the deadline.
@@ -114,6 +123,7 @@ class Handshakes {
       case Step::kHandshake:
         switch (handshake.tls->Handshake()) {
           case TlsSession::Progress::kDone:
+            MakeProofs(handshake);
             handshake.step = handshake.is_server ? Step::kSend : Step::kReceive;
             break;
           case TlsSession::Progress::kWantInput:
@@ -156,7 +166,8 @@ class Handshakes {
     handshake.got += static_cast<size_t>(got);
     if (handshake.got < handshake.received.size()) return absl::OkStatus();
     if (!Equal(handshake.received, handshake.expected)) {
-      return With(handshake.rank, absl::FailedPreconditionError("another group or generation"));
+      return With(handshake.rank, absl::FailedPreconditionError(
+                                        "another group or generation, or a relay between the ranks"));
     }
     handshake.step = handshake.is_server ? Step::kDone : Step::kSend;
     return absl::OkStatus();

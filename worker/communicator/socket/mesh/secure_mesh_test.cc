@@ -1,6 +1,8 @@
 #include "worker/communicator/socket/mesh/secure_mesh.h"
 
+#include <errno.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <functional>
@@ -11,10 +13,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/tls/testing/certificates.h"
 #include "base/tls/tls_context.h"
+#include "base/tls/tls_session.h"
+#include "base/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/communicator/socket/mesh/link_proof.h"
 #include "worker/communicator/socket/mesh/mesh.h"
+#include "worker/communicator/socket/mesh/rank_socket.h"
 
 namespace cohort::worker {
 namespace {
@@ -175,6 +180,62 @@ TEST_F(SecureMeshTest, ARankOfAnotherGroupIsRefused) {
   EXPECT_THAT(std::string(results[1].message()), HasSubstr("another group or generation"));
   EXPECT_EQ(results[0].code(), absl::StatusCode::kUnavailable) << results[0];
   EXPECT_THAT(std::string(results[0].message()), HasSubstr("rank 1 at "));
+}
+
+// Passes the bytes of two connections on, with a certificate of its own on both. Ends with either.
+class Relay {
+ public:
+  Relay(const std::shared_ptr<SSL_CTX>& context, UniqueFd to_0, UniqueFd to_1)
+      : fds_{std::move(to_0), std::move(to_1)},
+        sessions_{TlsSession::ConnectToAny(context, fds_[0].get()),  // rank 0 is the server
+                  TlsSession::Accept(context, fds_[1].get())} {}
+
+  void Run() {
+    for (const auto& session : sessions_) {
+      while (session->Handshake() == TlsSession::Progress::kWantInput) Wait();
+    }
+    while (PassOn(0, 1) && PassOn(1, 0)) Wait();
+    for (UniqueFd& fd : fds_) fd = UniqueFd();
+  }
+
+ private:
+  void Wait() {
+    pollfd polled[2] = {{fds_[0].get(), POLLIN, 0}, {fds_[1].get(), POLLIN, 0}};
+    poll(polled, 2, 60000);
+  }
+  bool PassOn(int from, int to) {
+    char bytes[1000];
+    const ssize_t count = sessions_[from]->Receive(bytes, sizeof(bytes));
+    if (count < 0 && errno == EAGAIN) return true;
+    return count > 0 && sessions_[to]->Send({bytes, static_cast<size_t>(count)}) == count;
+  }
+
+  UniqueFd fds_[2];
+  const std::shared_ptr<TlsSession> sessions_[2];
+};
+
+TEST_F(SecureMeshTest, ARelayWithACertificateOfTheSameCaFails) {
+  const std::shared_ptr<SSL_CTX> rank = ContextOf(ca_.Sign("rank", {"rank", ""}));
+  const std::shared_ptr<SSL_CTX> third = ContextOf(ca_.Sign("third", {"third", ""}));
+  Connect(2, 1);
+  UniqueFd relayed[2];
+  for (size_t i = 0; i < 2; ++i) {
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+    meshes_[i].streams[1 - i][0] = RankSocket(UniqueFd(ends[0]));
+    relayed[i] = UniqueFd(ends[1]);
+  }
+  Relay relay(third, std::move(relayed[0]), std::move(relayed[1]));
+  std::thread relays([&relay] { relay.Run(); });
+  std::vector<absl::Status> results(2);
+  InParallel(2, [&](int i) {
+    results[static_cast<size_t>(i)] = Secure(i, rank);
+    meshes_[static_cast<size_t>(i)] = Mesh();
+  });
+  relays.join();
+  EXPECT_EQ(results[1].code(), absl::StatusCode::kFailedPrecondition) << results[1];
+  EXPECT_THAT(std::string(results[1].message()), HasSubstr("a relay between the ranks"));
+  EXPECT_FALSE(results[0].ok());
 }
 
 TEST_F(SecureMeshTest, OtherBytesAreNoHandshake) {

@@ -1,0 +1,371 @@
+#include "base/port/grpc_relay.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stddef.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/port/peer/grpc_peer.h"
+#include "base/port/peer/peer_address.h"
+#include "base/threads/event_loop.h"
+#include "base/tls/stream_socket.h"
+
+namespace cohort {
+namespace {
+
+// Bytes of one read. At most so many wait here in each direction.
+constexpr size_t kPieceBytes = size_t{256} << 10;
+// Bytes that one connection moves in one direction before the others of its thread have their turn.
+constexpr size_t kTurnBytes = size_t{1} << 20;
+// The kernel's memory for each direction of the pair.
+constexpr int kPairBytes = 512 << 10;
+// A connection with more open streams than this has so many of them reset at a time when it ends.
+constexpr size_t kResetsAtATime = 32;
+constexpr absl::Duration kBetweenResets = absl::Milliseconds(4);
+// How long a client may take for the last bytes of a connection that gRPC has closed.
+constexpr absl::Duration kLastBytes = absl::Seconds(5);
+constexpr int kMostThreads = 4;
+
+// The threads of all relayed connections of the process. They never end, as gRPC's do not.
+EventLoop& NextLoop() {
+  static auto* const loops = [] {
+    auto* const made = new std::vector<std::unique_ptr<EventLoop>>();
+    const int threads = static_cast<int>(std::thread::hardware_concurrency()) / 4;
+    for (int i = 0; i < std::clamp(threads, 1, kMostThreads); ++i) {
+      made->push_back(std::make_unique<EventLoop>(absl::StrCat("grpc-relay-", i)));
+    }
+    return made;
+  }();
+  static std::atomic<size_t> next{0};
+  return *(*loops)[next.fetch_add(1, std::memory_order_relaxed) % loops->size()];
+}
+
+// Returns a pair of connected sockets, of which the first one has the name.
+absl::StatusOr<std::pair<UniqueFd, UniqueFd>> MakePair(const std::string& name) {
+  int fds[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0) {
+    return absl::ErrnoToStatus(errno, "no pair of sockets for gRPC");
+  }
+  auto pair = std::make_pair(UniqueFd(fds[0]), UniqueFd(fds[1]));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);  // abstract: it begins with a 0
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (bind(fds[0], reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+    return absl::ErrnoToStatus(errno, "no name for a socket of gRPC");
+  }
+  for (const int fd : fds) {
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kPairBytes, sizeof(kPairBytes));
+  }
+  return pair;
+}
+
+// The reason, for a client that still reads: a GOAWAY frame with ENHANCE_YOUR_CALM.
+std::string GoAway(absl::string_view why) {
+  constexpr size_t kMostText = 200;
+  const absl::string_view text = why.substr(0, kMostText);
+  return absl::StrCat(absl::string_view("\0\0", 2),
+                      std::string(1, static_cast<char>(text.size() + 8)),
+                      absl::string_view("\7\0\0\0\0\0\x7f\xff\xff\xff\0\0\0\x0b", 14), text);
+}
+
+// Bytes that a socket has not taken yet.
+class Rest {
+ public:
+  bool empty() const { return bytes_.empty(); }
+  // Sends them, and then `more`, as far as the socket takes them. A broken socket takes all: its
+  // reader hears of it.
+  void Send(const StreamSocket& socket, absl::string_view more = "") {
+    if (bytes_.empty()) return Keep(SendSome(socket, more));
+    bytes_.append(more.data(), more.size());
+    const size_t sent = bytes_.size() - SendSome(socket, bytes_).size();
+    bytes_.erase(0, sent);
+    if (bytes_.empty()) Drop();
+  }
+  void Drop() { bytes_ = std::string(); }
+
+ private:
+  void Keep(absl::string_view rest) { bytes_.append(rest.data(), rest.size()); }
+  // Returns what the socket does not take.
+  static absl::string_view SendSome(const StreamSocket& socket, absl::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t sent = socket.Send(bytes);
+      if (sent < 0 && errno == EINTR) continue;
+      if (sent < 0 && errno == EAGAIN) break;
+      if (sent < 0) return "";
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    }
+    return bytes;
+  }
+
+  std::string bytes_;
+};
+
+char* Scratch() {
+  static thread_local const std::unique_ptr<char[]> scratch(new char[kPieceBytes]);
+  return scratch.get();
+}
+
+// One connection. Only its loop's thread uses it, once Begin runs.
+class Relay final : public std::enable_shared_from_this<Relay> {
+ public:
+  Relay(EventLoop& loop, UniqueFd client, UniqueFd grpc, GrpcPeerName name,
+        const Http2Limits& limits, ListenerPeer peer)
+      : loop_(loop),
+        client_(std::move(client)),
+        grpc_(std::move(grpc)),
+        socket_{client_.get(), peer.tls},
+        name_(std::move(name)),
+        peer_(std::move(peer)),
+        guard_(limits),
+        incoming_(peer_.incoming) {}
+
+  void Begin();
+
+ private:
+  class Side final : public EventLoop::Handler {
+   public:
+    Side(std::shared_ptr<Relay> relay, void (Relay::*on_events)(uint32_t))
+        : relay_(std::move(relay)), on_events_(on_events) {}
+    void OnEvents(uint32_t events) override { (relay_.get()->*on_events_)(events); }
+
+   private:
+    const std::shared_ptr<Relay> relay_;
+    void (Relay::*const on_events_)(uint32_t);
+  };
+
+  void OnClientEvents(uint32_t events);
+  void OnGrpcEvents(uint32_t events);
+  void ReadClient();
+  void ReadGrpc();
+  // Whether reading from the client waits.
+  bool WaitsForRate();
+  void PauseClient(Instant until);
+  absl::Status See(absl::string_view bytes);
+  void SendToGrpc(absl::string_view bytes);
+  // Each direction is read while nothing of it waits.
+  void UpdateEvents();
+
+  void OnOffence(const absl::Status& status, absl::string_view bytes);
+  // The client has no more to say: gRPC gets what waits, and resets of the streams if they are
+  // many. `between_frames`: of what gRPC has.
+  void EndClient(bool between_frames);
+  void ResetSome();
+  void End();
+
+  EventLoop& loop_;
+  UniqueFd client_;
+  UniqueFd grpc_;
+  const StreamSocket socket_;  // the client's
+  const GrpcPeerName name_;
+  const ListenerPeer peer_;
+  Http2Guard guard_;
+  IncomingCharge incoming_;
+  Rest to_grpc_, to_client_;
+  // What the loop watches.
+  uint32_t client_events_ = EPOLLIN, grpc_events_ = EPOLLIN;
+  bool paused_ = false;      // reading from the client
+  bool resets_ = false;      // ResetSome runs when to_grpc_ is empty
+  bool grpc_closed_ = false; // gRPC has closed its end, of which the loop does not tell any more
+};
+
+void Relay::Begin() {
+  const int on = 1;
+  setsockopt(client_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  const auto self = shared_from_this();
+  if (!loop_.Add(client_.get(), EPOLLIN, std::make_shared<Side>(self, &Relay::OnClientEvents)) ||
+      !loop_.Add(grpc_.get(), EPOLLIN, std::make_shared<Side>(self, &Relay::OnGrpcEvents))) {
+    return End();
+  }
+  ReadClient();  // TLS may have bytes that are no longer in the socket
+  UpdateEvents();
+}
+
+void Relay::OnClientEvents(uint32_t events) {
+  if (!client_.is_open()) return;
+  if (!to_client_.empty()) {
+    to_client_.Send(socket_);
+    ReadGrpc();
+  }
+  ReadClient();
+  // A socket that is closed on both sides says so again and again.
+  const bool reads = (client_events_ & EPOLLIN) != 0;
+  if (client_.is_open() && !reads && (events & (EPOLLHUP | EPOLLERR)) != 0) {
+    EndClient(guard_.between_frames());
+  }
+  UpdateEvents();
+}
+
+void Relay::OnGrpcEvents(uint32_t events) {
+  if (!grpc_.is_open()) return;
+  if (!to_grpc_.empty()) {
+    SendToGrpc("");
+    ReadClient();
+  }
+  ReadGrpc();
+  if (grpc_.is_open() && !to_client_.empty() && (events & (EPOLLHUP | EPOLLERR)) != 0) {
+    grpc_closed_ = true;
+    loop_.Remove(grpc_.get());
+    loop_.PostAt(Clock::Steady().Now() + kLastBytes, [self = shared_from_this()] { self->End(); });
+  }
+  UpdateEvents();
+}
+
+void Relay::UpdateEvents() {
+  const auto watch = [this](const UniqueFd& fd, bool in, bool out, uint32_t* before) {
+    const uint32_t events = (in ? EPOLLIN : 0u) | (out ? EPOLLOUT : 0u);
+    if (fd.is_open() && events != std::exchange(*before, events)) loop_.Modify(fd.get(), events);
+  };
+  watch(client_, !paused_ && to_grpc_.empty(), !to_client_.empty(), &client_events_);
+  if (!grpc_closed_) watch(grpc_, to_client_.empty(), !to_grpc_.empty(), &grpc_events_);
+}
+
+// --- From the client to gRPC.
+
+void Relay::ReadClient() {
+  size_t moved = 0;
+  while (client_.is_open() && !paused_ && to_grpc_.empty() && !WaitsForRate()) {
+    if (moved >= kTurnBytes) {
+      return loop_.Post([self = shared_from_this()] {
+        self->ReadClient();
+        self->UpdateEvents();
+      });
+    }
+    const size_t most = std::min(kPieceBytes, guard_.most_to_read());
+    const ssize_t count = socket_.Receive(Scratch(), most);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (count <= 0) return EndClient(guard_.between_frames());
+    const absl::string_view bytes(Scratch(), static_cast<size_t>(count));
+    moved += bytes.size();
+    if (const absl::Status status = See(bytes); !status.ok()) return OnOffence(status, bytes);
+    SendToGrpc(bytes);
+    const absl::Duration pause = guard_.Pause();
+    if (pause > absl::ZeroDuration()) PauseClient(Clock::Steady().Now() + pause);
+    if (bytes.size() < most && !socket_.HasInput()) return;
+  }
+}
+
+bool Relay::WaitsForRate() {
+  if (peer_.access == nullptr) return false;
+  const std::optional<Instant> until = peer_.access->Pause();
+  if (until.has_value()) PauseClient(*until);
+  return until.has_value();
+}
+
+void Relay::PauseClient(Instant until) {
+  paused_ = true;
+  loop_.PostAt(until, [self = shared_from_this()] {
+    self->paused_ = false;
+    self->ReadClient();
+    self->UpdateEvents();
+  });
+}
+
+absl::Status Relay::See(absl::string_view bytes) {
+  const bool suspect = peer_.suspect->load(std::memory_order_relaxed);
+  absl::Status status = guard_.OnReceived(bytes, Clock::Steady().Now(), suspect);
+  if (guard_.has_request()) peer_.NoteRequest();
+  if (incoming_.Set(guard_.unfinished_bytes()) && status.ok()) status = peer_.incoming->Check();
+  return status;
+}
+
+void Relay::SendToGrpc(absl::string_view bytes) {
+  to_grpc_.Send({grpc_.get(), nullptr}, bytes);
+  if (resets_ && to_grpc_.empty()) ResetSome();
+}
+
+// --- From gRPC to the client.
+
+void Relay::ReadGrpc() {
+  size_t moved = 0;
+  while (grpc_.is_open() && to_client_.empty()) {
+    if (moved >= kTurnBytes && !grpc_closed_) return;  // the loop calls again
+    const ssize_t count = StreamSocket{grpc_.get(), nullptr}.Receive(Scratch(), kPieceBytes);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (count <= 0) return End();
+    const absl::string_view bytes(Scratch(), static_cast<size_t>(count));
+    moved += bytes.size();
+    if (client_.is_open()) {
+      guard_.OnSent(bytes);
+      incoming_.Set(guard_.unfinished_bytes());
+      to_client_.Send(socket_, bytes);
+    }
+    if (bytes.size() < kPieceBytes && !grpc_closed_) return;
+  }
+}
+
+// --- The end.
+
+void Relay::OnOffence(const absl::Status& status, absl::string_view bytes) {
+  (void)socket_.Send(GoAway(status.message()));
+  shutdown(client_.get(), SHUT_RDWR);
+  peer_.on_offence(status);
+  const std::optional<size_t> whole = guard_.whole_bytes();
+  if (whole.has_value()) SendToGrpc(bytes.substr(0, *whole));
+  EndClient(whole.has_value());
+}
+
+void Relay::EndClient(bool between_frames) {
+  incoming_.Set(0);  // gRPC drops the parts of requests that have arrived
+  loop_.Remove(client_.get());
+  client_ = UniqueFd();
+  to_client_.Drop();
+  if (!between_frames || guard_.open_streams() <= kResetsAtATime) return End();
+  resets_ = true;
+  SendToGrpc("");
+}
+
+void Relay::ResetSome() {
+  resets_ = false;
+  const std::string frames = guard_.ResetStreams(kResetsAtATime);
+  if (frames.empty()) return End();
+  SendToGrpc(frames);
+  loop_.PostAt(Clock::Steady().Now() + kBetweenResets, [self = shared_from_this()] {
+    if (!self->grpc_.is_open()) return;
+    self->resets_ = true;
+    self->SendToGrpc("");
+    self->UpdateEvents();
+  });
+}
+
+void Relay::End() {
+  for (UniqueFd* const fd : {&client_, &grpc_}) {
+    if (!fd->is_open()) continue;
+    loop_.Remove(fd->get());
+    *fd = UniqueFd();
+  }
+  incoming_.Set(0);
+  to_client_.Drop();
+  to_grpc_.Drop();
+}
+
+}  // namespace
+
+absl::StatusOr<UniqueFd> RelayToGrpc(UniqueFd fd, const Http2Limits& limits, ListenerPeer peer) {
+  EventLoop& loop = NextLoop();
+  if (absl::Status started = loop.Start(); !started.ok()) return started;
+  GrpcPeerName name({peer.access, PeerAddressAndPortOf(fd.get())});
+  auto pair = MakePair(name.text());
+  if (!pair.ok()) return absl::ResourceExhaustedError(pair.status().message());
+  const auto relay = std::make_shared<Relay>(loop, std::move(fd), std::move(pair->first),
+                                             std::move(name), limits, std::move(peer));
+  loop.Post([relay] { relay->Begin(); });
+  return std::move(pair->second);
+}
+
+}  // namespace cohort
