@@ -1,5 +1,7 @@
 #include "base/access/access_policy.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -52,6 +54,11 @@ absl::StatusOr<Token> ReadToken(const json& entry) {
     return absl::InvalidArgumentError("sha256 is that of the empty token");
   }
   return token;
+}
+
+// Names that no certificate gives: PeerAccess leaves them out.
+bool IsOfCertificate(absl::string_view name) {
+  return !absl::StartsWith(name, "uid:") && !absl::StartsWith(name, "anonymous");
 }
 
 }  // namespace
@@ -157,12 +164,10 @@ absl::StatusOr<std::unique_ptr<AccessPolicy>> AccessPolicy::Load(std::string pat
 }
 
 std::unique_ptr<AccessPolicy> AccessPolicy::WithoutFile() {
-  const auto rule = [](const char* identity, bool is_prefix, Role role) {
-    return Rule{identity, is_prefix, {std::string(kAllTenants), role}};
-  };
+  const std::string own_user = absl::StrCat("uid:", geteuid());
   Content content;
-  content.rules = {rule("", true, Role::kMember), rule("uid:", true, Role::kOperator),
-                   rule("anonymous", false, Role::kOperator)};
+  content.rules = {Rule{"", false, true, {std::string(kAllTenants), Role::kMember}},
+                   Rule{own_user, false, false, {std::string(kAllTenants), Role::kOperator}}};
   std::unique_ptr<AccessPolicy> policy(new AccessPolicy("", absl::Now));
   MutexLock lock(&policy->mutex_);
   policy->content_ = std::make_shared<const Content>(std::move(content));
@@ -179,6 +184,7 @@ Rights AccessPolicy::Content::RightsOf(const std::vector<std::string>& names) co
   rights.identity = std::make_shared<const std::string>(names.front());
   for (const Rule& rule : rules) {
     const bool matches = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      if (rule.any_certificate) return IsOfCertificate(name);
       return rule.is_prefix ? absl::StartsWith(name, rule.identity) : name == rule.identity;
     });
     if (matches) rights.grants.push_back(rule.grant);

@@ -80,8 +80,9 @@ class AccessPolicy {
                                                             WallClock wall_clock = absl::Now);
 
   // The policy of a server that asks for certificates and was given no file. A client with a
-  // certificate is a member in every tenant. A client on this machine (by a Unix socket, or plain
-  // on loopback) is an operator.
+  // certificate is a member in every tenant. A client of a Unix socket with this process's own user
+  // is an operator. Other clients have no rights, whatever their address: a port forwarder, a
+  // sidecar and a proxy connect from this machine, too.
   static std::unique_ptr<AccessPolicy> WithoutFile();
 
   // The rights of a peer that has all of these names; a rule that matches one of them counts. The
@@ -109,6 +110,7 @@ class AccessPolicy {
   struct Rule {
     std::string identity;  // without the "*" at its end
     bool is_prefix = false;
+    bool any_certificate = false;  // in place of both: any client with a certificate
     Rights::Grant grant;
   };
   struct Content {

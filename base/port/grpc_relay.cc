@@ -359,7 +359,7 @@ void Relay::End() {
 absl::StatusOr<UniqueFd> RelayToGrpc(UniqueFd fd, const Http2Limits& limits, ListenerPeer peer) {
   EventLoop& loop = NextLoop();
   if (absl::Status started = loop.Start(); !started.ok()) return started;
-  GrpcPeerName name({peer.access, PeerAddressAndPortOf(fd.get())});
+  GrpcPeerName name({peer.access, PeerAddressAndPortOf(fd.get()), peer.closing});
   auto pair = MakePair(name.text());
   if (!pair.ok()) return absl::ResourceExhaustedError(pair.status().message());
   const auto relay = std::make_shared<Relay>(loop, std::move(fd), std::move(pair->first),

@@ -145,19 +145,19 @@ TEST_F(GrpcRelayTest, ThePeerOfACallLeadsToItsClient) {
                                          std::vector<std::string>());
   Start();
   const std::string peer = PeerName(grpc_.get());
-  EXPECT_EQ(AccessOfGrpcPeer(peer), access_);
-  EXPECT_NE(AddressOfGrpcPeer(peer), "");
+  EXPECT_EQ(ClientOfGrpcPeer(peer).access, access_);
+  EXPECT_NE(ClientOfGrpcPeer(peer).address, "");
   for (const std::string& other :
        {std::string("unix-abstract:"), std::string("ipv4:127.0.0.1:80"), peer + "0", peer + "/1",
         peer.substr(0, peer.size() - 1), std::string("unix-abstract:cohort-1-1")}) {
-    EXPECT_EQ(AccessOfGrpcPeer(other), nullptr) << other;
-    EXPECT_EQ(AddressOfGrpcPeer(other), "") << other;
+    EXPECT_EQ(ClientOfGrpcPeer(other).access, nullptr) << other;
+    EXPECT_EQ(ClientOfGrpcPeer(other).address, "") << other;
   }
   client_ = UniqueFd();
   EXPECT_EQ(ReadToEnd(grpc_), "");
   const Instant end = Clock::Steady().Now() + kTimeout;
-  while (AccessOfGrpcPeer(peer) != nullptr && Clock::Steady().Now() < end) std::this_thread::yield();
-  EXPECT_EQ(AccessOfGrpcPeer(peer), nullptr);
+  while (ClientOfGrpcPeer(peer).access != nullptr && Clock::Steady().Now() < end) std::this_thread::yield();
+  EXPECT_EQ(ClientOfGrpcPeer(peer).access, nullptr);
 }
 
 // More than the buffers in between hold, in both directions, to readers that begin late.

@@ -313,6 +313,7 @@ void Listener::PassToServer(Connection& connection, int fd, const ListenerProtoc
     listener->loop_.Post([listener, offender, status] { listener->OnOffence(offender, status); });
   };
   peer.incoming = connection.peer->incoming;
+  connection.closing = peer.closing;
   if (options_.access != nullptr) {
     peer.access = std::make_shared<PeerAccess>(
         options_.access, NamesOfPeer(fd, tls == nullptr ? nullptr : &tls->peer()),
@@ -361,6 +362,7 @@ void Listener::CloseExpired() {
     const auto found = connections_.find(cookie);
     if (found == connections_.end()) continue;
     const std::shared_ptr<Connection> connection = found->second;
+    connection->closing->store(true);
     closer_.Close(connection->fd, cookie);
     LogOnce(*connection->peer, "closed a connection", why);
     Remove(*connection);

@@ -133,6 +133,15 @@ TEST_P(NoPolicyTest, ACertificateMakesAMemberAndNoOperator) {
   ExpectDenied(JoinAs("other", "m0", 1).status(),
                "member m0 of group g belongs to spiffe://test/trainer, not to spiffe://test/other");
   EXPECT_TRUE((*group)->Barrier().ok());
+  // A plain connection from this machine may be that of a port forwarder.
+  for (const char* const name : {"COHORT_TLS_CERTIFICATE", "COHORT_TLS_KEY", "COHORT_TLS_CA"}) {
+    unsetenv(name);
+  }
+  const auto plain = Connection::Create(Options("a"));
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  const auto forwarded = AdminClient::Create(*plain);
+  ExpectDenied(forwarded->Drain(true, false).status(), "and anonymous has no role there");
+  ExpectDenied(forwarded->ListGroups().status(), "and anonymous has no role there");
   // There are no tokens, so one takes no rights away.
   const std::string token = folder_ + "/token";
   std::ofstream(token) << "of-somewhere-else\n";

@@ -474,7 +474,7 @@ bool ClientConnection::CloseIfFilesChanged(Instant now) {
   MutexLock lock(&mutex_);
   if (state_ != State::kReady || tls_ == nullptr || closing_) return closing_;
   if (tls_->uses(*options_.tls->Current(now))) return false;
-  if (static_cast<int64_t>(calls_.size()) > streams_) return false;
+  if (!calls_.empty()) return false;
   closing_ = true;
   Close();
   return true;

@@ -115,8 +115,9 @@ class ClientConnection final : public EventLoop::Handler,
 
   void Close();
   // Closes the connection if the files of its TLS context have changed since the handshake, so that
-  // the next one shows the new certificate. Calls in flight other than streams keep it open. True:
-  // it is closed, and takes no calls.
+  // the next one shows the new certificate. Calls in flight keep it open; streams do, too, because
+  // a server may take the end of a stream for the end of a process. True: it is closed, and takes
+  // no calls.
   bool CloseIfFilesChanged(Instant now);
   // Ends calls of Start whose time has passed; whether there are others. On the loop's thread.
   bool Expire(Instant now);

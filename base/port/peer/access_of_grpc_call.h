@@ -16,7 +16,7 @@ namespace cohort {
 // A bearer token in the call's metadata counts in place of the names of its connection. Null: the
 // server has no access policy, or the client's connection has ended.
 inline std::shared_ptr<PeerAccess> AccessOfGrpcCall(const grpc::ServerContextBase& context) {
-  std::shared_ptr<PeerAccess> access = AccessOfGrpcPeer(context.peer());
+  std::shared_ptr<PeerAccess> access = ClientOfGrpcPeer(context.peer()).access;
   if (access == nullptr) return nullptr;
   const auto found = context.client_metadata().find("authorization");
   if (found == context.client_metadata().end()) return access;

@@ -63,10 +63,6 @@ GrpcPeerName::~GrpcPeerName() {
 
 std::string GrpcPeerName::text() const { return Clients::Get().NameOf(number_); }
 
-std::shared_ptr<PeerAccess> AccessOfGrpcPeer(const std::string& peer) {
-  return Clients::Get().Find(peer).access;
-}
-
-std::string AddressOfGrpcPeer(const std::string& peer) { return Clients::Get().Find(peer).address; }
+GrpcClient ClientOfGrpcPeer(const std::string& peer) { return Clients::Get().Find(peer); }
 
 }  // namespace cohort

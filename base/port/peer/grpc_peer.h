@@ -5,8 +5,8 @@
 #ifndef COHORT_BASE_PORT_PEER_GRPC_PEER_H_
 #define COHORT_BASE_PORT_PEER_GRPC_PEER_H_
 
-#include <stdint.h>
-
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -17,6 +17,7 @@ namespace cohort {
 struct GrpcClient {
   std::shared_ptr<PeerAccess> access;  // may be empty
   std::string address;                 // as PeerAddressAndPortOf
+  std::shared_ptr<const std::atomic<bool>> closing;  // ListenerPeer::closing
 };
 
 // The name of one connection. It leads to the client as long as this object lives. Movable.
@@ -33,10 +34,9 @@ class GrpcPeerName {
   uint64_t number_;  // 0: moved from
 };
 
-// `peer` is grpc::ServerContext::peer() of a call. Both results are empty if it names no relayed
+// `peer` is grpc::ServerContext::peer() of a call. All parts are empty if it names no relayed
 // connection, or if that has ended. Thread-safe.
-std::shared_ptr<PeerAccess> AccessOfGrpcPeer(const std::string& peer);
-std::string AddressOfGrpcPeer(const std::string& peer);
+GrpcClient ClientOfGrpcPeer(const std::string& peer);
 
 }  // namespace cohort
 

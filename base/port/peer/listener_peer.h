@@ -29,6 +29,9 @@ struct ListenerPeer {
   // A call has arrived on the connection. The server of framed RPC sets it; at its limits, the
   // listener closes connections without a call first.
   std::shared_ptr<std::atomic<bool>> has_request = std::make_shared<std::atomic<bool>>(false);
+  // The listener closes the connection, because the client's certificate has ended or for its age.
+  // The end says nothing about the client.
+  std::shared_ptr<std::atomic<bool>> closing = std::make_shared<std::atomic<bool>>(false);
 
   // Sets has_request. Later calls write nothing.
   void NoteRequest() const {

@@ -85,9 +85,9 @@ void FramedGroupWatch::OnAttached(const Reply& reply, DeliveryContext& context) 
       cancelled = self->cancelled_;
     }
     if (!cancelled) return self->Step();
-    self->Finish(absl::CancelledError("the caller went away"), /*by_us=*/false, nullptr);
+    self->Finish(absl::CancelledError("the caller went away"), self->ClosedByUs(), nullptr);
   });
-  if (!open) Finish(absl::CancelledError("the caller went away"), /*by_us=*/false, nullptr);
+  if (!open) Finish(absl::CancelledError("the caller went away"), ClosedByUs(), nullptr);
 }
 
 void FramedGroupWatch::OnReply(Reply&& reply, DeliveryContext& context) {
@@ -112,7 +112,7 @@ void FramedGroupWatch::OnReply(Reply&& reply, DeliveryContext& context) {
     sent_at_ = context.now;
   }
   if (cancelled) {
-    return Finish(absl::CancelledError("the caller went away"), /*by_us=*/false, &context.batch);
+    return Finish(absl::CancelledError("the caller went away"), ClosedByUs(), &context.batch);
   }
   SendPart(message.pieces(), &context.batch);
   if (batch.closed) return Finish(absl::OkStatus(), /*by_us=*/true, &context.batch);
@@ -122,6 +122,8 @@ absl::Status FramedGroupWatch::CheckRights() {
   return dispatcher_.AdmitAgain(Method::kWatchGroup, connection().peer().access.get(), asker_.key,
                                 asker_.session);
 }
+
+bool FramedGroupWatch::ClosedByUs() { return connection().peer().closing->load(); }
 
 bool FramedGroupWatch::Overdue() {
   // The coordinator's own sleep does not count.
@@ -151,7 +153,7 @@ bool FramedGroupWatch::Cancel() {
   // Otherwise OnReply, or the step after it, ends the call.
   if (in_engine && !dispatcher_.engine().Cancel(handle_)) return false;
   const std::shared_ptr<FramedGroupWatch> last = std::move(self_);
-  End(absl::CancelledError("the caller went away"), /*by_us=*/false);
+  End(absl::CancelledError("the caller went away"), ClosedByUs());
   return true;
 }
 

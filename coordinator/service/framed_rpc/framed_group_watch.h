@@ -46,6 +46,8 @@ class FramedGroupWatch final : public framed_rpc::ServerCall,
   void Submit(Call call) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnReply(Reply&& reply, DeliveryContext& context) override;
   absl::Status CheckRights() override;
+  // Whether the listener has closed the connection: the end says nothing about the member.
+  bool ClosedByUs();
   void OnAttached(const Reply& reply, DeliveryContext& context);
   // `by_us`: the coordinator ends the call, so the end tells nothing about the member.
   void End(const absl::Status& status, bool by_us);

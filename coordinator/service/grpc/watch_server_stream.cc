@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "base/port/peer/grpc_peer.h"
 #include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
 #include "coordinator/service/engine/discard_reply.h"
@@ -40,6 +41,7 @@ void WatchServerStream::Begin(grpc::CallbackServerContext* context,
                                   TimeLeft(context->raw_deadline()), &call_, &asker_);
     }
   }
+  closing_ = ClientOfGrpcPeer(context->peer()).closing;
   if (status.ok()) status = tenant_stream_.Begin(dispatcher_.engine(), call_.caller.key.tenant);
   dispatcher_.CountRequest(access_.get(), call_.caller, TenantRates::kGrpcRequest, 0);
   if (!status.ok()) return Complete(status);
@@ -162,7 +164,7 @@ void WatchServerStream::OnCancel() {
 }
 
 void WatchServerStream::CallerWent() {
-  by_us_ = false;
+  by_us_ = closing_ != nullptr && closing_->load();
   Complete(absl::CancelledError("the caller went away"));
 }
 

@@ -4,7 +4,9 @@
 #ifndef COHORT_COORDINATOR_SERVICE_GRPC_WATCH_SERVER_STREAM_H_
 #define COHORT_COORDINATOR_SERVICE_GRPC_WATCH_SERVER_STREAM_H_
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "base/access/peer_access.h"
 #include "base/clock.h"
@@ -51,6 +53,7 @@ class WatchServerStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer
   const Method method_;
   const Instant started_;
   std::shared_ptr<PeerAccess> access_;
+  std::shared_ptr<const std::atomic<bool>> closing_;  // ListenerPeer::closing
   // The client's identity when it attached: a new policy may give a token another name.
   std::shared_ptr<const std::string> attached_as_;
   Asker asker_;

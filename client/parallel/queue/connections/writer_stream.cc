@@ -119,7 +119,7 @@ WriterStream::WriterStream(std::shared_ptr<RingWriter> writer, const v1::QueueHa
     : writer_(std::move(writer)),
       handle_(handle),
       count_(std::move(count)),
-      peer_(AddressOfGrpcPeer(peer)) {
+      peer_(ClientOfGrpcPeer(peer).address) {
   page_.awaited_head.store(kNobody);
   page_.reader_sleeps.store(1);  // the ticket is free
 }
