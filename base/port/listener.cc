@@ -201,7 +201,8 @@ void Listener::Accepted(int fd, std::shared_ptr<Peer> peer) {
 bool Listener::Admit(Peer& peer) {
   if (!peer.handshake_debt.TooHigh(Clock::Steady().Now())) return true;
   LogOnce(peer, "refused a connection",
-          absl::ResourceExhaustedError("too many TLS handshakes of this address have failed"));
+          absl::ResourceExhaustedError(
+              "too many TLS handshakes of this address have failed or led to no call"));
   return false;
 }
 
@@ -355,6 +356,19 @@ void Listener::LogOnce(Peer& peer, const char* what, const absl::Status& status)
        {"times", std::exchange(peer.unlogged, 0)}});
 }
 
+void Listener::ForgiveHandshakes() {
+  const auto done = [this](const std::shared_ptr<Connection>& connection) {
+    const auto& has_call = connection->has_call;
+    if (has_call != nullptr && has_call->load(std::memory_order_relaxed)) {
+      connection->peer->handshake_debt.Forgive(connection->handshake_time);
+      return true;
+    }
+    return connections_.count(connection->cookie) == 0;
+  };
+  without_call_.erase(std::remove_if(without_call_.begin(), without_call_.end(), done),
+                      without_call_.end());
+}
+
 void Listener::CloseExpired() {
   if (expiry_.empty()) return;
   bool more = false;
@@ -393,7 +407,9 @@ void Listener::OnTick() {
     malloc_trim(0);
   }
   CloseExpired();
+  ForgiveHandshakes();
   loop_.SetTicking(!pending_.empty() || !resting_.empty() || suspects || !expiry_.empty() ||
+                   !without_call_.empty() ||
                    trim_at_ < absl::InfiniteFuture());
 }
 

@@ -133,6 +133,7 @@ class Listener {
                     std::shared_ptr<TlsSession> tls);
   void OnOffence(const std::shared_ptr<Peer>& peer, const absl::Status& status);
   void CloseExpired();
+  void ForgiveHandshakes();
   void LogOnce(Peer& peer, const char* what, const absl::Status& status);
 
   const ListenerSinks sinks_;
@@ -155,6 +156,8 @@ class Listener {
   // By socket cookie, those included that were closed since the last sweep.
   Connections connections_;
   absl::flat_hash_map<std::string, std::shared_ptr<Peer>> peers_;
+  // Connections by TLS that have had no call yet.
+  std::vector<std::shared_ptr<Connection>> without_call_;
   // Oldest first. Some are closed already or have had a request.
   std::deque<std::weak_ptr<Connection>> candidates_;
   size_t sweep_at_ = 64;

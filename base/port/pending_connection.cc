@@ -136,6 +136,9 @@ bool Listener::PendingConnection::PassHandshake() {
     case TlsSession::Progress::kDone:
       handshake_done_ = true;
       handshake_memory_.Set(0);
+      connection_->handshake_time = handshake_time_;
+      connection_->peer->handshake_debt.Add(handshake_time_, Clock::Steady().Now());
+      listener_.without_call_.push_back(connection_);
       return true;
     case TlsSession::Progress::kFailed:
       Refuse(tls_->error());

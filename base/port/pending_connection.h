@@ -48,6 +48,7 @@ struct Listener::Connection {
   std::weak_ptr<PendingConnection> pending;  // until its first bytes have arrived
   // ListenerPeer::has_request; null: pending, or of a protocol that does not set it.
   std::shared_ptr<const std::atomic<bool>> has_call;
+  absl::Duration handshake_time;  // of the listener's processor
   std::shared_ptr<std::atomic<bool>> closing;  // ListenerPeer::closing; null: pending
 
   bool alive() const { return SocketCookie(fd) == cookie; }

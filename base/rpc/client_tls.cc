@@ -1,7 +1,13 @@
 #include "base/rpc/client_tls.h"
 
+#include <openssl/bio.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+
 #include <cstdlib>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -10,7 +16,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "base/text/printable.h"
 #include "base/threads/mutex.h"
+#include "base/tls/peer_certificate.h"
 #include "grpcpp/security/tls_certificate_provider.h"
 #include "grpcpp/security/tls_certificate_verifier.h"
 #include "grpcpp/security/tls_credentials_options.h"
@@ -41,6 +49,33 @@ class TokenMetadata final : public grpc::MetadataCredentialsPlugin {
 
  private:
   const std::shared_ptr<TokenFile> token_;
+};
+
+// Admits certificates with one name.
+class NameVerifier final : public grpc::experimental::ExternalCertificateVerifier {
+ public:
+  explicit NameVerifier(std::string name) : name_(std::move(name)) {}
+
+  bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest* request,
+              std::function<void(grpc::Status)>, grpc::Status* status) override {
+    const grpc::string_ref pem = request->peer_cert();
+    const std::unique_ptr<BIO, int (*)(BIO*)> bytes(
+        BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), BIO_free);
+    const std::unique_ptr<X509, void (*)(X509*)> certificate(
+        PEM_read_bio_X509(bytes.get(), nullptr, nullptr, nullptr), X509_free);
+    const std::string found =
+        certificate == nullptr ? "" : ReadCertificate(certificate.get()).name();
+    if (certificate == nullptr || found != name_) {
+      *status = grpc::Status(grpc::StatusCode::UNAUTHENTICATED,
+                             absl::StrCat("the certificate is of ", Printable(found),
+                                          ", expected ", Printable(name_)));
+    }
+    return true;
+  }
+  void Cancel(grpc::experimental::TlsCustomVerificationCheckRequest*) override {}
+
+ private:
+  const std::string name_;
 };
 
 grpc::experimental::TlsChannelCredentialsOptions GrpcOptions(const TlsFiles& files) {
@@ -100,18 +135,19 @@ absl::StatusOr<ClientTls> ClientTlsFor(absl::string_view address, const TlsFiles
   return found;
 }
 
-std::shared_ptr<grpc::ChannelCredentials> PeerCredentialsFor(const TlsFiles& files) {
-  using Key = std::tuple<std::string, std::string, std::string>;
+std::shared_ptr<grpc::ChannelCredentials> PeerCredentialsFor(const TlsFiles& files,
+                                                             const std::string& name) {
+  using Key = std::tuple<std::string, std::string, std::string, std::string>;
   static Mutex mutex;
   static auto* const made = new std::map<Key, std::shared_ptr<grpc::ChannelCredentials>>;
   MutexLock lock(&mutex);
   std::shared_ptr<grpc::ChannelCredentials>& found =
-      (*made)[Key(files.certificate, files.key, files.ca)];
+      (*made)[Key(files.certificate, files.key, files.ca, name)];
   if (found == nullptr) {
     grpc::experimental::TlsChannelCredentialsOptions options = GrpcOptions(files);
     options.set_check_call_host(false);
     options.set_certificate_verifier(
-        std::make_shared<grpc::experimental::NoOpCertificateVerifier>());
+        grpc::experimental::ExternalCertificateVerifier::Create<NameVerifier>(name));
     found = grpc::experimental::TlsCredentials(options);
   }
   return found;

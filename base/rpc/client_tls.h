@@ -31,10 +31,11 @@ struct ClientTls {
 // INVALID_ARGUMENT with the path and the reason, or a token would be sent without TLS.
 absl::StatusOr<ClientTls> ClientTlsFor(absl::string_view address, const TlsFiles& files,
                                        const std::string& token_file = "");
-// For gRPC connections to other ranks. Both sides show a certificate that the other's `files.ca` has
-// signed, with any name. Certificates that are limited to uses must include servers on the server's
-// side, and clients on this one.
-std::shared_ptr<grpc::ChannelCredentials> PeerCredentialsFor(const TlsFiles& files);
+// For gRPC connections to another rank. Both sides show a certificate that the other's `files.ca` has
+// signed, the other rank one with the name `name` (PeerCertificate::name) and any host. Certificates
+// that are limited to uses must include servers on the server's side, and clients on this one.
+std::shared_ptr<grpc::ChannelCredentials> PeerCredentialsFor(const TlsFiles& files,
+                                                             const std::string& name);
 // The same with the files that the environment names.
 absl::StatusOr<ClientTls> ClientTlsOfEnvironment(absl::string_view address);
 

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "base/file_stamp.h"
 #include "base/status_macros.h"
+#include "base/tls/peer_certificate.h"
 #include "base/tls/resumption.h"
 
 namespace cohort {
@@ -212,6 +213,12 @@ std::shared_ptr<SSL_CTX> TlsContext::Current(Instant now) {
 absl::Status TlsContext::last_error() const {
   MutexLock lock(&mutex_);
   return last_error_;
+}
+
+std::string TlsContext::name() const {
+  MutexLock lock(&mutex_);
+  X509* const own = SSL_CTX_get0_certificate(context_.get());
+  return own == nullptr ? "" : ReadCertificate(own).name();
 }
 
 int64_t TlsContext::reloads() const {

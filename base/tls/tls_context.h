@@ -54,6 +54,8 @@ class TlsContext {
   // How many times new files were taken.
   int64_t reloads() const;
 
+  // The first of a URI, a DNS name and the common name in the own certificate.
+  std::string name() const;
   TlsSide side() const { return side_; }
 
  private:

@@ -1,5 +1,7 @@
 // Clients with certificates: tenants, stolen sessions, rights that end, and a coordinator without a
 // policy.
+#include <unistd.h>
+
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -113,11 +115,15 @@ class NoPolicyTest : public AccessTest {
     const TlsFiles files = ca_.Sign("server", {"server", "DNS:localhost,IP:127.0.0.1"});
     CoordinatorProcess::Options options;
     options.flags = {"--tls-certificate", files.certificate, "--tls-key",
-                     files.key,           "--tls-client-ca", files.ca};
+                     files.key,           "--tls-client-ca", files.ca,
+                     "--listen",          "unix:" + socket_};
     coordinator_ = std::make_unique<CoordinatorProcess>(options);
     const absl::Status started = coordinator_->Start();
     ASSERT_TRUE(started.ok()) << started;
   }
+
+  // A path of the test's folder would be too long.
+  const std::string socket_ = absl::StrCat("/tmp/cohort-access-test-", getpid(), ".sock");
 };
 
 INSTANTIATE_TEST_SUITE_P(Ways, NoPolicyTest, ::testing::Bool(),
@@ -133,26 +139,25 @@ TEST_P(NoPolicyTest, ACertificateMakesAMemberAndNoOperator) {
   ExpectDenied(JoinAs("other", "m0", 1).status(),
                "member m0 of group g belongs to spiffe://test/trainer, not to spiffe://test/other");
   EXPECT_TRUE((*group)->Barrier().ok());
-  // A plain connection from this machine may be that of a port forwarder.
-  for (const char* const name : {"COHORT_TLS_CERTIFICATE", "COHORT_TLS_KEY", "COHORT_TLS_CA"}) {
-    unsetenv(name);
-  }
-  const auto plain = Connection::Create(Options("a"));
-  ASSERT_TRUE(plain.ok()) << plain.status();
-  const auto forwarded = AdminClient::Create(*plain);
-  ExpectDenied(forwarded->Drain(true, false).status(), "and anonymous has no role there");
-  ExpectDenied(forwarded->ListGroups().status(), "and anonymous has no role there");
   // There are no tokens, so one takes no rights away.
   const std::string token = folder_ + "/token";
   std::ofstream(token) << "of-somewhere-else\n";
   setenv("COHORT_TOKEN_FILE", token.c_str(), 1);
   EXPECT_TRUE(Store("trainer", "a")->Put("key", "value").ok());
-  unsetenv("COHORT_TOKEN_FILE");
-  // An operator on the coordinator's machine.
-  for (const char* const name : {"COHORT_TLS_CA", "COHORT_TLS_CERTIFICATE", "COHORT_TLS_KEY"}) {
+  for (const char* const name :
+       {"COHORT_TOKEN_FILE", "COHORT_TLS_CERTIFICATE", "COHORT_TLS_KEY", "COHORT_TLS_CA"}) {
     unsetenv(name);
   }
-  const auto connection = Connection::Create(Options("a"));
+  // A plain connection from this machine may be that of a port forwarder.
+  const auto plain = Connection::Create(Options("a"));
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  const auto forwarded = AdminClient::Create(*plain);
+  ExpectDenied(forwarded->Drain(true, false).status(), "and anonymous has no role there");
+  ExpectDenied(forwarded->ListGroups().status(), "and anonymous has no role there");
+  // The own user.
+  ConnectionOptions options = Options("a");
+  options.address = "unix:" + socket_;
+  const auto connection = Connection::Create(options);
   ASSERT_TRUE(connection.ok()) << connection.status();
   EXPECT_TRUE(AdminClient::Create(*connection)->Evict("g", "m0", "because").ok());
   EXPECT_FALSE((*group)->Barrier().ok());

@@ -154,7 +154,9 @@ TEST_P(CertificatesTest, PlainConnectionsStayOnThisMachine) {
   ASSERT_NO_FATAL_FAILURE(
       StartCoordinator(ca_.Sign("server", {"server", absl::StrCat("IP:", address)}), listen));
   UseInThisProcess({});
-  EXPECT_TRUE(Store()->Put("key", "value", {}, kLong).ok());  // by 127.0.0.1
+  // By 127.0.0.1 it is served, and has no rights.
+  EXPECT_EQ(Store()->Put("key", "value", {}, kLong).status().code(),
+            absl::StatusCode::kPermissionDenied);
   EXPECT_THAT(Error(listen), HasSubstr("is away"));
   UseInThisProcess(ca_.Sign("client", kClient));
   EXPECT_TRUE(Store(listen)->Put("key", "value", {}, kLong).ok());

@@ -1,11 +1,12 @@
-// Sums the processor time that failed TLS handshakes of one address have cost.
+// Sums the processor time that TLS handshakes of one address have cost in vain.
 //
-// One thread makes the handshakes of all clients. An address whose handshakes never succeed would
-// keep the others waiting. So their time is a debt of the address, which shrinks at a fixed rate.
-// While it is too high, the listener refuses connections of the address.
+// One thread makes the handshakes of all clients. An address whose handshakes never succeed, or lead
+// to no call, would keep the others waiting. So their time is a debt of the address, which shrinks
+// at a fixed rate. While it is too high, the listener refuses connections of the address.
 //
 //   HandshakeDebt debt(limits);
-//   debt.Add(spent, now);          // a handshake has failed
+//   debt.Add(spent, now);          // a handshake has failed, or succeeded
+//   debt.Forgive(spent);           // a call has come after it
 //   if (debt.TooHigh(now)) ...     // refuse the connection
 #ifndef COHORT_BASE_PORT_LIMITS_HANDSHAKE_DEBT_H_
 #define COHORT_BASE_PORT_LIMITS_HANDSHAKE_DEBT_H_
@@ -32,12 +33,14 @@ class HandshakeDebt {
  public:
   explicit HandshakeDebt(const FailedHandshakeLimits& limits) : limits_(limits) {}
 
-  // A handshake that took `spent` has failed. The debt stays at twice the burst at most, so an
+  // A handshake took `spent`. The debt stays at twice the burst at most, so an
   // address is never refused for long after its last failure.
   void Add(absl::Duration spent, Instant now) {
     paid_at_ = std::min(std::max(paid_at_, now) + spent / limits_.share,
                         now + 2 * limits_.burst / limits_.share);
   }
+  // What an earlier Add has added.
+  void Forgive(absl::Duration spent) { paid_at_ -= spent / limits_.share; }
   absl::Duration At(Instant now) const {
     return std::max(paid_at_ - now, absl::ZeroDuration()) * limits_.share;
   }

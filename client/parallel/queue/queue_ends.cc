@@ -10,6 +10,7 @@
 #include "base/rpc/rank_tls.h"
 #include "base/status_macros.h"
 #include "base/text/printable.h"
+#include "base/tls/tls_context.h"
 #include "client/parallel/queue/connections/handshake.h"
 #include "client/parallel/queue/connections/local_reader.h"
 #include "client/parallel/queue/connections/remote_reader.h"
@@ -123,7 +124,12 @@ absl::Status WriterQueue::Listen() {
                              "or COHORT_RANK_TLS=off")));
   }
   options.tls = *std::move(tls);
-  handle_.set_tls(options.tls.state == TlsState::kOn);
+  if (options.tls.state == TlsState::kOn) {
+    const auto context = TlsContext::Load(options.tls.files, TlsSide::kServer);
+    if (!context.ok()) return About(name(), context.status());
+    handle_.set_tls(true);
+    handle_.set_certificate_name((*context)->name());
+  }
   absl::StatusOr<std::unique_ptr<StreamServer>> server =
       StreamServer::Start(options, ring_, handle_);
   if (!server.ok()) return About(name(), server.status());

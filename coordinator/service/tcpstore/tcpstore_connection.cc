@@ -166,6 +166,9 @@ bool Connection::HandleRequest(const Request& request) {
   }
   Call call;
   if (!Admit(MethodOf(request.operation), &call.caller)) return false;
+  if (request.operation == Operation::kAdd && request.keys[0] == kRanksKey) {
+    jobs_.EnterAsRank(port_, &job_client_);
+  }
   PendingAnswer& answer = AddAnswer(request.operation);
   call.body = MakeCall(request, client_, &answer.asked);
   if (request.operation == Operation::kWait) call.wait = kNoEnd;
@@ -193,8 +196,14 @@ bool Connection::HasRights(Method method, Caller* caller) {
 bool Connection::Admit(Method method, Caller* caller) {
   const bool admitted = HasRights(method, caller);
   dispatcher_.CountRequest(peer_.access.get(), *caller, TenantRates::kFramedRequest, 0);
-  if (admitted && !std::exchange(entered_, true)) jobs_.Enter(port_);
-  return admitted;
+  if (!admitted || job_client_.has_ended.load()) return false;
+  if (job_client_.job == 0) {
+    job_client_.close = [weak = weak_from_this()] {
+      if (const std::shared_ptr<Connection> self = weak.lock(); self != nullptr) self->CloseSoon();
+    };
+    jobs_.Enter(port_, &job_client_);
+  }
+  return true;
 }
 
 bool Connection::StartBarrier(const Request& request) {
@@ -282,7 +291,7 @@ void Connection::Close() {
   loop_.Remove(fd_);
   shutdown(fd_, SHUT_RDWR);
   CancelCalls();
-  if (entered_) jobs_.Leave(port_);
+  if (job_client_.job != 0) jobs_.Leave(port_, &job_client_);
 }
 
 bool Connection::WaitUntilWritten(absl::Duration timeout) {

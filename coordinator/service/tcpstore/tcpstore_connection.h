@@ -125,7 +125,7 @@ class Connection final : public EventLoop::Handler,
   std::string input_;  // the beginning of a request
   RequestReader reader_;
   bool begun_ = false;    // its client may send the rest of it
-  bool entered_ = false;  // it counts as a client of its store
+  Jobs::Client job_client_;
   IncomingCharge charge_;
   Request request_;
   int requests_left_ = 0;  // of this iteration

@@ -34,17 +34,59 @@ Jobs::Jobs(Engine& engine, const std::vector<int>& ports) : engine_(engine) {
   for (const int port : ports) Clear(port);
 }
 
-void Jobs::Enter(int port) {
+Jobs::Job& Jobs::JobLocked(int port) {
+  Job& job = jobs_[port];
+  if (job.number == 0) job.number = ++last_job_;
+  return job;
+}
+
+void Jobs::Enter(int port, Client* client) {
   MutexLock lock(&mutex_);
-  if (++jobs_[port].connections > 1) return;
+  Job& job = JobLocked(port);
+  client->job = job.number;
+  job.clients.insert(client);
+  if (job.clients.size() > 1) return;
   Log(LogLevel::kInfo, "a TCPStore has its first client", {{"tenant", TenantOfPort(port)}});
 }
 
-void Jobs::Leave(int port) {
+void Jobs::EnterAsRank(int port, Client* client) {
   MutexLock lock(&mutex_);
-  auto job = jobs_.find(port);
-  if (--job->second.connections > 0) return;
-  jobs_.erase(job);
+  Job* job = &JobLocked(port);
+  if (client->is_rank || client->job != job->number) return;
+  const auto others = static_cast<int>(job->clients.size()) - 1;
+  if (job->lost_rank && job->ranks == others && others > 0) {
+    Log(LogLevel::kWarning,
+        "a new job uses a TCPStore that has lost a rank: the keys are deleted, and the ranks that "
+        "are left lose their connections",
+        {{"tenant", TenantOfPort(port)}, {"ranks", others}});
+    for (Client* const old : job->clients) {
+      if (old == client) continue;
+      old->has_ended.store(true);
+      old->close();
+    }
+    jobs_.erase(port);
+    // Under the lock: the new job comes to an empty store.
+    Clear(port);
+    job = &JobLocked(port);
+    client->job = job->number;
+    job->clients.insert(client);
+  }
+  client->is_rank = true;
+  ++job->ranks;
+}
+
+void Jobs::Leave(int port, Client* client) {
+  MutexLock lock(&mutex_);
+  const auto found = jobs_.find(port);
+  if (found == jobs_.end() || found->second.number != client->job) return;  // its job has ended
+  Job& job = found->second;
+  job.clients.erase(client);
+  if (client->is_rank) {
+    --job.ranks;
+    job.lost_rank = true;
+  }
+  if (!job.clients.empty()) return;
+  jobs_.erase(found);
   // Under the lock: the next client comes to an empty store.
   Clear(port);
   Log(LogLevel::kInfo, "a TCPStore has lost its last client: its keys are deleted",
@@ -59,7 +101,7 @@ absl::StatusOr<bool> Jobs::EnterBarrier(int port, absl::string_view key, int64_t
         absl::StrCat("barrier ", Printable(key), " of ", size, " clients"));
   }
   MutexLock lock(&mutex_);
-  auto& barriers = jobs_[port].barriers;
+  auto& barriers = JobLocked(port).barriers;
   auto [it, is_new] = barriers.try_emplace(std::string(key));
   Barrier& barrier = it->second;
   if (is_new) {

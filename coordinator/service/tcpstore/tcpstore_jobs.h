@@ -3,6 +3,12 @@
 // A store begins with its first client and ends with its last one: then its keys are deleted. A
 // TCPStore client never connects again, so nothing that a store holds has a use afterwards. A
 // connection counts as a client from its first request for which it has rights.
+//
+// PyTorch's own store ends with rank 0. Here a straggler of a dead job would keep its keys for the
+// next job, whose ranks would take them for their own. So a store also ends when a rank of a new job
+// comes, if one of its ranks has gone and only ranks are left: their connections are closed. Clients
+// are ranks that count themselves under kRanksKey, as those with a world_size do. An agent of
+// torchrun does not, so its store outlives its workers.
 #ifndef COHORT_COORDINATOR_SERVICE_TCPSTORE_TCPSTORE_JOBS_H_
 #define COHORT_COORDINATOR_SERVICE_TCPSTORE_TCPSTORE_JOBS_H_
 
@@ -16,6 +22,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -29,6 +36,9 @@ namespace cohort::coordinator::tcpstore {
 
 // The clients have their own deadlines, and cancel.
 inline constexpr absl::Duration kNoEnd = absl::Hours(24 * 365);
+
+// PyTorch's name of the key in which the ranks of a job count themselves.
+inline constexpr char kRanksKey[] = "init/";
 
 // The tenant whose own store has the keys of a port, such as "tcpstore-29500".
 std::string TenantOfPort(int port);
@@ -49,9 +59,18 @@ class Jobs {
   // Deletes what an earlier process of the coordinator left in the stores of `ports`.
   Jobs(Engine& engine, const std::vector<int>& ports);
 
-  // A client that has rights in the store of a port comes, and goes.
-  void Enter(int port);
-  void Leave(int port);
+  // A client of the store of a port.
+  struct Client {
+    // Ends its connection. It must not call this class.
+    std::function<void()> close;
+    std::atomic<bool> has_ended{false};  // its job has: no request of it may be served
+    int64_t job = 0;                     // 0: it has not come
+    bool is_rank = false;
+  };
+  // A client that has rights comes, counts itself as a rank, and goes. `client` outlives its stay.
+  void Enter(int port, Client* client);
+  void EnterAsRank(int port, Client* client);
+  void Leave(int port, Client* client);
 
   // A client enters the barrier `key` of `size` clients. The last one releases all. Otherwise
   // `sink` gets an OK reply when that happens; `handle` and `place` are for LeaveBarrier. If the
@@ -73,10 +92,14 @@ class Jobs {
     std::string name;  // of the key on which the clients wait, which never exists for long
   };
   struct Job {
-    int connections = 0;
+    int64_t number = 0;
+    absl::flat_hash_set<Client*> clients;
+    int ranks = 0;  // of the clients
+    bool lost_rank = false;
     absl::flat_hash_map<std::string, Barrier> barriers;
   };
 
+  Job& JobLocked(int port) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Clear(int port);
   void Submit(int port, CallBody body, ReplySink* sink);
 
@@ -84,6 +107,7 @@ class Jobs {
   Mutex mutex_;
   std::map<int, Job> jobs_ ABSL_GUARDED_BY(mutex_);  // by port
   int64_t last_round_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t last_job_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace cohort::coordinator::tcpstore

@@ -115,6 +115,46 @@ TEST_F(TcpStoreServerTest, TheKeysAndQueuesOfAStoreEndWithItsLastClient) {
   EXPECT_EQ(item, NumberBytes(0));
 }
 
+std::string AddRank() { return RequestBytes(kAdd, {TextBytes("init/"), NumberBytes(1)}); }
+
+// As ranks of init_process_group do. Rank 1 is stopped, or its pod ends slowly.
+TEST_F(TcpStoreServerTest, AStragglerOfADeadJobDoesNotPassItsStateOn) {
+  auto rank_0 = Connect();
+  const auto rank_1 = Connect();
+  EXPECT_EQ(rank_0->Ask(AddRank(), 8), NumberBytes(1));
+  EXPECT_EQ(rank_1->Ask(AddRank(), 8), NumberBytes(2));
+  rank_0->Send(Set("address", "of rank 0"));
+  EXPECT_EQ(rank_0->Ask(Get("address"), 17), TextBytes("of rank 0"));
+  rank_0.reset();
+  // The coordinator notices the end some time later.
+  const absl::Time end = absl::Now() + kTimeout;
+  std::unique_ptr<TestClient> next;
+  std::string ranks;
+  while (ranks != NumberBytes(1) && absl::Now() < end) {
+    next = Connect();
+    ranks = next->Ask(AddRank(), 8);
+  }
+  EXPECT_EQ(ranks, NumberBytes(1));
+  EXPECT_EQ(next->Ask(Get("address"), 8), TextBytes(""));
+  EXPECT_TRUE(rank_1->Closed());
+  const auto other = Connect();
+  EXPECT_EQ(other->Ask(AddRank(), 8), NumberBytes(2));
+}
+
+// torchrun's agents count themselves under no key, and start their workers again.
+TEST_F(TcpStoreServerTest, TheStoreOfAnAgentOutlivesItsWorkers) {
+  const auto agent = Connect();
+  agent->Send(Set("rendezvous", "state"));
+  EXPECT_EQ(KeysSeenBy(*agent), 1u);
+  auto worker = Connect();
+  EXPECT_EQ(worker->Ask(AddRank(), 8), NumberBytes(1));
+  worker.reset();
+  for (uint64_t attempt = 2; attempt < 20; ++attempt) {
+    EXPECT_EQ(Connect()->Ask(AddRank(), 8), NumberBytes(attempt));
+  }
+  EXPECT_EQ(agent->Ask(Get("rendezvous"), 13), TextBytes("state"));
+}
+
 // A probe, a scanner, or a client that has sent half a request.
 TEST_F(TcpStoreServerTest, AConnectionWithoutARequestIsNoClient) {
   auto first = Connect();

@@ -54,7 +54,8 @@ class RemoteReader final
         path_(absl::StrCat(handle.tls() ? "tls " : "", "stream ", address)),
         stub_(v1::QueueService::NewStub(CreateClientChannel(
             TargetOf(address), kChannel,
-            handle.tls() ? PeerCredentialsFor(tls.files) : grpc::InsecureChannelCredentials()))) {}
+            handle.tls() ? PeerCredentialsFor(tls.files, handle.certificate_name())
+                         : grpc::InsecureChannelCredentials()))) {}
   ~RemoteReader() override;
 
   // Says hello, and waits until the writer admits it.

@@ -134,6 +134,7 @@ TEST(StreamByTls, BothSidesNeedACertificateOfTheSameCa) {
   const RankTls on{TlsState::kOn, ca.Sign("writer", {"writer", "URI:spiffe://domain/writer"})};
   v1::QueueHandle handle = NewHandle(64 << 10);
   handle.set_tls(true);
+  handle.set_certificate_name("spiffe://domain/writer");
   const auto writer = std::make_shared<RingWriter>(*RingMemory::Create(64 << 10), true);
   StreamServerOptions options;
   options.listen = "127.0.0.1:0";
@@ -148,6 +149,11 @@ TEST(StreamByTls, BothSidesNeedACertificateOfTheSameCa) {
   EXPECT_EQ((*admitted)->path(), absl::StrCat("tls stream ", address));
   EXPECT_THAT(PathOf(*writer, admitted), ::testing::StartsWith("tls stream 127.0.0.1:"));
 
+  // Of the same CA, but not the writer: it must not get the token.
+  v1::QueueHandle elsewhere = handle;
+  elsewhere.set_certificate_name("spiffe://domain/other");
+  const auto refused = OpenStreamReader(elsewhere, address, "a reader", reader, Soon());
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kUnavailable) << refused.status();
   TlsFiles foreign = other_ca.Sign("stranger", {"stranger", ""});
   foreign.ca = ca.path();
   EXPECT_THAT(PathOf(*writer, OpenStreamReader(handle, address, "a stranger",
