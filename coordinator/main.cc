@@ -29,6 +29,7 @@
 #include "base/tls/tls_context.h"
 #include "coordinator/group_log.h"
 #include "coordinator/journal/memory_journal.h"
+#include "coordinator/journal/restored_journal.h"
 #include "coordinator/journal/sqlite_journal.h"
 #include "coordinator/metrics.h"
 #include "coordinator/options.h"
@@ -42,6 +43,10 @@ namespace {
 constexpr int kExitJournal = 3;
 
 std::unique_ptr<Journal> MakeJournal(const Options& options) {
+  if (options.restored) {
+    return std::make_unique<RestoredJournal>(
+        std::make_unique<SqliteJournal>(options.journal_path, BootOfRestore(absl::Now())));
+  }
   if (options.journal == JournalKind::kSqlite) {
     return std::make_unique<SqliteJournal>(options.journal_path);
   }

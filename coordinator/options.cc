@@ -22,6 +22,9 @@ absl::Status Check(const Options& options) {
   if (options.journal == JournalKind::kMemory && !options.journal_path.empty()) {
     return InvalidFlag("journal-path", "is of no use with --journal memory");
   }
+  if (options.journal == JournalKind::kMemory && options.restored) {
+    return InvalidFlag("restored", "is of no use with --journal memory");
+  }
   if (options.journal == JournalKind::kSqlite && options.journal_path.empty()) {
     return InvalidFlag("journal-path", "is needed with --journal sqlite");
   }
@@ -75,6 +78,9 @@ Flags FlagsOf(Options& options) {
   flags.Add("journal", options.journal, {"memory", "sqlite"},
             "what survives a restart: memory (nothing) or sqlite (memory)");
   flags.Add("journal-path", options.journal_path, "file of the sqlite journal");
+  flags.Add("restored", options.restored,
+            "for the first start with a copy of the journal that is older than what clients have "
+            "seen: no number comes a second time, and all groups are closed");
   flags.Add("shards", options.shards, 1, 256,
             "parts of the state with a lock each; a group lives in one (4)");
   flags.Add("framed-rpc-threads", options.framed_rpc_threads, 0, 64,

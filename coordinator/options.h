@@ -25,6 +25,7 @@ struct Options : DaemonOptions {
 
   JournalKind journal = JournalKind::kMemory;
   std::string journal_path;
+  bool restored = false;  // the journal is an older copy (restored_journal.h)
   int shards = 4;
   int framed_rpc_threads = 1;                       // 0: gRPC alone
   int tcpstore_threads = 1;                         // 0: TCPStore clients are not served

@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "base/text/logging.h"
 #include "base/threads/thread.h"
@@ -48,6 +50,16 @@ void WriteNoCoreDump() {
   (void)setrlimit(RLIMIT_CORE, &none);
 }
 
+// gRPC starts some ten threads, and crashes when the system refuses one.
+absl::Status CheckThreadLimit() {
+  constexpr int64_t kFewestThreads = 16;
+  const int64_t limit = ThreadLimit();
+  if (limit >= kFewestThreads) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("this process may have ", limit, " threads (RLIMIT_NPROC, or pids.max of its "
+                   "cgroup), and needs ", kFewestThreads, " at least"));
+}
+
 // Sends SIGTERM to this process when standard input has ended. Errors: those of threads.
 absl::Status EndWithStandardInput() {
   return StartDetachedThread("cohort-stdin", [] {
@@ -86,9 +98,9 @@ int Run(int argc, char** argv, Flags& flags, const DaemonOptions& options,
   const std::string changes = flags.Changes();
   Log(LogLevel::kInfo, flags.program(),
       {{"version", kVersion}, {"config", changes.empty() ? "default" : changes}});
-  const absl::Status watched =
-      options.until_stdin_closes ? EndWithStandardInput() : absl::OkStatus();
-  const absl::StatusOr<int> code = watched.ok() ? serve(signals) : watched;
+  absl::Status ready = CheckThreadLimit();
+  if (ready.ok() && options.until_stdin_closes) ready = EndWithStandardInput();
+  const absl::StatusOr<int> code = ready.ok() ? serve(signals) : ready;
   if (code.ok()) return *code;
   Log(LogLevel::kError, "could not start", {{"error", code.status().ToString()}});
   return kExitStart;

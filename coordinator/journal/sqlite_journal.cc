@@ -138,7 +138,8 @@ void SqliteJournal::FinalizeStatement::operator()(sqlite3_stmt* statement) const
   sqlite3_finalize(statement);
 }
 
-SqliteJournal::SqliteJournal(const std::string& path) : path_(AsFileName(path)) {}
+SqliteJournal::SqliteJournal(const std::string& path, int64_t least_boot)
+    : path_(AsFileName(path)), least_boot_(least_boot) {}
 
 SqliteJournal::~SqliteJournal() = default;
 
@@ -184,11 +185,11 @@ absl::StatusOr<int64_t> SqliteJournal::OpenFile(const RowSink& take) {
   // After one huge transaction the log is cut back to this.
   COHORT_RETURN_IF_ERROR(Execute("PRAGMA journal_size_limit=16777216"));
 
-  int64_t boot = 1;
+  int64_t boot = least_boot_;
   if (!is_new) {
     COHORT_ASSIGN_OR_RETURN(const int64_t format, ReadMeta("format_version"));
     COHORT_ASSIGN_OR_RETURN(const int64_t last_boot, ReadBoot(format));
-    boot = last_boot + 1;
+    boot = std::max(last_boot + 1, least_boot_);
     COHORT_RETURN_IF_ERROR(ReadRows(boot, take));
   }
   COHORT_RETURN_IF_ERROR(WriteBoot(is_new, boot));

@@ -41,8 +41,9 @@ class SqliteJournal final : public Journal {
   // Sequences of a boot begin at (boot - 1) << 32, which must fit 63 bits.
   static constexpr int64_t kMaxBoot = int64_t{1} << 31;
 
-  // `path` names the file, in a folder that exists, on a local disk. Touches nothing yet.
-  explicit SqliteJournal(const std::string& path);
+  // `path` names the file, in a folder that exists, on a local disk. Touches nothing yet. The boot is
+  // `least_boot` or more.
+  explicit SqliteJournal(const std::string& path, int64_t least_boot = 1);
   ~SqliteJournal() override;
   SqliteJournal(const SqliteJournal&) = delete;
   SqliteJournal& operator=(const SqliteJournal&) = delete;
@@ -110,6 +111,7 @@ class SqliteJournal final : public Journal {
   absl::Status OpenError(absl::string_view what) const;
 
   const std::string path_;
+  const int64_t least_boot_;
   std::unique_ptr<sqlite3, CloseDatabase> database_;
   // Prepared once; destroyed before the database.
   Statement begin_;

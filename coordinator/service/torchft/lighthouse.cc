@@ -55,7 +55,12 @@ Lighthouse::Lighthouse(int port, const QuorumOptions& options, Dispatcher& dispa
       engine_(dispatcher.engine()),
       move_alarm_(std::move(move_alarm)),
       first_id_(absl::ToUnixMillis(absl::Now())),
-      replicas_charge_(engine_.account(), MemoryKind::kMembers) {}
+      replicas_charge_(engine_.account(), MemoryKind::kMembers) {
+  MutexLock lock(&mutex_);
+  if (engine_.boot() > 1) {
+    state_.not_before = engine_.clock().Now() + options_.heartbeat_timeout;
+  }
+}
 
 absl::Status Lighthouse::Admit(Method method, PeerAccess* access) {
   Caller caller;

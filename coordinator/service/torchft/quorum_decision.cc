@@ -40,6 +40,12 @@ class Decider {
   }
 
   QuorumDecision Decide() {
+    if (now_ < state_.not_before) {
+      KeepUntil(state_.not_before);
+      return NotYet(absl::StrCat("the coordinator has started again, and waits ",
+                                 absl::FormatDuration(options_.heartbeat_timeout),
+                                 " (heartbeat_timeout) for heartbeats"));
+    }
     const bool all_previous =
         !state_.previous.empty() && std::includes(members_.begin(), members_.end(),
                                                   state_.previous.begin(), state_.previous.end());

@@ -33,6 +33,9 @@ struct QuorumState {
   std::map<std::string, Instant> heartbeats;  // the last one of each
   std::map<std::string, Candidate> candidates;
   std::vector<std::string> previous;  // the members of the last quorum, sorted; empty: none yet
+  // The coordinator has started again, and knows neither `previous` nor who is alive: heartbeats of
+  // the others come until then.
+  Instant not_before = absl::InfinitePast();
 };
 
 struct QuorumDecision {
@@ -45,8 +48,8 @@ struct QuorumDecision {
   Instant valid_until = absl::InfiniteFuture();
 };
 
-// A replica is alive if its last heartbeat is younger than heartbeat_timeout. There is a quorum of
-// the candidates that are alive
+// A replica is alive if its last heartbeat is younger than heartbeat_timeout. From `not_before` on,
+// there is a quorum of the candidates that are alive
 //   - at once, if all previous members are among them;
 //   - else if they are at least min_replicas, and more than half of all that are alive, and either
 //     all that are alive or the first of them has asked for join_timeout.

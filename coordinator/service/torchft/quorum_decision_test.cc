@@ -208,5 +208,18 @@ TEST(QuorumDecisionTest, NamesArePrintable) {
   EXPECT_THAT(DecideQuorum(kNow, state, QuorumOptions()).reason, HasSubstr("b\\x0a"));
 }
 
+TEST(QuorumDecisionTest, AfterARestartTheOthersMayShowThatTheyAreAlive) {
+  QuorumOptions options;
+  QuorumState state;
+  state.heartbeats["a"] = state.candidates["a"].since = kNow;
+  state.not_before = kNow + absl::Seconds(5);
+  const QuorumDecision early = DecideQuorum(kNow, state, options);
+  EXPECT_THAT(early.members, testing::IsEmpty());
+  EXPECT_THAT(early.reason, HasSubstr("the coordinator has started again, and waits 5s"));
+  EXPECT_EQ(early.valid_until, state.not_before);
+  state.heartbeats["a"] = state.not_before;
+  EXPECT_THAT(DecideQuorum(state.not_before, state, options).members, ElementsAre("a"));
+}
+
 }  // namespace
 }  // namespace cohort::coordinator::torchft
