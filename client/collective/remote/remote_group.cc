@@ -61,6 +61,7 @@ absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOpti
   request.set_group(wanted.group);
   if (wanted.rank.has_value()) request.set_rank(*wanted.rank);
   request.set_world_size(wanted.world_size);
+  request.set_min_world_size(wanted.min_world_size);
   request.set_member(wanted.member);
   request.set_parameters_digest(wanted.parameters_digest);
   request.set_attached(wanted.attached);

@@ -41,6 +41,9 @@ struct RemoteGroupOptions {
   std::string group;
   std::optional<int> rank;  // absent: the coordinator assigns one
   int world_size = 0;
+  // Not 0: the group is elastic, with at least so many ranks and at most `world_size`: a Rejoin forms
+  // it without ranks that are lost. The same on all ranks.
+  int min_world_size = 0;
   std::string member;  // empty: "rank-N"
   std::string parameters_digest;
   std::optional<absl::Duration> lease;

@@ -16,6 +16,7 @@ absl::StatusOr<RemoteGroupOptions> RemoteOptionsFor(const PlannedRank& place,
   joining.group = place.name;
   joining.rank = place.rank;
   joining.world_size = place.world_size;
+  joining.min_world_size = 0;
   joining.parameters_digest = place.parameters_digest;
   joining.join_timeout = place.timeout;
   return joining;

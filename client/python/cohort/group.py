@@ -101,8 +101,8 @@ class Group(Collectives, RaggedCollectives, Scans, GroupObjects, TensorMaps):
           device_heap_bytes: the bytes of GPU memory that is registered with NCCL. `empty` uses it
             while there is room. In a collective, either all ranks' arrays lie in it, or none.
           worker: the address of a worker daemon that has this rank: "host:port" or "unix:/path". It
-            runs the collectives. The options min_world_size, labels, advertised_host and
-            host_identity are then the daemon's.
+            runs the collectives. The options labels, advertised_host and host_identity are then
+            the daemon's.
           attached: this process runs the collectives itself, in memory of the worker on this host;
             the worker keeps the membership and watches this process.
           The others: as ProcessGroup.

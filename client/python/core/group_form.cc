@@ -63,8 +63,7 @@ bool GroupForm::ReadWorker(Options& options) {
     PyErr_SetString(PyExc_ValueError, "attached: no worker is given");
     return false;
   }
-  const char* const refused = membership.min_world_size != 0             ? "min_world_size"
-                              : !membership.labels.empty()               ? "labels"
+  const char* const refused = !membership.labels.empty()                  ? "labels"
                               : !local_.bootstrap.advertised_host.empty() ? "advertised_host"
                               : !local_.bootstrap.host_identity.empty()   ? "host_identity"
                                                                           : nullptr;
@@ -81,6 +80,7 @@ bool GroupForm::ReadWorker(Options& options) {
   remote.group = membership.group;
   remote.rank = membership.rank;
   remote.world_size = membership.world_size;
+  remote.min_world_size = membership.min_world_size;
   remote.member = membership.member;
   remote.parameters_digest = membership.parameters_digest;
   remote.lease = membership.lease;

@@ -174,13 +174,55 @@ def test_a_killed_worker_is_named(address, attached):
             group.close()
 
 
+MORTAL = """
+import sys
+import cohort
+name, worker, attached = sys.argv[2:]
+form = {'worker': worker, 'attached': attached == 'True'} if worker else {'address': sys.argv[1]}
+group = cohort.Group(name, world_size=4, min_world_size=2, member='mortal', timeout=60, **form)
+print('ready', flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize('form', ['local', 'remote', 'attached'])
+def test_an_elastic_group_goes_on_without_a_rank(form, address, workers):
+    """As groups of objects do, in each of the three forms."""
+    name = f'elastic-{form}'
+
+    def options(worker_of):
+        return ({'address': address} if form == 'local' else
+                {'worker': worker_of, 'attached': form == 'attached'})
+
+    mortal = ('' if form == 'local' else workers[1], str(form == 'attached'))
+    with rank_process(MORTAL, address, name, *mortal) as process:
+        groups = run_ranks(3, lambda rank: cohort.Group(
+            name, world_size=4, min_world_size=2, member=f'm{rank}', timeout=LONG,
+            **options(workers[rank % RANKS])))
+        assert sorted([group.size for group in groups]) == [4, 4, 4]
+        process.kill()
+
+        def body(rank):
+            group = groups[rank]
+            with pytest.raises(cohort.Aborted) as caught:
+                group.all_reduce(np.ones(100000))
+            assert 'mortal' in str(caught.value) or caught.value.culprit is not None
+            group.rejoin(LONG)
+            return group.size, sorted(group.all_gather(np.array([group.rank])).tolist()), (
+                group.all_reduce(np.full(100000, 2.0)))
+        for size, ranks, total in run_ranks(3, body):
+            assert (size, ranks) == (3, [0, 1, 2])
+            np.testing.assert_array_equal(total, np.full(100000, 6.0))
+        for group in groups:
+            group.close()
+
+
 def test_groups_that_do_not_form(address, workers):
     def join(**options):
         return cohort.Group('unformed', world_size=1, rank=0, join_timeout=5, **options)
     with pytest.raises(ValueError, match='attached: no worker is given'):
         join(address=address, attached=True)
-    for option in ({'labels': {'a': 'b'}}, {'min_world_size': 1}, {'advertised_host': 'h'},
-                   {'host_identity': 'h'}):
+    for option in ({'labels': {'a': 'b'}}, {'advertised_host': 'h'}, {'host_identity': 'h'}):
         with pytest.raises(ValueError, match=next(iter(option))):
             join(worker=workers[0], **option)
     with pytest.raises(cohort.InvalidArgument, match='nonsense'):

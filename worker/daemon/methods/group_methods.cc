@@ -118,6 +118,7 @@ absl::StatusOr<LocalGroupOptions> ReadJoin(const WorkerServiceOptions& daemon,
   membership.group = request.group();
   if (request.has_rank()) membership.rank = request.rank();
   membership.world_size = request.world_size();
+  membership.min_world_size = request.min_world_size();
   membership.member = request.member();
   membership.parameters_digest = request.parameters_digest();
   if (request.has_lease()) {
