@@ -12,7 +12,7 @@ struct Limits {
   int64_t max_members = 16384;                 // per group
   int64_t max_candidates = 1024;               // per group, waiting to be added to a view
   int64_t max_inline_bytes = 3 << 20;          // value of a request; values of an answer together
-  int64_t max_object_bytes = 64 << 20;         // a value that comes in parts
+  int64_t max_object_bytes = 64 << 20;         // a value
   // All memory that the coordinator keeps for its callers (memory_account.h); an eighth is reserved
   // for calls that wait. The program's default is half of the memory that it may use (options.h).
   int64_t max_bytes_held = int64_t{4} << 30;

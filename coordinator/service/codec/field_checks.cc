@@ -96,6 +96,10 @@ absl::Status CheckRank(absl::string_view field, int64_t rank, const DecodeContex
 }
 
 absl::Status CheckInlineSize(absl::string_view field, size_t size, const DecodeContext& context) {
+  // It may be the smaller one.
+  if (static_cast<int64_t>(size) > context.limits.max_object_bytes) {
+    return OverLimit(field, static_cast<int64_t>(size), "max_object_bytes", context.limits.max_object_bytes);
+  }
   if (static_cast<int64_t>(size) > context.limits.max_inline_bytes) {
     return OverLimit(field, static_cast<int64_t>(size), "max_inline_bytes", context.limits.max_inline_bytes);
   }
