@@ -177,7 +177,7 @@ class Relay final : public std::enable_shared_from_this<Relay> {
   Http2Guard guard_;
   IncomingCharge incoming_;
   Rest to_grpc_, to_client_;
-  // What the loop watches.
+  // The events for which the loop watches.
   uint32_t client_events_ = EPOLLIN, grpc_events_ = EPOLLIN;
   bool paused_ = false;      // reading from the client
   bool resets_ = false;      // ResetSome runs when to_grpc_ is empty

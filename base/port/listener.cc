@@ -1,10 +1,8 @@
 #include "base/port/listener.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <malloc.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,6 +16,7 @@
 #include "base/port/grpc_relay.h"
 #include "base/port/peer/peer_address.h"
 #include "base/port/pending_connection.h"
+#include "base/port/socket/descriptor_limit.h"
 #include "base/port/socket/local_port.h"
 #include "base/text/logging.h"
 #include "base/tls/tls_session.h"
@@ -43,24 +42,10 @@ constexpr char kTlsHandshakes[] = "TLS handshakes";
 constexpr int kClosedAtRest = 16;
 // More connections than this need --max-connections: each costs gRPC tens of KiB.
 constexpr int kMostConnections = 65536;
-constexpr rlim_t kMostDescriptors = kMostConnections * kRelayDescriptors;
 
-int OpenDescriptors() {
-  DIR* const folder = opendir("/proc/self/fd");
-  if (folder == nullptr) return 0;
-  int count = -3;  // its own, "." and ".."
-  while (readdir(folder) != nullptr) ++count;
-  closedir(folder);
-  return std::max(count, 0);
-}
-
-// How many descriptors connections may have.
 int MostDescriptors() {
-  rlimit limit = {};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
-  const int most = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, kMostDescriptors));
-  const int reserve = std::max(16, most / 16);
-  return std::max(most - reserve - OpenDescriptors(), kFewestConnections * kRelayDescriptors);
+  return DescriptorsForConnections(kFewestConnections * kRelayDescriptors,
+                                   kMostConnections * kRelayDescriptors);
 }
 
 int MostPerPeer(int asked, int most) {
@@ -94,8 +79,7 @@ class Listener::Acceptor final : public EventLoop::Handler {
         if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) Rest();
         return;
       }
-      const std::shared_ptr<Peer> peer =
-          listener_.FindPeer(CountedAddress(PeerAddressOf(fd)));
+      const std::shared_ptr<Peer> peer = listener_.FindPeer(CountedAddress(PeerAddressOf(fd)));
       if ((IsLocal(fd) || listener_.Admit(*peer)) && listener_.MakeRoom(*peer)) {
         listener_.Accepted(fd, peer);
       } else {

@@ -39,7 +39,7 @@ class HandshakeDebt {
     paid_at_ = std::min(std::max(paid_at_, now) + spent / limits_.share,
                         now + 2 * limits_.burst / limits_.share);
   }
-  // What an earlier Add has added.
+  // Takes back an earlier Add.
   void Forgive(absl::Duration spent) { paid_at_ -= spent / limits_.share; }
   absl::Duration At(Instant now) const {
     return std::max(paid_at_ - now, absl::ZeroDuration()) * limits_.share;

@@ -149,7 +149,7 @@ TEST(StreamByTls, BothSidesNeedACertificateOfTheSameCa) {
   EXPECT_EQ((*admitted)->path(), absl::StrCat("tls stream ", address));
   EXPECT_THAT(PathOf(*writer, admitted), ::testing::StartsWith("tls stream 127.0.0.1:"));
 
-  // Of the same CA, but not the writer: it must not get the token.
+  // A server of the same CA that is not the writer must not get the token.
   v1::QueueHandle elsewhere = handle;
   elsewhere.set_certificate_name("spiffe://domain/other");
   const auto refused = OpenStreamReader(elsewhere, address, "a reader", reader, Soon());
