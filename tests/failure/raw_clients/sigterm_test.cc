@@ -228,16 +228,5 @@ TEST_F(SigtermTest, EachMemberGetsAnAnswerWithinItsTimeout) {
   }
 }
 
-// As with `--pids-limit 8` of a container: gRPC would crash later, and say nothing.
-TEST(ThreadLimitTest, ADaemonThatMayHaveFewThreadsSaysSo) {
-  ChildProcess daemon({"/bin/sh", "-c", "ulimit -u 8; exec \"$0\" \"$@\"",
-                       testing::ProgramPath("coordinator/cohort-coordinator"), "--listen",
-                       "127.0.0.1:0", "--metrics-listen", ""});
-  const auto exit = daemon.Wait(kTimeout);
-  ASSERT_TRUE(exit.ok()) << exit.status();
-  EXPECT_EQ(*exit, 1);
-  EXPECT_THAT(daemon.ErrorText(), HasSubstr("this process may have 8 threads"));
-}
-
 }  // namespace
 }  // namespace cohort
