@@ -21,7 +21,10 @@ enum class JournalKind { kMemory, kSqlite };
 Limits DefaultLimits(int64_t memory_bytes);
 
 struct Options : DaemonOptions {
-  Options() : DaemonOptions(7700) { listener.max_connection_age = absl::Hours(24); }
+  Options() : DaemonOptions(7700) {
+    listener.ends_with_certificates = true;
+    listener.max_connection_age = absl::Hours(24);
+  }
 
   JournalKind journal = JournalKind::kMemory;
   std::string journal_path;

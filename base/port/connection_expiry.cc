@@ -40,7 +40,7 @@ std::vector<std::pair<uint64_t, absl::Status>> ConnectionExpiry::Expired(Instant
     if (changed) to_verify_.clear();
     for (auto it = connections_.begin(); it != connections_.end();) {
       const auto& [cookie, entry] = *it;
-      if (wall_now > entry.certificate_ends) {
+      if (ends_with_certificates_ && wall_now > entry.certificate_ends) {
         expired.emplace_back(cookie, absl::UnauthenticatedError(absl::StrCat(
                                          "the client's certificate has ended at ",
                                          absl::FormatTime(entry.certificate_ends))));

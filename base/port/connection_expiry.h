@@ -1,5 +1,5 @@
-// Ends of connections by TLS: a connection ends with the client's certificate, when new files of
-// the server no longer admit that certificate, and at the maximal age.
+// Ends of connections by TLS: a connection ends when new files of the server no longer admit the
+// client's certificate, at the maximal age and, if the server wants it, with the certificate.
 #ifndef COHORT_BASE_PORT_CONNECTION_EXPIRY_H_
 #define COHORT_BASE_PORT_CONNECTION_EXPIRY_H_
 
@@ -22,8 +22,12 @@ namespace cohort {
 class ConnectionExpiry {
  public:
   // `tls` null: there are no connections by TLS. `max_age` zero: their age has no limit.
-  ConnectionExpiry(std::shared_ptr<TlsContext> tls, absl::Duration max_age)
-      : tls_(std::move(tls)), max_age_(max_age) {}
+  // `ends_with_certificates`: as in ListenerOptions.
+  ConnectionExpiry(std::shared_ptr<TlsContext> tls, absl::Duration max_age,
+                   bool ends_with_certificates)
+      : tls_(std::move(tls)),
+        max_age_(max_age),
+        ends_with_certificates_(ends_with_certificates) {}
 
   // The handshake of `session` is done. `cookie`: of the connection's socket. A connection leaves by
   // itself when its session is freed.
@@ -43,6 +47,7 @@ class ConnectionExpiry {
 
   const std::shared_ptr<TlsContext> tls_;
   const absl::Duration max_age_;
+  const bool ends_with_certificates_;
   absl::flat_hash_map<uint64_t, Entry> connections_;
   std::deque<uint64_t> to_verify_;
   Instant next_look_ = absl::InfinitePast();

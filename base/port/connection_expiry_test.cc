@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -84,8 +85,8 @@ class ConnectionExpiryTest : public ::testing::Test {
     }
     return cookies;
   }
-  void Start(absl::Duration max_age = absl::ZeroDuration()) {
-    expiry_ = std::make_unique<ConnectionExpiry>(server_, max_age);
+  void Start(absl::Duration max_age = absl::ZeroDuration(), bool ends_with_certificates = true) {
+    expiry_ = std::make_unique<ConnectionExpiry>(server_, max_age, ends_with_certificates);
   }
 
   const std::string folder_;
@@ -113,6 +114,24 @@ TEST_F(ConnectionExpiryTest, AConnectionEndsWithItsCertificate) {
   now_ += absl::Seconds(2);
   EXPECT_THAT(Expired(absl::Now() + absl::Hours(2)), UnorderedElementsAre(2, 3));
   EXPECT_TRUE(expiry_->empty());
+}
+
+// As of a worker, whose sessions end with their connections: a new certificate of the server is no
+// reason to end clients whose own ones have ended.
+TEST_F(ConnectionExpiryTest, AConnectionMayOutliveItsCertificate) {
+  Start(absl::ZeroDuration(), /*ends_with_certificates=*/false);
+  const Pair brief = Connect("brief", absl::Seconds(2));
+  expiry_->Add(1, brief.server, now_);
+  const absl::Time ends = brief.server->peer().not_after;
+  while (absl::Now() <= ends + absl::Seconds(1)) std::this_thread::yield();
+  ca_.Sign("server", {"server", "DNS:localhost"});
+  now_ += absl::Seconds(2);
+  EXPECT_THAT(Expired(), IsEmpty());
+  EXPECT_EQ(server_->reloads(), 1);
+  const CertificateAuthority other(folder_, "other-ca");
+  TrustClientsOf(other);
+  now_ += absl::Seconds(2);
+  EXPECT_THAT(Expired(), ElementsAre(1));
 }
 
 TEST_F(ConnectionExpiryTest, AConnectionEndsWhenItsCaIsReplaced) {

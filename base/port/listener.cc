@@ -123,7 +123,7 @@ Listener::Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks, Liste
       handshakes_(std::make_shared<IncompleteRequestBytes>("max_incoming_bytes", incoming_->limit(),
                                                            nullptr, kTlsHandshakes)),
       link_(std::make_shared<Link>()),
-      expiry_(options_.tls, options_.max_connection_age),
+      expiry_(options_.tls, options_.max_connection_age, options_.ends_with_certificates),
       loop_("listener", kTick, [this] { OnTick(); }) {
   incoming_->on_change = options_.on_incoming_bytes;
   handshakes_->on_change = options_.on_incoming_bytes;

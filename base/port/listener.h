@@ -85,6 +85,9 @@ struct ListenerOptions {
   std::shared_ptr<TlsContext> tls;
   // Each address has these limits of its own.
   FailedHandshakeLimits failed_handshakes;
+  // Whether a connection by TLS is closed when the client's certificate ends. The clients have to
+  // connect again without harm: a worker's sessions and a queue's readers would not.
+  bool ends_with_certificates = false;
   // The age at which a connection by TLS is closed; a tenth of it earlier for some. 0: it has no
   // limit. Clients of framed RPC and gRPC's stubs connect again.
   absl::Duration max_connection_age;
@@ -98,8 +101,7 @@ struct ListenerOptions {
 // At a limit of connections, the listener closes the oldest connection without a complete request
 // to make room for a new one. If all have had a complete request, it refuses the new one. It closes
 // a connection that exceeds an HTTP/2 limit, or that makes the incoming bytes exceed theirs. It
-// closes a connection by TLS when the client's certificate ends, when new files of the server no
-// longer admit that certificate, and at the maximal age. It refuses connections of an address whose TLS handshakes fail too often. It logs at most one line a
+// closes connections by TLS whose clients have no rights any more (connection_expiry.h). It refuses connections of an address whose TLS handshakes fail too often. It logs at most one line a
 // minute for each peer.
 class Listener {
  public:
