@@ -1,3 +1,4 @@
+// One file, though long: all tests act on the two ends of one socket pair, which the helpers make.
 #include "base/tls/tls_session.h"
 
 #include <errno.h>

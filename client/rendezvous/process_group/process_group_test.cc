@@ -1,5 +1,6 @@
 // The client's own work in a call: repeats, deadlines, receipts, numbers, blobs. Against a scripted
-// coordinator; tests of several members are in tests/rendezvous.
+// coordinator; tests of several members are in tests/rendezvous. One file, though long: all tests
+// script that coordinator with one fixture.
 #include "client/rendezvous/process_group/process_group.h"
 
 #include <functional>

@@ -1,3 +1,4 @@
+// One file, though long: all tests share a journal that can be held back, and a sink for replies.
 #include "coordinator/service/engine/engine.h"
 
 #include <atomic>

@@ -1,3 +1,4 @@
+// One file, though long: all tests write requests to one server by hand, and read its answers.
 #include "coordinator/service/tcpstore/tcpstore_server.h"
 
 #include <cstring>
