@@ -1,0 +1,62 @@
+#include "base/threads/fair_turns.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace cohort {
+namespace {
+
+// Then the loop looks for events, which may bring work of other clients.
+constexpr absl::Duration kBetweenLooks = absl::Milliseconds(1);
+
+}  // namespace
+
+std::shared_ptr<FairTurns::Client> FairTurns::ClientOf(const std::string& name) {
+  std::weak_ptr<Client>& known = clients_[name];
+  std::shared_ptr<Client> client = known.lock();
+  if (client != nullptr) return client;
+  known = client = std::make_shared<Client>();
+  if (clients_.size() >= sweep_at_) {
+    for (auto it = clients_.begin(); it != clients_.end();) {
+      if (it->second.expired()) {
+        clients_.erase(it++);
+      } else {
+        ++it;
+      }
+    }
+    sweep_at_ = std::max<size_t>(64, clients_.size() * 2);
+  }
+  return client;
+}
+
+void FairTurns::Add(const std::shared_ptr<Client>& client, std::shared_ptr<Work> work) {
+  client->work_.push_back(std::move(work));
+  if (std::exchange(client->waits_, true)) return;
+  client->used_ = std::max(client->used_, least_used_);
+  waiting_.emplace(client->used_, client);
+  if (!std::exchange(posted_, true)) loop_.Post([this] { Run(); });
+}
+
+void FairTurns::Run() {
+  const Instant begin = clock_.Now();
+  Instant now = begin;
+  while (!waiting_.empty() && (now == begin || now - begin < kBetweenLooks)) {
+    auto first = waiting_.extract(waiting_.begin());
+    Client& client = *first.mapped();
+    least_used_ = client.used_;
+    const std::shared_ptr<Work> work = std::move(client.work_.front());
+    client.work_.pop_front();
+    work->OnTurn();
+    const Instant end = clock_.Now();
+    client.used_ += end - now;
+    now = end;
+    client.waits_ = !client.work_.empty();
+    if (!client.waits_) continue;
+    first.key() = client.used_;
+    waiting_.insert(std::move(first));
+  }
+  posted_ = !waiting_.empty();
+  if (posted_) loop_.Post([this] { Run(); });
+}
+
+}  // namespace cohort
