@@ -47,12 +47,18 @@ class TlsSessionTest : public ::testing::Test {
   }
   void ConnectBy(const std::shared_ptr<SSL_CTX>& server, const std::shared_ptr<SSL_CTX>& client,
                  const std::string& host) {
+    MakeSockets();
+    server_ = TlsSession::Accept(server, server_fd_.get());
+    client_ = TlsSession::Connect(client, client_fd_.get(), host);
+    Handshake();
+  }
+  void MakeSockets() {
     int fds[2] = {};
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
     server_fd_ = UniqueFd(fds[0]);
     client_fd_ = UniqueFd(fds[1]);
-    server_ = TlsSession::Accept(server, fds[0]);
-    client_ = TlsSession::Connect(client, fds[1], host);
+  }
+  void Handshake() {
     Progress at_server = Progress::kWantInput;
     Progress at_client = Progress::kWantInput;
     const auto goes_on = [](Progress progress) {
@@ -353,6 +359,31 @@ TEST_F(ResumptionTest, AnyNumberOfConnectionsResumeOneSession) {
     ASSERT_TRUE(client_->resumed()) << i;
   }
   EXPECT_EQ(SSL_CTX_sess_number(contexts_[0].get()), sessions);
+}
+
+// Handshakes of strangers without a call can end a session. It costs its client one whole
+// handshake.
+TEST_F(ResumptionTest, AClientIsServedAfterNewerSessionsHaveEndedItsOwn) {
+  const auto add_sessions = [this](long count) {
+    for (long i = 0; i < count; ++i) {
+      MakeSockets();
+      server_ = TlsSession::Accept(contexts_[0], server_fd_.get());
+      client_ = TlsSession::ConnectToAny(contexts_[1], client_fd_.get());
+      Handshake();
+      ASSERT_TRUE(server_done_ && client_done_) << server_->error() << client_->error();
+    }
+    EXPECT_LE(SSL_CTX_sess_number(contexts_[0].get()), kMaxSessions);
+  };
+  ConnectAgain();
+  add_sessions(kMaxSessions / 2);
+  ConnectAgain();
+  EXPECT_TRUE(client_->resumed());
+  add_sessions(kMaxSessions);
+  ConnectAgain();
+  ASSERT_TRUE(server_done_ && client_done_) << server_->error() << client_->error();
+  EXPECT_FALSE(client_->resumed());
+  ConnectAgain();
+  EXPECT_TRUE(client_->resumed());
 }
 
 // Connections end without a goodbye.
