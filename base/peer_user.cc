@@ -19,6 +19,11 @@ std::string TextOf(const char* path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+const std::string& UidMap() {
+  static const auto* const uid_map = new std::string(TextOf("/proc/self/uid_map"));
+  return *uid_map;
+}
+
 }  // namespace
 
 bool IsOneUser(uid_t user, const std::string& uid_map, const std::string& overflow_uid) {
@@ -33,10 +38,20 @@ bool IsOneUser(uid_t user, const std::string& uid_map, const std::string& overfl
 }
 
 bool IsOneUser(uid_t user) {
-  static const auto* const uid_map = new std::string(TextOf("/proc/self/uid_map"));
   static const auto* const overflow = new std::string(TextOf("/proc/sys/kernel/overflowuid"));
-  return IsOneUser(user, *uid_map, *overflow);
+  return IsOneUser(user, UidMap(), *overflow);
 }
+
+uint64_t UserOutside(uid_t user, const std::string& uid_map) {
+  // Each line: the first id inside, the first id outside, how many.
+  std::istringstream lines(uid_map);
+  for (uint64_t inside, outside, count; lines >> inside >> outside >> count;) {
+    if (user >= inside && user - inside < count) return outside + (user - inside);
+  }
+  return user;
+}
+
+uint64_t UserOutside() { return UserOutside(geteuid(), UidMap()); }
 
 std::string NameOfUser(uid_t user) {
   return IsOneUser(user) ? "user " + std::to_string(user)

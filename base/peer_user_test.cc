@@ -1,12 +1,8 @@
 #include "base/peer_user.h"
 
-#include <sched.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <fstream>
-
+#include "base/testing/user_namespace.h"
 #include "gtest/gtest.h"
 
 namespace cohort {
@@ -30,21 +26,25 @@ TEST(PeerUserTest, AnUnreadableMapMapsNoUser) {
   EXPECT_TRUE(IsOneUser(0, "", ""));
 }
 
+TEST(PeerUserTest, OneUserHasOneNumberOutsideOfItsNamespaces) {
+  EXPECT_EQ(UserOutside(65532, "0 0 4294967295"), 65532u);
+  EXPECT_EQ(UserOutside(0, "0 1000 1\n1 100000 65536\n"), 1000u);
+  EXPECT_EQ(UserOutside(33, "0 1000 1\n1 100000 65536\n"), 100032u);
+  EXPECT_EQ(UserOutside(70000, "0 1000 1\n1 100000 65536\n"), 70000u);
+  EXPECT_EQ(UserOutside(5, ""), 5u);
+}
+
 // Another process with this number may be any user of the host.
 TEST(PeerUserTest, TheOverflowUserOfANamespaceIsNotThisUser) {
   EXPECT_TRUE(IsThisUser(geteuid()));
-  const uid_t user = geteuid();
-  const pid_t child = fork();
-  if (child == 0) {
-    if (unshare(CLONE_NEWUSER) != 0) _exit(2);
-    std::ofstream("/proc/self/uid_map") << "65534 " << user << " 1";
-    if (geteuid() != 65534) _exit(2);
-    _exit(IsThisUser(65534) ? 1 : 0);
-  }
-  int how = 0;
-  ASSERT_EQ(waitpid(child, &how, 0), child);
-  if (WEXITSTATUS(how) == 2) GTEST_SKIP() << "needs user namespaces";
-  EXPECT_EQ(how, 0);
+  if (!testing::HasUserNamespaces()) GTEST_SKIP() << "needs user namespaces";
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        const bool ready = testing::EnterUserNamespace(testing::kOverflowUser);
+        _exit(ready && !IsThisUser(testing::kOverflowUser) ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -83,6 +83,25 @@ TEST(HeapTest, NoPagesWithoutTheConsentOfTheCharge) {
   EXPECT_TRUE(large.ok()) << large.status();
 }
 
+TEST(HeapTest, ARefusedChargeForgetsNoKeptPages) {
+  int64_t charged = 0;
+  const auto charge = [&charged](int64_t more) {
+    if (charged + more > int64_t{4 * kMiB}) return absl::ResourceExhaustedError("4 MiB at most");
+    charged += more;
+    return absl::OkStatus();
+  };
+  auto heap = Heap::Create("test", 64 * kMiB, kMiB, charge);
+  ASSERT_TRUE(heap.ok()) << heap.status();
+  const absl::StatusOr<void*> small = (*heap)->Allocate(kMiB);
+  ASSERT_TRUE(small.ok());
+  ASSERT_TRUE((*heap)->Allocate(3 * kMiB).ok());
+  (*heap)->Free(*small);  // keeps its pages
+  EXPECT_FALSE((*heap)->Allocate(2 * kMiB).ok());
+  const absl::StatusOr<void*> again = (*heap)->Allocate(kMiB);
+  EXPECT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(charged, 4 * kMiB);
+}
+
 TEST(HeapTest, NoTwoOverlapAndAllComesBack) {
   constexpr unsigned kSeed = 20261121;
   std::mt19937 random(kSeed);

@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -14,22 +16,45 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/fork.h"
+#include "base/peer_user.h"
+#include "base/status_macros.h"
 #include "base/threads/wait_hook.h"
 
 namespace cohort::shm {
 namespace {
 
 absl::Status Failed(absl::StatusCode code, absl::string_view what) {
-  return absl::Status(code, absl::StrCat(what, ": ", absl::ErrnoToStatus(errno, "").message()));
+  return absl::Status(code, absl::ErrnoToStatus(errno, what).message());
 }
 
-// A name that no file has.
+bool IsPath(absl::string_view name) { return !name.empty() && name[0] == '/'; }
+
+// A path stays as it is and ends with a zero. Another name, which no file has, begins with one.
 socklen_t MakeAddress(absl::string_view name, sockaddr_un& address) {
   address = {};
   address.sun_family = AF_UNIX;
   const size_t size = std::min(name.size(), sizeof(address.sun_path) - 1);
-  std::memcpy(address.sun_path + 1, name.data(), size);
+  std::memcpy(address.sun_path + (IsPath(name) ? 0 : 1), name.data(), size);
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size);
+}
+
+// Opens a socket that listens at a name or path. Errors: `folder` words those of a path.
+absl::StatusOr<UniqueFd> ListenAt(absl::string_view name, const HostFolder& folder) {
+  UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (fd.get() < 0) return Failed(absl::StatusCode::kResourceExhausted, "socket");
+  CloseInChildren(fd.get());
+  // A file begins with these permissions, so no other user ever connects to it.
+  fchmod(fd.get(), S_IRUSR | S_IWUSR);
+  sockaddr_un address;
+  const socklen_t size = MakeAddress(name, address);
+  if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) {
+    return IsPath(name) ? folder.Failed("making a socket in it", errno)
+                        : Failed(absl::StatusCode::kResourceExhausted, "binding");
+  }
+  if (listen(fd.get(), SOMAXCONN) != 0) {
+    return Failed(absl::StatusCode::kResourceExhausted, "listening");
+  }
+  return fd;
 }
 
 absl::Status AwaitEvent(int fd, short event, Instant deadline, absl::string_view what) {
@@ -54,6 +79,9 @@ absl::Status AwaitEvent(int fd, short event, Instant deadline, absl::string_view
 }  // namespace
 
 absl::StatusOr<LocalSocket> LocalSocket::Connect(absl::string_view name, Instant deadline) {
+  if (IsPath(name) && name.size() >= sizeof(sockaddr_un::sun_path)) {
+    return absl::UnavailableError(absl::StrCat("connecting to ", name, ": the path is too long"));
+  }
   UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (fd.get() < 0) return Failed(absl::StatusCode::kResourceExhausted, "socket");
   CloseInChildren(fd.get());
@@ -66,9 +94,16 @@ absl::StatusOr<LocalSocket> LocalSocket::Connect(absl::string_view name, Instant
   const socklen_t size = MakeAddress(name, address);
   if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) {
     if (errno == EAGAIN) return absl::DeadlineExceededError("connecting");
-    return Failed(absl::StatusCode::kUnavailable, "connecting");
+    return Failed(absl::StatusCode::kUnavailable,
+                  IsPath(name) ? absl::StrCat("connecting to ", name) : "connecting");
   }
-  return LocalSocket(std::move(fd));
+  LocalSocket connected(std::move(fd));
+  // A user that may write to the folder can put a socket of its own there.
+  if (const uid_t user = connected.peer().uid; IsPath(name) && !IsThisUser(user)) {
+    return absl::UnavailableError(absl::StrCat("connecting to ", name, ": a process of ",
+                                               NameOfUser(user), " listens there"));
+  }
+  return connected;
 }
 
 absl::Status LocalSocket::Send(absl::string_view bytes, absl::Span<const int> fds,
@@ -142,35 +177,61 @@ LocalSocket::Peer LocalSocket::peer() const {
   return {credentials.pid, credentials.uid};
 }
 
-absl::StatusOr<LocalListener> LocalListener::Create() {
-  UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (fd.get() < 0) return Failed(absl::StatusCode::kResourceExhausted, "socket");
-  CloseInChildren(fd.get());
-  std::string random(16, '\0');
+LocalListener::File::~File() {
+  // A forked child has a copy of this object, and the file is its parent's.
+  if (getpid() == maker) unlink(path.c_str());
+}
+
+absl::StatusOr<LocalListener> LocalListener::Create(const HostFolder& folder) {
+  std::string random(8, '\0');
   if (getrandom(&random[0], random.size(), 0) != static_cast<ssize_t>(random.size())) {
     return Failed(absl::StatusCode::kInternal, "getrandom");
   }
-  std::string name = absl::StrCat("cohort-", absl::BytesToHexString(random));
-  sockaddr_un address;
-  const socklen_t size = MakeAddress(name, address);
-  if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-      listen(fd.get(), SOMAXCONN) != 0) {
-    return Failed(absl::StatusCode::kResourceExhausted, "listening");
+  LocalListener listener;
+  listener.name_ = absl::StrCat(kSocketPrefix, absl::BytesToHexString(random));
+  COHORT_ASSIGN_OR_RETURN(listener.fd_, ListenAt(listener.name_, folder));
+  if (folder.empty()) return listener;
+  const std::string path = absl::StrCat(folder.path(), "/", listener.name_);
+  COHORT_ASSIGN_OR_RETURN(listener.in_folder_, ListenAt(path, folder));
+  listener.file_.reset(new File{path, getpid()});
+  listener.both_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  epoll_event event = {};
+  event.events = EPOLLIN;
+  for (const int fd : {listener.fd_.get(), listener.in_folder_.get()}) {
+    if (epoll_ctl(listener.both_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+      return Failed(absl::StatusCode::kResourceExhausted, "epoll");
+    }
   }
-  return LocalListener(std::move(fd), std::move(name));
+  folder.RemoveStale();
+  return listener;
 }
 
 absl::StatusOr<LocalSocket> LocalListener::Accept(Instant deadline) const {
   while (true) {
-    UniqueFd fd(accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (fd.get() >= 0) {
-      CloseInChildren(fd.get());
-      return LocalSocket(std::move(fd));
+    // The sockets take turns, so a flood at one of them does not keep the other one waiting.
+    folder_first_ = !folder_first_;
+    for (const bool in_folder : {folder_first_, !folder_first_}) {
+      if (in_folder && file_ == nullptr) continue;
+      UniqueFd fd(accept4((in_folder ? in_folder_ : fd_).get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (fd.get() >= 0) {
+        CloseInChildren(fd.get());
+        return LocalSocket(std::move(fd));
+      }
+      if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+        return Failed(absl::StatusCode::kResourceExhausted, "accepting");
+      }
     }
-    if (errno == EINTR || errno == ECONNABORTED) continue;
-    if (errno != EAGAIN) return Failed(absl::StatusCode::kResourceExhausted, "accepting");
-    absl::Status ready = AwaitEvent(fd_.get(), POLLIN, deadline, "accepting");
+    absl::Status ready = AwaitEvent(this->fd(), POLLIN, deadline, "accepting");
     if (!ready.ok()) return ready;
+  }
+}
+
+void LocalListener::RejectAll() const {
+  for (const int listener : {fd_.get(), in_folder_.get()}) {
+    if (listener < 0) continue;
+    shutdown(listener, SHUT_RDWR);
+    while (UniqueFd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC)).get() >= 0) {
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/clock.h"
+#include "base/shm/host_folder.h"
 #include "base/unique_fd.h"
 
 namespace cohort::shm {
@@ -34,7 +36,9 @@ class LocalSocket {
   };
 
   LocalSocket() = default;
-  // Errors: UNAVAILABLE (no process listens at the name in this network namespace).
+  // `name`: a listener's name, or a path, as HostFolder::AddressOf returns them. Errors:
+  // UNAVAILABLE (no process listens at the name in this network namespace, or no process of this
+  // user at the path).
   static absl::StatusOr<LocalSocket> Connect(absl::string_view name, Instant deadline);
 
   // Sends 1 to kMaxBytes bytes and at most kMaxFds descriptors, which stay the caller's. Errors:
@@ -56,23 +60,36 @@ class LocalSocket {
 };
 
 // Listens at a name of its own. The name exists as long as this object, in the process's network
-// namespace.
+// namespace, and as a file of a folder if there is one. One thread accepts.
 class LocalListener {
  public:
   LocalListener() = default;
-  // Errors: RESOURCE_EXHAUSTED (no descriptors).
-  static absl::StatusOr<LocalListener> Create();
+  // Only processes of this user can connect to the file. Errors: RESOURCE_EXHAUSTED (no
+  // descriptors), those of HostFolder::Failed (such as a folder that cannot be written to).
+  static absl::StatusOr<LocalListener> Create(const HostFolder& folder = {});
 
   const std::string& name() const { return name_; }
   // Errors: DEADLINE_EXCEEDED.
   absl::StatusOr<LocalSocket> Accept(Instant deadline) const;
-  int fd() const { return fd_.get(); }
+  // Closes connections that were not accepted, and lets processes that come later fail at once.
+  void RejectAll() const;
+  // Readable when there is a connection to accept.
+  int fd() const { return file_ == nullptr ? fd_.get() : both_.get(); }
 
  private:
-  LocalListener(UniqueFd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
+  // Removes the file.
+  struct File {
+    ~File();
+    std::string path;
+    pid_t maker;
+  };
 
   UniqueFd fd_;
   std::string name_;
+  std::unique_ptr<const File> file_;  // null: no folder
+  UniqueFd in_folder_;
+  UniqueFd both_;                      // readable when one of the two is
+  mutable bool folder_first_ = false;  // for the thread that accepts
 };
 
 }  // namespace cohort::shm
