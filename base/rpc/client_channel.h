@@ -17,6 +17,9 @@ struct ClientChannelOptions {
   absl::Duration keepalive_ping = absl::Seconds(20);
   int max_message_bytes = -1;  // -1: any
   bool use_http_proxy = false;
+  // Sent with each call, under the name `metadata_name`; empty: nothing is sent.
+  std::string metadata_name;
+  std::string metadata_value;
 };
 
 // An attempt to connect takes two seconds at most, a pause between two attempts one second. The

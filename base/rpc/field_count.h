@@ -1,0 +1,25 @@
+// Counts the fields of a serialised message before it is parsed.
+//
+// A field takes one or two bytes of a message and up to a hundred of memory, so a request of a few
+// MiB would cost the server a hundred MiB and a tenth of a second before it is refused.
+#ifndef COHORT_BASE_RPC_FIELD_COUNT_H_
+#define COHORT_BASE_RPC_FIELD_COUNT_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "google/protobuf/descriptor.h"
+
+namespace cohort {
+
+// No client needs as many in one request.
+inline constexpr int kMostFields = 65536;
+
+// Counts the fields of `bytes`, a message of `type`, with those of messages in it and the elements
+// of packed fields. OK also for bytes that are no such message: parsing tells. Errors:
+// INVALID_ARGUMENT (more than `most`).
+absl::Status CheckFieldCount(const google::protobuf::Descriptor& type, absl::string_view bytes,
+                             int most = kMostFields);
+
+}  // namespace cohort
+
+#endif  // COHORT_BASE_RPC_FIELD_COUNT_H_
