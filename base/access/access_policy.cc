@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "base/access/json_fields.h"
+#include "base/access/peer_names.h"
 #include "base/access/token_hash.h"
 #include "base/file_stamp.h"
 #include "base/status_macros.h"
@@ -39,8 +40,9 @@ absl::StatusOr<Token> ReadToken(const json& entry) {
   COHORT_RETURN_IF_ERROR(CheckFields(entry, {"name", "sha256"}));
   Token token;
   token.name = TextField(entry, "name");
-  if (token.name.empty() || absl::StrContains(token.name, '*')) {
-    return absl::InvalidArgumentError("name must be a text without \"*\"");
+  if (token.name.empty() || absl::StrContains(token.name, '*') ||
+      absl::StrContains(token.name, kThrough)) {
+    return absl::InvalidArgumentError("name must be a text without \"*\" and \" through \"");
   }
   const std::string hash = TextField(entry, "sha256");
   const bool is_hash = hash.size() == 2 * kTokenHashBytes &&
@@ -56,11 +58,6 @@ absl::StatusOr<Token> ReadToken(const json& entry) {
   return token;
 }
 
-// Names that no certificate gives: PeerAccess leaves them out.
-bool IsOfCertificate(absl::string_view name) {
-  return !absl::StartsWith(name, "uid:") && !absl::StartsWith(name, "anonymous");
-}
-
 }  // namespace
 
 Role Rights::RoleIn(absl::string_view tenant) const {
@@ -70,20 +67,21 @@ Role Rights::RoleIn(absl::string_view tenant) const {
       highest = std::max(highest, grant.role);
     }
   }
-  return highest;
+  return caller == nullptr ? highest : std::min(highest, caller->RoleIn(tenant));
 }
 
 Role Rights::HighestRole() const {
   Role highest = Role::kNone;
   for (const Grant& grant : grants) highest = std::max(highest, grant.role);
-  return highest;
+  return caller == nullptr ? highest : std::min(highest, caller->HighestRole());
 }
 
 absl::string_view Rights::OwnTenant() const {
   for (const Grant& grant : grants) {
-    if (grant.tenant != kAllTenants) return grant.tenant;
+    if (grant.tenant != kAllTenants && RoleIn(grant.tenant) != Role::kNone) return grant.tenant;
   }
-  return "";
+  // The client has its role in all tenants, so the caller's own one counts.
+  return caller == nullptr || RoleIn(caller->OwnTenant()) == Role::kNone ? "" : caller->OwnTenant();
 }
 
 absl::string_view Rights::ResolveTenant(absl::string_view tenant) const {
@@ -184,7 +182,7 @@ Rights AccessPolicy::Content::RightsOf(const std::vector<std::string>& names) co
   rights.identity = std::make_shared<const std::string>(names.front());
   for (const Rule& rule : rules) {
     const bool matches = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-      if (rule.any_certificate) return IsOfCertificate(name);
+      if (rule.any_certificate) return IsNameOfCertificateOrToken(name);
       return rule.is_prefix ? absl::StartsWith(name, rule.identity) : name == rule.identity;
     });
     if (matches) rights.grants.push_back(rule.grant);
@@ -205,10 +203,19 @@ std::optional<Rights> AccessPolicy::RightsOfToken(const std::string& hash) const
 
 bool AccessPolicy::has_issuers() const { return !content()->issuers.empty(); }
 
+bool AccessPolicy::keys_are_usable() const {
+  const std::shared_ptr<const Content> content = this->content();
+  return std::all_of(content->issuers.begin(), content->issuers.end(),
+                     [](const TokenIssuer& issuer) { return issuer.keys->is_usable(); });
+}
+
 absl::StatusOr<SignedTokenRights> AccessPolicy::RightsOfSignedToken(absl::string_view token) const {
   const std::shared_ptr<const Content> content = this->content();
   SignedTokenRights found;
   COHORT_ASSIGN_OR_RETURN(found.identity, VerifyJwt(token, content->issuers));
+  if (absl::StrContains(found.identity.name, kThrough)) {
+    return absl::PermissionDeniedError("whose subject contains \" through \"");
+  }
   found.rights = content->RightsOf({found.identity.name});
   return found;
 }
@@ -235,6 +242,7 @@ void AccessPolicy::ReadAgain() {
 
 void AccessPolicy::TakeFile(std::string stamp) {
   absl::StatusOr<Content> content = Read(path_, this->content()->issuers);
+  file_is_usable_.store(content.ok(), std::memory_order_relaxed);
   if (!content.ok()) {
     stamp_.clear();
     std::string error(content.status().message());

@@ -51,16 +51,21 @@ struct Rights {
   std::vector<Grant> grants;  // in the order of the rules
   // The name of the client in errors and in the log, and the owner of its sessions.
   std::shared_ptr<const std::string> identity;
+  // The rights of the worker that calls in the name of the client; no role is higher than its.
+  // Null: the client calls itself.
+  std::shared_ptr<const Rights> caller;
 
   // The highest role. `tenant` may be kAllTenants.
   Role RoleIn(absl::string_view tenant) const;
-  // The highest role in any tenant.
+  // The highest role in any tenant, or above.
   Role HighestRole() const;
   // The tenant of the first grant that names one; empty: none does.
   absl::string_view OwnTenant() const;
   // The tenant of a request that names `tenant`: the client's own one if it is kDefaultTenant and
   // the client has no role there.
   absl::string_view ResolveTenant(absl::string_view tenant) const;
+  // The identity that pays for refused calls: a caller may invent clients.
+  const std::string& payer() const { return caller == nullptr ? *identity : *caller->identity; }
 };
 
 // The rights of a client that shows a signed token, as long as the token is valid.
@@ -102,6 +107,9 @@ class AccessPolicy {
   // reads the files again if they have changed, and looks for that once a second at most. A file
   // that cannot be used changes nothing, and is read again at the next look; the log says why.
   int64_t Version(Instant now);
+  // Whether the file, and those with the keys of issuers, could be used when they were last read.
+  bool file_is_usable() const { return file_is_usable_.load(std::memory_order_relaxed); }
+  bool keys_are_usable() const;
 
   absl::Time WallNow() const { return wall_clock_(); }
 
@@ -136,6 +144,7 @@ class AccessPolicy {
   std::atomic<int64_t> version_{0};
   std::atomic<int64_t> next_look_ms_{0};
   std::atomic<bool> watched_{false};
+  std::atomic<bool> file_is_usable_{true};
   mutable Mutex mutex_;
   std::shared_ptr<const Content> content_ ABSL_GUARDED_BY(mutex_);
   // Only the thread that has set `reading_` uses these.

@@ -8,12 +8,14 @@
 #include <cstdio>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/access/peer_access.h"
+#include "base/access/peer_names.h"
 #include "base/access/token_hash.h"
-#include "base/unique_fd.h"
+#include "base/testing/user_namespace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -94,6 +96,25 @@ TEST(AccessPolicyWithoutFileTest, CertificatesMakeMembersAndTheOwnUserOperators)
   }
   EXPECT_EQ(policy->Version(absl::FromUnixSeconds(100)),
             policy->Version(absl::FromUnixSeconds(200)));
+}
+
+// A rule and the daemon itself have the number that each user outside of the namespace has.
+TEST_F(AccessPolicyTest, TheOverflowUserOfANamespaceHasNoRightsAtAUnixSocket) {
+  if (!testing::HasUserNamespaces()) GTEST_SKIP() << "needs user namespaces";
+  Write(R"({"rules": [{"identity": "uid:65534", "tenant": "*", "role": "operator"}]})");
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        int pair[2];
+        const bool ready = socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0 &&
+                           testing::EnterUserNamespace(testing::kOverflowUser);
+        const std::vector<std::string> names = NamesOfPeer(pair[0], nullptr);
+        const auto has_none = [&names](const AccessPolicy& policy) {
+          return policy.RightsOf(names).HighestRole() == Role::kNone;
+        };
+        _exit(ready && has_none(*AccessPolicy::WithoutFile()) && has_none(*Load()) ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(AccessPolicyTest, WrongFilesAreNamedWithTheReason) {
@@ -233,28 +254,6 @@ TEST_F(AccessPolicyTest, AFileThatCouldNotBeReadIsReadAtTheNextLook) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   now_ += absl::Seconds(1);
   EXPECT_EQ(peer.Current(now_)->RoleIn("a"), Role::kNone);
-}
-
-TEST(NamesOfPeerTest, CertificateThenSocketThenNothing) {
-  int pair[2];
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-  const UniqueFd near(pair[0]), far(pair[1]);
-  const UniqueFd tcp(socket(AF_INET, SOCK_STREAM, 0));
-  const std::string user = absl::StrCat("uid:", geteuid());
-  EXPECT_THAT(NamesOfPeer(near.get(), nullptr), ElementsAre(user));
-  EXPECT_THAT(NamesOfPeer(tcp.get(), nullptr), ElementsAre("anonymous"));
-  PeerCertificate certificate;
-  EXPECT_THAT(NamesOfPeer(near.get(), &certificate), ElementsAre(user));
-  EXPECT_THAT(NamesOfPeer(tcp.get(), &certificate), ElementsAre("anonymous-tls"));
-  certificate.common_name = "uid:0";
-  EXPECT_THAT(NamesOfPeer(near.get(), &certificate), ElementsAre("cn:uid:0"));
-  certificate.dns_names = {"a.example", "b.example"};
-  EXPECT_THAT(NamesOfPeer(tcp.get(), &certificate), ElementsAre("dns:a.example", "dns:b.example"));
-  // A URI that could be taken for another name is left out.
-  certificate.uris = {"uid:0",     "token:ci",  "dns:c.example",       "cn:root",
-                      "jwt:k8s:a", "anonymous", "spiffe://prod/ns/a/x"};
-  EXPECT_THAT(NamesOfPeer(tcp.get(), &certificate),
-              ElementsAre("spiffe://prod/ns/a/x", "dns:a.example", "dns:b.example"));
 }
 
 }  // namespace

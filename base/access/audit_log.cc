@@ -18,7 +18,8 @@ constexpr size_t kMaxIdentities = 1024;
 
 // A client without rights chooses its identity's text, such as that of a wrong token.
 const std::string& ClientOf(const AuditedClient& client) {
-  return absl::StartsWith(client.identity, "a client ") ? client.address : client.identity;
+  const std::string& identity = client.payer.empty() ? client.identity : client.payer;
+  return absl::StartsWith(identity, "a client ") ? client.address : identity;
 }
 
 }  // namespace

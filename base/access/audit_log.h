@@ -19,6 +19,8 @@ namespace cohort {
 struct AuditedClient {
   std::string identity;
   std::string address;
+  // The identity whose denials have a limit (Rights::payer); empty: `identity`.
+  std::string payer;
 };
 
 // A call that needs rights.

@@ -65,6 +65,20 @@ TEST(AuditLogTest, ANoisyClientHidesNoOther) {
   EXPECT_THAT(lines, HasSubstr("call=Evict"));
 }
 
+// A client may name any number of others for which it calls.
+TEST(AuditLogTest, TheClientsThatACallerNamesCountAsTheCaller) {
+  AuditLog log;
+  ::testing::internal::CaptureStdout();
+  for (int i = 0; i < 1000; ++i) {
+    const std::string named = absl::StrCat("spiffe://invented/", i, " through spiffe://test/a");
+    log.Deny("noise", {named, "10.0.0.3", "spiffe://test/a"}, Instant()).IgnoreError();
+  }
+  log.Deny("theft", {"spiffe://test/b", "10.0.0.4"}, Instant()).IgnoreError();
+  const std::string lines = ::testing::internal::GetCapturedStdout();
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 2);
+  EXPECT_THAT(lines, HasSubstr("why=theft identity=spiffe://test/b"));
+}
+
 // Any number of identities costs a bounded number of lines and of bytes.
 TEST(AuditLogTest, ManyIdentitiesHaveABoundedNumberOfLines) {
   AuditLog log;
@@ -79,6 +93,19 @@ TEST(AuditLogTest, ManyIdentitiesHaveABoundedNumberOfLines) {
   }
   const std::string lines = ::testing::internal::GetCapturedStdout();
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), AuditLog::kMaxDenied);
+}
+
+TEST(AuditLogTest, DenialsWithoutALineCountInTheNextOneOfTheirIdentity) {
+  AuditLog log;
+  ::testing::internal::CaptureStdout();
+  for (int i = 0; i < AuditLog::kMaxDenied; ++i) {
+    log.Deny("noise", {absl::StrCat("client ", i), ""}, Instant()).IgnoreError();
+  }
+  for (int i = 0; i < 3; ++i) log.Deny("hidden", kClient, Instant()).IgnoreError();
+  log.Deny("shown", kClient, Instant() + absl::Seconds(1)).IgnoreError();
+  const std::string lines = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(lines, Not(HasSubstr("hidden")));
+  EXPECT_THAT(lines, HasSubstr("why=shown identity=spiffe://test/a from=10.0.0.3 times=4"));
 }
 
 TEST(AuditLogTest, LogsWhoDidWhatFromWhere) {

@@ -46,6 +46,7 @@ bool JwksFile::LookAgain() {
   std::string stamp = FileStamp(path_).value_or("");
   if (!stamp.empty() && stamp == stamp_) return false;
   absl::StatusOr<Jwks> keys = Read(path_);
+  is_usable_.store(keys.ok(), std::memory_order_relaxed);
   if (!keys.ok()) {
     stamp_.clear();
     if (std::string error(keys.status().message()); error != last_error_) {

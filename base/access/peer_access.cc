@@ -1,9 +1,6 @@
 #include "base/access/peer_access.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -12,20 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/access/jwt.h"
+#include "base/access/peer_names.h"
 #include "base/access/token_hash.h"
-#include "base/peer_user.h"
+#include "base/rpc/client_names.h"
 
 namespace cohort {
 
 namespace {
-
-// Whether a certificate's URI could be taken for a name that no certificate gives.
-bool LooksLikeOtherName(absl::string_view uri) {
-  constexpr std::array<absl::string_view, 6> kOthers = {
-      "dns:", "cn:", "uid:", "token:", "jwt:", "anonymous"};
-  return std::any_of(kOthers.begin(), kOthers.end(),
-                     [uri](absl::string_view other) { return absl::StartsWith(uri, other); });
-}
 
 constexpr char kWithToken[] = "a client with a token ";
 
@@ -36,32 +26,6 @@ std::shared_ptr<const Rights> NoRights(std::string identity) {
 }
 
 }  // namespace
-
-std::vector<std::string> NamesOfPeer(int fd, const PeerCertificate* certificate) {
-  std::vector<std::string> names;
-  if (certificate != nullptr) {
-    for (const std::string& uri : certificate->uris) {
-      if (!LooksLikeOtherName(uri)) names.push_back(uri);
-    }
-    for (const std::string& name : certificate->dns_names) {
-      names.push_back(absl::StrCat("dns:", name));
-    }
-    if (names.empty() && !certificate->common_name.empty()) {
-      names.push_back(absl::StrCat("cn:", certificate->common_name));
-    }
-  }
-  if (!names.empty()) return names;
-  int domain = 0;
-  socklen_t size = sizeof(domain);
-  ucred credentials = {};
-  socklen_t credentials_size = sizeof(credentials);
-  if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX &&
-      getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &credentials_size) == 0 &&
-      IsOneUser(credentials.uid)) {
-    return {absl::StrCat("uid:", credentials.uid)};
-  }
-  return {certificate == nullptr ? "anonymous" : "anonymous-tls"};
-}
 
 // A bucket that starts full. Thread-safe.
 class PeerAccess::SignatureBudget {
@@ -90,7 +54,8 @@ PeerAccess::PeerAccess(std::shared_ptr<AccessPolicy> policy, std::vector<std::st
       names_(std::move(names)),
       address_(std::make_shared<const std::string>(std::move(address))),
       budget_(std::make_shared<SignatureBudget>()),
-      paused_until_(std::make_shared<std::atomic<int64_t>>(0)) {}
+      paused_until_(std::make_shared<std::atomic<int64_t>>(0)),
+      has_had_role_(std::make_shared<std::atomic<bool>>(false)) {}
 
 PeerAccess::PeerAccess(const PeerAccess& connection, absl::string_view token, std::string hash)
     : policy_(connection.policy_),
@@ -98,10 +63,22 @@ PeerAccess::PeerAccess(const PeerAccess& connection, absl::string_view token, st
       address_(connection.address_),
       budget_(connection.budget_),
       paused_until_(connection.paused_until_),
+      has_had_role_(connection.has_had_role_),
       token_hash_(std::move(hash)),
       jwt_(LooksLikeJwt(token) ? token : "") {}
 
+PeerAccess::PeerAccess(std::shared_ptr<PeerAccess> caller, std::string encoded_names)
+    : policy_(caller->policy_),
+      names_(DecodeClientNames(encoded_names)),
+      address_(caller->address_),
+      budget_(caller->budget_),
+      paused_until_(caller->paused_until_),
+      has_had_role_(caller->has_had_role_),
+      caller_(std::move(caller)),
+      encoded_names_(std::move(encoded_names)) {}
+
 std::shared_ptr<PeerAccess> PeerAccess::WithToken(absl::string_view token) {
+  if (caller_ != nullptr) return caller_->WithToken(token)->ForClient(encoded_names_);
   std::string hash = HashToken(token);
   std::shared_ptr<PeerAccess> forgotten;  // outlives the lock
   MutexLock lock(&mutex_);
@@ -118,6 +95,30 @@ std::shared_ptr<PeerAccess> PeerAccess::WithToken(absl::string_view token) {
   }
   std::rotate(known_tokens_.begin(), found, found + 1);
   return known_tokens_.front();
+}
+
+std::shared_ptr<PeerAccess> PeerAccess::ForClient(absl::string_view encoded_names) {
+  std::shared_ptr<PeerAccess> before;  // outlives the lock
+  MutexLock lock(&mutex_);
+  before = last_client_.lock();
+  if (before != nullptr && before->encoded_names_ == encoded_names) return before;
+  std::shared_ptr<PeerAccess> client(
+      new PeerAccess(shared_from_this(), std::string(encoded_names)));
+  last_client_ = client;
+  return client;
+}
+
+std::vector<std::string> PeerAccess::Names(Instant now) {
+  return names_.empty() ? std::vector<std::string>{*Current(now)->identity} : names_;
+}
+
+absl::StatusOr<std::shared_ptr<const Rights>> PeerAccess::RightsOf(
+    const std::vector<std::string>& names) const {
+  if (DecodeClientNames(EncodeClientNames(names)).size() != names.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("names: expected 1 to ", kMaxClientNamesBytes,
+                                                   " bytes of UTF-8 in all, at most 2048 each"));
+  }
+  return std::make_shared<const Rights>(policy_->RightsOf(names));
 }
 
 void PeerAccess::PauseReading(Instant until) {
@@ -141,16 +142,39 @@ std::optional<Instant> PeerAccess::Pause() {
 
 std::shared_ptr<const Rights> PeerAccess::Current(Instant now) {
   const int64_t version = policy_->Version(now);
+  const std::shared_ptr<const Rights> callers =
+      caller_ == nullptr ? nullptr : caller_->Current(now);
   MutexLock lock(&mutex_);
+  if (callers != nullptr) {
+    if (version != version_ || callers != callers_rights_) rights_ = RightsThrough(callers);
+    version_ = version;
+    callers_rights_ = callers;
+    return rights_;
+  }
   if (version != version_) {
     if (!LookLocked(now)) return NoRights("a client with too many different tokens");
     version_ = version;
+    if (rights_->HighestRole() > Role::kNone) has_had_role_->store(true, std::memory_order_relaxed);
   }
   if (identity_.has_value()) {
     const absl::Status valid = identity_->CheckTime(policy_->WallNow());
     if (!valid.ok()) return NoRights(absl::StrCat(kWithToken, valid.message()));
   }
   return rights_;
+}
+
+std::shared_ptr<const Rights> PeerAccess::RightsThrough(
+    std::shared_ptr<const Rights> caller) const {
+  // A caller without rights cannot use names to be many clients.
+  if (caller->HighestRole() == Role::kNone) return caller;
+  if (names_.empty())
+    return NoRights(absl::StrCat("a client without a name", kThrough, *caller->identity));
+  Rights rights = policy_->RightsOf(names_);
+  if (!IsNameOfCertificateOrToken(names_.front())) rights.grants = caller->grants;
+  rights.identity = std::make_shared<const std::string>(
+      absl::StrCat(names_.front(), kThrough, *caller->identity));
+  rights.caller = std::move(caller);
+  return std::make_shared<const Rights>(std::move(rights));
 }
 
 bool PeerAccess::LookLocked(Instant now) {

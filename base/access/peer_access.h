@@ -2,6 +2,7 @@
 #ifndef COHORT_BASE_ACCESS_PEER_ACCESS_H_
 #define COHORT_BASE_ACCESS_PEER_ACCESS_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,26 +11,17 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/access/access_policy.h"
 #include "base/access/token_issuers.h"
 #include "base/clock.h"
 #include "base/threads/mutex.h"
-#include "base/tls/peer_certificate.h"
 
 namespace cohort {
 
-// The names of the client at the other end of `fd`, the most specific one first:
-//   the URIs of its certificate, but for those that look like one of the names below; "dns:NAME"
-//   for each of its DNS names; "cn:NAME" for its common
-//     name, if it has no other;
-//   "uid:NUMBER" for a client of a Unix socket;
-//   "anonymous-tls" for a client by TLS without a certificate;
-//   "anonymous" for others.
-std::vector<std::string> NamesOfPeer(int fd, const PeerCertificate* certificate);
-
 // Thread-safe.
-class PeerAccess {
+class PeerAccess : public std::enable_shared_from_this<PeerAccess> {
  public:
   // A connection may have the signatures of so many tokens checked at once, and of so many more a
   // second. A check of ES384 takes longer than the handshake of a new connection.
@@ -38,16 +30,31 @@ class PeerAccess {
   // The tokens of a connection that need no second check.
   static constexpr size_t kMaxKnownTokens = 4;
 
-  // Precondition: `names` is not empty. `address`: of the connection, for the log.
+  // Made by std::make_shared. Precondition: `names` is not empty. `address`: of the connection, for
+  // the log.
   PeerAccess(std::shared_ptr<AccessPolicy> policy, std::vector<std::string> names,
              std::string address = "");
 
   // The access of the same client by a bearer token, which counts in place of its names. The same
   // object for the last tokens.
   std::shared_ptr<PeerAccess> WithToken(absl::string_view token);
+  // The access of a client in whose name this one calls, by an encoded list of its names
+  // (peer_names.h). It has the rights that both have: a name takes rights away and gives none, so
+  // each client may name others. Its identity is "CLIENT through THIS". Names that mean something
+  // on one machine alone change the identity and no rights. The same object for the last list.
+  std::shared_ptr<PeerAccess> ForClient(absl::string_view encoded_names);
+  // The names of the client, for a server that calls another one in its name.
+  std::vector<std::string> Names(Instant now);
+  // The rights that a client with these names would have. Errors: INVALID_ARGUMENT (names that no
+  // client has).
+  absl::StatusOr<std::shared_ptr<const Rights>> RightsOf(
+      const std::vector<std::string>& names) const;
   // A change of the policy and of an issuer's keys, and the end of a signed token, count from the
   // next call on.
   std::shared_ptr<const Rights> Current(Instant now);
+  // Whether a look at the rights has found a role in some tenant, by the names of the connection or
+  // by a token of it. Cheap.
+  bool has_had_role() const { return has_had_role_->load(std::memory_order_relaxed); }
   // Never null.
   const std::shared_ptr<const std::string>& address() const { return address_; }
 
@@ -62,6 +69,8 @@ class PeerAccess {
   class SignatureBudget;
 
   PeerAccess(const PeerAccess& connection, absl::string_view token, std::string hash);
+  PeerAccess(std::shared_ptr<PeerAccess> caller, std::string encoded_names);
+  std::shared_ptr<const Rights> RightsThrough(std::shared_ptr<const Rights> caller) const;
   // False: the client shows too many tokens, so there is no answer now.
   bool LookLocked(Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -70,14 +79,20 @@ class PeerAccess {
   const std::shared_ptr<const std::string> address_;
   const std::shared_ptr<SignatureBudget> budget_;
   const std::shared_ptr<std::atomic<int64_t>> paused_until_;  // nanoseconds; 0: not paused
-  const std::string token_hash_;  // empty: the client has shown no token
-  const std::string jwt_;         // the token, if it may be a signed one
+  const std::shared_ptr<std::atomic<bool>> has_had_role_;  // of the connection and its tokens
+  const std::string token_hash_;              // empty: the client has shown no token
+  const std::string jwt_;                     // the token, if it may be a signed one
+  const std::shared_ptr<PeerAccess> caller_;  // null: the client calls in its own name
+  const std::string encoded_names_;           // of the client for which `caller_` calls
   Mutex mutex_;
   int64_t version_ ABSL_GUARDED_BY(mutex_) = -1;
   std::shared_ptr<const Rights> rights_ ABSL_GUARDED_BY(mutex_);
   std::optional<TokenIdentity> identity_ ABSL_GUARDED_BY(mutex_);  // of a signed token
   // The last one first.
   std::vector<std::shared_ptr<PeerAccess>> known_tokens_ ABSL_GUARDED_BY(mutex_);
+  std::weak_ptr<PeerAccess> last_client_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const Rights> callers_rights_
+      ABSL_GUARDED_BY(mutex_);  // of which rights_ was made
 };
 
 }  // namespace cohort

@@ -209,6 +209,19 @@ TEST_F(PeerTokenTest, AConnectionChecksFewTokensASecond) {
   EXPECT_EQ(RoleOf(*next), Role::kMember);
 }
 
+TEST_F(PeerTokenTest, TokensThatAreNotCheckedBringNoCheckEarlier) {
+  for (int i = 0; i <= PeerAccess::kMaxSignatureChecks; ++i) {
+    IdentityOf(*peer_->WithToken(Token(absl::StrCat("first:", i))));
+  }
+  int checked = 0;
+  for (int i = 0; i < 10; ++i) {
+    now_ += absl::Milliseconds(1000 / PeerAccess::kSignatureChecksPerSecond) / 10;
+    const std::string subject = absl::StrCat("a:", i);
+    if (IdentityOf(*peer_->WithToken(Token(subject))) == "jwt:k8s:" + subject) ++checked;
+  }
+  EXPECT_LE(checked, 1);
+}
+
 TEST_F(PeerTokenTest, AConnectionAndItsTokensHaveOnePauseAndALaterEndCounts) {
   const auto token = peer_->WithToken("token");
   EXPECT_FALSE(peer_->Pause().has_value());
