@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -36,7 +37,16 @@ constexpr size_t kTurnBytes = size_t{1} << 20;
 constexpr int kPairBytes = 512 << 10;
 // A connection with more open streams than this has so many of them reset at a time when it ends.
 constexpr size_t kResetsAtATime = 32;
+// The memory of gRPC for a stream whose headers have come.
+constexpr int64_t kStreamBytes = 16 << 10;
 constexpr absl::Duration kBetweenResets = absl::Milliseconds(4);
+// The memory of gRPC for a connection. It counts for those of clients that have had no role.
+constexpr int64_t kConnectionBytes = 48 << 10;
+// The pace for all clients of an address that have had no role. It bounds how many streams they may
+// open, because those that gRPC has not ended yet are charged (kStreamBytes).
+constexpr absl::Duration kForEachStreamWithoutRole = absl::Microseconds(500);
+// The tenant of a client whose streams have to wait is read in pieces that are smaller by this.
+constexpr size_t kPacedBytes = 3072;
 // How long a client may take for the last bytes of a connection that gRPC has closed.
 constexpr absl::Duration kLastBytes = absl::Seconds(5);
 constexpr int kMostThreads = 4;
@@ -133,7 +143,7 @@ class Relay final : public std::enable_shared_from_this<Relay> {
         name_(std::move(name)),
         peer_(std::move(peer)),
         guard_(limits),
-        incoming_(peer_.incoming) {}
+        incoming_(peer_.charged()) {}
 
   void Begin();
 
@@ -157,7 +167,10 @@ class Relay final : public std::enable_shared_from_this<Relay> {
   bool WaitsForRate();
   void PauseClient(Instant until);
   absl::Status See(absl::string_view bytes);
+  // Whether the charge has grown.
+  bool ChargeIncoming();
   void SendToGrpc(absl::string_view bytes);
+  void SendHeld();
   // Each direction is read while nothing of it waits.
   void UpdateEvents();
 
@@ -165,6 +178,9 @@ class Relay final : public std::enable_shared_from_this<Relay> {
   // The client has no more to say: gRPC gets what waits, and resets of the streams if they are
   // many. `between_frames`: of what gRPC has.
   void EndClient(bool between_frames);
+  // Ends streams at their time, or all if a frame of the client is cut off.
+  void AwaitResets();
+  Instant TimeOfResets(size_t streams);
   void ResetSome();
   void End();
 
@@ -179,9 +195,12 @@ class Relay final : public std::enable_shared_from_this<Relay> {
   Rest to_grpc_, to_client_;
   // The events for which the loop watches.
   uint32_t client_events_ = EPOLLIN, grpc_events_ = EPOLLIN;
-  bool paused_ = false;      // reading from the client
-  bool resets_ = false;      // ResetSome runs when to_grpc_ is empty
-  bool grpc_closed_ = false; // gRPC has closed its end, of which the loop does not tell any more
+  bool paused_ = false;       // reading from the client
+  bool paced_ = false;        // the client's tenant began too many streams lately
+  std::string held_;          // bytes with streams that gRPC gets after the pause
+  bool resets_ = false;       // ResetSome runs when to_grpc_ is empty
+  bool cut_off_ = false;      // gRPC has a part of the client's last frame
+  bool grpc_closed_ = false;  // gRPC has closed its end, of which the loop does not tell any more
 };
 
 void Relay::Begin() {
@@ -246,13 +265,22 @@ void Relay::ReadClient() {
         self->UpdateEvents();
       });
     }
-    const size_t most = std::min(kPieceBytes, guard_.most_to_read());
+    const size_t most = std::min(kPieceBytes, guard_.most_to_read() - (paced_ ? kPacedBytes : 0));
     const ssize_t count = socket_.Receive(Scratch(), most);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (count <= 0) return EndClient(guard_.between_frames());
     const absl::string_view bytes(Scratch(), static_cast<size_t>(count));
     moved += bytes.size();
     if (const absl::Status status = See(bytes); !status.ok()) return OnOffence(status, bytes);
+    if (const size_t streams = guard_.TakeNewStreams(); streams > 0 && peer_.count_streams) {
+      const Instant now = Clock::Steady().Now();
+      const absl::Duration pause = peer_.count_streams(streams, now);
+      paced_ = pause > absl::ZeroDuration();
+      if (paced_) {
+        held_.assign(bytes.data(), bytes.size());
+        return PauseClient(now + pause);
+      }
+    }
     SendToGrpc(bytes);
     const absl::Duration pause = guard_.Pause();
     if (pause > absl::ZeroDuration()) PauseClient(Clock::Steady().Now() + pause);
@@ -271,6 +299,7 @@ void Relay::PauseClient(Instant until) {
   paused_ = true;
   loop_.PostAt(until, [self = shared_from_this()] {
     self->paused_ = false;
+    self->SendHeld();
     self->ReadClient();
     self->UpdateEvents();
   });
@@ -280,8 +309,22 @@ absl::Status Relay::See(absl::string_view bytes) {
   const bool suspect = peer_.suspect->load(std::memory_order_relaxed);
   absl::Status status = guard_.OnReceived(bytes, Clock::Steady().Now(), suspect);
   if (guard_.has_request()) peer_.NoteRequest();
-  if (incoming_.Set(guard_.unfinished_bytes()) && status.ok()) status = peer_.incoming->Check();
+  if (ChargeIncoming() && status.ok()) status = incoming_.all()->Check();
   return status;
+}
+
+bool Relay::ChargeIncoming() {
+  // gRPC needs memory for each stream. The coordinator counts those of calls, but not those of a
+  // client that it refuses, and not the streams of gRPC's own services.
+  const bool is_stranger = peer_.IsStranger();
+  const size_t streams = is_stranger ? guard_.open_streams() : guard_.unfinished_streams();
+  incoming_.MoveTo(peer_.charged());
+  return incoming_.Set(guard_.unfinished_bytes() + static_cast<int64_t>(streams) * kStreamBytes +
+                       (is_stranger ? kConnectionBytes : 0));
+}
+
+void Relay::SendHeld() {
+  if (!held_.empty() && grpc_.is_open()) SendToGrpc(std::exchange(held_, {}));
 }
 
 void Relay::SendToGrpc(absl::string_view bytes) {
@@ -302,7 +345,7 @@ void Relay::ReadGrpc() {
     moved += bytes.size();
     if (client_.is_open()) {
       guard_.OnSent(bytes);
-      incoming_.Set(guard_.unfinished_bytes());
+      ChargeIncoming();
       to_client_.Send(socket_, bytes);
     }
     if (bytes.size() < kPieceBytes && !grpc_closed_) return;
@@ -321,26 +364,49 @@ void Relay::OnOffence(const absl::Status& status, absl::string_view bytes) {
 }
 
 void Relay::EndClient(bool between_frames) {
-  incoming_.Set(0);  // gRPC drops the parts of requests that have arrived
+  SendHeld();
+  // gRPC drops the parts of requests that have arrived, and keeps the streams until they are reset.
+  incoming_.Set(static_cast<int64_t>(guard_.open_streams()) * kStreamBytes);
   loop_.Remove(client_.get());
   client_ = UniqueFd();
   to_client_.Drop();
-  if (!between_frames || guard_.open_streams() <= kResetsAtATime) return End();
-  resets_ = true;
-  SendToGrpc("");
+  cut_off_ = !between_frames;
+  if (guard_.open_streams() <= kResetsAtATime) return End();
+  if (cut_off_ && !peer_.IsStranger()) return End();
+  AwaitResets();
+}
+
+void Relay::AwaitResets() {
+  const size_t streams = cut_off_ ? guard_.open_streams() : kResetsAtATime;
+  loop_.PostAt(TimeOfResets(streams), [self = shared_from_this()] {
+    if (!self->grpc_.is_open()) return;
+    if (self->cut_off_) return self->End();
+    self->resets_ = true;
+    self->SendToGrpc("");
+    self->UpdateEvents();
+  });
+}
+
+Instant Relay::TimeOfResets(size_t streams) {
+  const Instant now = Clock::Steady().Now();
+  if (!peer_.IsStranger() || peer_.next_stream_end == nullptr) return now + kBetweenResets;
+  const int64_t now_ns = absl::ToUnixNanos(now);
+  const int64_t takes = absl::ToInt64Nanoseconds(kForEachStreamWithoutRole) *
+                        static_cast<int64_t>(streams);
+  int64_t before = peer_.next_stream_end->load(std::memory_order_relaxed), end = 0;
+  do {
+    end = std::max(before, now_ns) + takes;
+  } while (!peer_.next_stream_end->compare_exchange_weak(before, end, std::memory_order_relaxed));
+  return absl::FromUnixNanos(end);
 }
 
 void Relay::ResetSome() {
   resets_ = false;
   const std::string frames = guard_.ResetStreams(kResetsAtATime);
+  incoming_.Set(static_cast<int64_t>(guard_.open_streams()) * kStreamBytes);
   if (frames.empty()) return End();
   SendToGrpc(frames);
-  loop_.PostAt(Clock::Steady().Now() + kBetweenResets, [self = shared_from_this()] {
-    if (!self->grpc_.is_open()) return;
-    self->resets_ = true;
-    self->SendToGrpc("");
-    self->UpdateEvents();
-  });
+  AwaitResets();
 }
 
 void Relay::End() {
@@ -359,7 +425,7 @@ void Relay::End() {
 absl::StatusOr<UniqueFd> RelayToGrpc(UniqueFd fd, const Http2Limits& limits, ListenerPeer peer) {
   EventLoop& loop = NextLoop();
   if (absl::Status started = loop.Start(); !started.ok()) return started;
-  GrpcPeerName name({peer.access, PeerAddressAndPortOf(fd.get()), peer.closing});
+  GrpcPeerName name({peer.access, peer.address, peer.closing});
   auto pair = MakePair(name.text());
   if (!pair.ok()) return absl::ResourceExhaustedError(pair.status().message());
   const auto relay = std::make_shared<Relay>(loop, std::move(fd), std::move(pair->first),

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -85,8 +86,11 @@ class GrpcRelayTest : public ::testing::Test {
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
     client_ = UniqueFd(pair[0]);
     ListenerPeer peer;
+    peer.address = "10.0.0.7:41822";
     peer.incoming = incoming_;
     peer.access = access_;
+    peer.next_stream_end = next_stream_end_;
+    peer.count_streams = count_streams_;
     peer.has_request = has_request_;
     peer.on_offence = [this](const absl::Status& status) {
       MutexLock lock(&mutex_);
@@ -95,6 +99,12 @@ class GrpcRelayTest : public ::testing::Test {
     auto relayed = RelayToGrpc(UniqueFd(pair[1]), limits, std::move(peer));
     ASSERT_TRUE(relayed.ok()) << relayed.status();
     grpc_ = *std::move(relayed);
+  }
+  static std::shared_ptr<PeerAccess> NoRights() {
+    const std::string path = absl::StrCat(::testing::TempDir(), "/policy.json");
+    std::ofstream(path) << R"({"rules": []})";
+    return std::make_shared<PeerAccess>(AccessPolicy::Load(path).value(),
+                                        std::vector<std::string>{"anonymous"});
   }
   absl::Status Offence() {
     MutexLock lock(&mutex_);
@@ -112,8 +122,10 @@ class GrpcRelayTest : public ::testing::Test {
   }
 
   std::shared_ptr<IncompleteRequestBytes> incoming_ =
-      std::make_shared<IncompleteRequestBytes>("max_incoming_bytes", int64_t{1} << 20);
+      std::make_shared<IncompleteRequestBytes>("max_incoming_bytes", int64_t{64} << 20);
   std::shared_ptr<PeerAccess> access_;
+  std::shared_ptr<std::atomic<int64_t>> next_stream_end_;
+  std::function<absl::Duration(size_t streams, Instant now)> count_streams_;
   std::shared_ptr<std::atomic<bool>> has_request_ = std::make_shared<std::atomic<bool>>(false);
   Mutex mutex_;
   absl::Status offence_;
@@ -139,14 +151,11 @@ std::string Data(uint32_t stream, bool first) {
 }
 
 TEST_F(GrpcRelayTest, ThePeerOfACallLeadsToItsClient) {
-  const std::string path = absl::StrCat(::testing::TempDir(), "/policy.json");
-  std::ofstream(path) << R"({"rules": []})";
-  access_ = std::make_shared<PeerAccess>(AccessPolicy::Load(path).value(),
-                                         std::vector<std::string>());
+  access_ = NoRights();
   Start();
   const std::string peer = PeerName(grpc_.get());
   EXPECT_EQ(ClientOfGrpcPeer(peer).access, access_);
-  EXPECT_NE(ClientOfGrpcPeer(peer).address, "");
+  EXPECT_EQ(ClientOfGrpcPeer(peer).address, "10.0.0.7:41822");
   for (const std::string& other :
        {std::string("unix-abstract:"), std::string("ipv4:127.0.0.1:80"), peer + "0", peer + "/1",
         peer.substr(0, peer.size() - 1), std::string("unix-abstract:cohort-1-1")}) {
@@ -156,7 +165,8 @@ TEST_F(GrpcRelayTest, ThePeerOfACallLeadsToItsClient) {
   client_ = UniqueFd();
   EXPECT_EQ(ReadToEnd(grpc_), "");
   const Instant end = Clock::Steady().Now() + kTimeout;
-  while (ClientOfGrpcPeer(peer).access != nullptr && Clock::Steady().Now() < end) std::this_thread::yield();
+  while (ClientOfGrpcPeer(peer).access != nullptr && Clock::Steady().Now() < end)
+    std::this_thread::yield();
   EXPECT_EQ(ClientOfGrpcPeer(peer).access, nullptr);
 }
 
@@ -194,10 +204,18 @@ TEST_F(GrpcRelayTest, TheLastBytesOfGrpcReachTheClient) {
 TEST_F(GrpcRelayTest, TheIncompleteRequestsOfAClientThatLeavesAreForgotten) {
   Start();
   SendAll(client_, absl::StrCat(kHttp2Preface, OpenStream(1), Data(1, true)));
-  AwaitIncoming(16384);
+  AwaitIncoming(32768);
   client_ = UniqueFd();
   AwaitIncoming(0);
   EXPECT_NE(ReadToEnd(grpc_), "");
+}
+
+TEST_F(GrpcRelayTest, TheIncompleteRequestsThatTheServerEndsAreForgotten) {
+  Start();
+  SendAll(client_, absl::StrCat(kHttp2Preface, OpenStream(1), Data(1, true)));
+  AwaitIncoming(16384);
+  SendAll(grpc_, ResetStream(1));
+  AwaitIncoming(0);
 }
 
 TEST_F(GrpcRelayTest, IncompleteRequestsOverTheLimitEndTheConnection) {
@@ -205,6 +223,18 @@ TEST_F(GrpcRelayTest, IncompleteRequestsOverTheLimitEndTheConnection) {
   Start();
   SendAll(client_, absl::StrCat(kHttp2Preface, OpenStream(1), Data(1, true), Data(1, false)));
   EXPECT_NE(Offence().message().find("over max_incoming_bytes (20000)"), std::string::npos);
+  ReadToEnd(grpc_);
+  EXPECT_EQ(incoming_->held(), 0);
+}
+
+// gRPC needs memory for each of them, also before a service sees a call.
+TEST_F(GrpcRelayTest, StreamsWithoutARequestCount) {
+  incoming_ = std::make_shared<IncompleteRequestBytes>("max_incoming_bytes", 1 << 20);
+  Start();
+  std::string sent(kHttp2Preface);
+  for (uint32_t stream = 1; stream < 200; stream += 2) sent += OpenStream(stream);
+  SendAll(client_, sent);
+  EXPECT_NE(Offence().message().find("over max_incoming_bytes (1048576)"), std::string::npos);
   ReadToEnd(grpc_);
   EXPECT_EQ(incoming_->held(), 0);
 }
@@ -251,6 +281,49 @@ TEST_F(GrpcRelayTest, AConnectionThatEndsHasItsStreamsResetInPieces) {
   for (uint32_t stream = 1; stream < 800; stream += 2) {
     EXPECT_EQ(resets.count(ResetStream(stream)), 1) << stream;
   }
+}
+
+// A tenant that begins many streams waits, and the others do not.
+TEST_F(GrpcRelayTest, StreamsReachGrpcAtTheRateOfTheTenant) {
+  std::atomic<size_t> counted{0};
+  count_streams_ = [&](size_t streams, Instant) {
+    counted += streams;
+    return absl::Milliseconds(static_cast<int64_t>(streams) / 4);
+  };
+  Start();
+  std::string sent(kHttp2Preface);
+  for (uint32_t stream = 1; stream < 4000; stream += 2) sent += OpenStream(stream);
+  const Instant begin = Clock::Steady().Now();
+  SendAll(client_, sent);
+  EXPECT_EQ(ReadAll(grpc_, sent.size()), sent);
+  const Instant end = Clock::Steady().Now() + kTimeout;
+  while (counted.load() < 2000 && Clock::Steady().Now() < end) std::this_thread::yield();
+  EXPECT_EQ(counted.load(), 2000);
+  // All but the last piece of 4 KiB, which has some 370 streams.
+  EXPECT_GE(Clock::Steady().Now() - begin, absl::Milliseconds(1600 / 4));
+  client_ = UniqueFd();
+  ReadToEnd(grpc_);
+}
+
+// Its connections have one pace, so that a new connection is no way to open more.
+TEST_F(GrpcRelayTest, TheStreamsOfAnAddressWithoutRightsEndOneAfterTheOther) {
+  access_ = NoRights();
+  next_stream_end_ = std::make_shared<std::atomic<int64_t>>(0);
+  std::string sent(kHttp2Preface);
+  for (uint32_t stream = 1; stream < 200; stream += 2) sent += OpenStream(stream);
+  const Instant begin = Clock::Steady().Now();
+  std::vector<UniqueFd> servers;
+  for (const bool cut_off : {false, true, true, false}) {
+    Start();
+    const std::string all = sent + (cut_off ? Data(1, true).substr(0, 100) : "");
+    SendAll(client_, all);
+    EXPECT_EQ(ReadAll(grpc_, all.size()), all);
+    servers.push_back(std::move(grpc_));
+  }
+  client_ = UniqueFd();
+  for (const UniqueFd& server : servers) ReadToEnd(server);
+  EXPECT_GE(Clock::Steady().Now() - begin, 400 * absl::Microseconds(500));
+  AwaitIncoming(0);
 }
 
 TEST_F(GrpcRelayTest, AConnectionOverALimitHasItsStreamsResetInPieces) {

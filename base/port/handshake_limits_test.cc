@@ -312,17 +312,45 @@ TEST_F(HandshakeLimitsTest, AHandshakeIsChargedUntilItsConnectionLeaves) {
 
 TEST_F(HandshakeLimitsTest, UnfinishedHandshakesOfAnAddressHaveALimit) {
   ListenerOptions options = Patient();
-  options.max_incoming_bytes = 256 << 10;  // two handshakes fit into three quarters
+  options.max_incoming_bytes = 320 << 10;  // two handshakes fit into three quarters
   Start(options);
   UniqueFd first = Connect(kHelloHeader);
   const UniqueFd second = Connect(kHelloHeader);
   ASSERT_TRUE(AwaitCharged(2 * kHandshakeBytes));
-  EXPECT_TRUE(IsRefused(kHelloHeader, "max_incoming_bytes_per_peer (196608)"));
-  EXPECT_TRUE(AwaitCharged(2 * kHandshakeBytes));
-  first = UniqueFd();
-  ASSERT_TRUE(AwaitCharged(kHandshakeBytes));
-  const UniqueFd again = ConnectByTls();
+  // Further ones wait until one of them ends, also if one of those that wait has gone.
+  UniqueFd gone = Connect(kHelloHeader);
+  const UniqueFd third = Connect();
+  const std::shared_ptr<TlsSession> session = SessionOver(third.get());
+  ASSERT_EQ(session->Handshake(), TlsSession::Progress::kWantInput);
+  const UniqueFd other = ConnectByTls("127.0.0.2");
   EXPECT_TRUE(AwaitServed(1));
+  EXPECT_FALSE(Closed(third, 0));
+  gone = UniqueFd();
+  first = UniqueFd();
+  ASSERT_TRUE(Finish(*session, third)) << session->error();
+  EXPECT_EQ(session->Send(kPreface), 8);
+  EXPECT_TRUE(AwaitServed(2));
+  EXPECT_TRUE(AwaitCharged(kHandshakeBytes));
+}
+
+// Those of several addresses together do not keep the clients of others out.
+TEST_F(HandshakeLimitsTest, TheAddressWithTheMostUnfinishedHandshakesMakesRoom) {
+  ListenerOptions options = Patient();
+  options.max_incoming_bytes = 384 << 10;  // four handshakes; three of one address
+  Start(options);
+  const UniqueFd other = Connect(kHelloHeader, "127.0.0.3");
+  ASSERT_TRUE(AwaitCharged(kHandshakeBytes));
+  std::vector<UniqueFd> most;
+  for (int i = 2; i <= 4; ++i) {
+    most.push_back(Connect(kHelloHeader, "127.0.0.2"));
+    ASSERT_TRUE(AwaitCharged(i * kHandshakeBytes));
+  }
+  const UniqueFd client = ConnectByTls();
+  EXPECT_TRUE(AwaitServed(1));
+  EXPECT_TRUE(Closed(most[0]));
+  EXPECT_TRUE(AwaitCharged(3 * kHandshakeBytes));
+  EXPECT_FALSE(Closed(most[1], 0));
+  EXPECT_FALSE(Closed(other, 0));
 }
 
 TEST_F(HandshakeLimitsTest, AnAddressWhoseHandshakesFailIsRefused) {

@@ -1,3 +1,4 @@
+// One file, though long: each decision about a connection uses the tables of connections and peers.
 #include "base/port/listener.h"
 
 #include <errno.h>
@@ -12,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/access/peer_access.h"
+#include "base/access/peer_names.h"
 #include "base/clock.h"
 #include "base/port/grpc_relay.h"
 #include "base/port/peer/peer_address.h"
@@ -36,8 +38,15 @@ constexpr absl::Duration kBeforeTrim = absl::Seconds(2);
 // Sweeps take one part in so many of the thread's time at most.
 constexpr int kSweepShare = 10;
 constexpr int kFewestConnections = 8;
-constexpr int kAcceptsPerIteration = 64;
+constexpr int kAcceptsPerIteration = 1024;
+// The most connections of an address that have been accepted and not had their turn.
+constexpr int kMostNew = 1024;
 constexpr size_t kMostIdlePeers = 1024;
+// The most bytes of incomplete requests of those clients of an address that have had no role. A
+// client whose token comes with its first call has to make that call with fewer bytes.
+constexpr int64_t kMostWithoutRole = int64_t{24} << 20;
+// The most bytes of unfinished TLS handshakes of an address; others wait.
+constexpr int64_t kMostOfHandshakes = int64_t{48} << 20;
 constexpr char kTlsHandshakes[] = "TLS handshakes";
 constexpr int kClosedAtRest = 16;
 // More connections than this need --max-connections: each costs gRPC tens of KiB.
@@ -65,12 +74,29 @@ struct Listener::Link {
   Listener* listener ABSL_GUARDED_BY(mutex) = nullptr;
 };
 
+class Listener::NewConnection final : public FairTurns::Work {
+ public:
+  NewConnection(Listener& listener, UniqueFd fd, std::shared_ptr<Peer> peer)
+      : listener_(listener), fd_(std::move(fd)), peer_(std::move(peer)) {}
+
+  void OnTurn() override {
+    --peer_->new_connections;
+    if (listener_.MakeRoom(*peer_)) listener_.Accepted(fd_.release(), peer_);
+  }
+
+ private:
+  Listener& listener_;
+  UniqueFd fd_;
+  const std::shared_ptr<Peer> peer_;
+};
+
 class Listener::Acceptor final : public EventLoop::Handler {
  public:
   Acceptor(Listener& listener, int fd) : listener_(listener), fd_(fd) {}
 
   void OnEvents(uint32_t) override {
-    // A flood of connections leaves the thread to those that have come before.
+    // The kernel's queue is in the order in which clients came. So it is emptied, at little cost for
+    // each connection, and addresses take turns from there on.
     for (int i = 0; i < kAcceptsPerIteration; ++i) {
       const int fd = accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (fd < 0) {
@@ -79,12 +105,12 @@ class Listener::Acceptor final : public EventLoop::Handler {
         if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) Rest();
         return;
       }
+      UniqueFd connection(fd);
       const std::shared_ptr<Peer> peer = listener_.FindPeer(CountedAddress(PeerAddressOf(fd)));
-      if ((IsLocal(fd) || listener_.Admit(*peer)) && listener_.MakeRoom(*peer)) {
-        listener_.Accepted(fd, peer);
-      } else {
-        close(fd);
-      }
+      if (peer->new_connections >= kMostNew || (!IsLocal(fd) && !listener_.Admit(*peer))) continue;
+      ++peer->new_connections;
+      listener_.turns_.Add(peer->turns, std::make_shared<NewConnection>(
+                                            listener_, std::move(connection), peer));
     }
   }
 
@@ -114,8 +140,9 @@ Listener::Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks, Liste
     : sinks_(std::move(sinks)),
       options_(std::move(options)),
       sockets_(std::move(sockets)),
-      max_connections_(options_.max_connections > 0 ? options_.max_connections
-                                                     : std::min(MostDescriptors(), kMostConnections)),
+      max_connections_(options_.max_connections > 0
+                           ? options_.max_connections
+                           : std::min(MostDescriptors(), kMostConnections)),
       max_connections_per_peer_(MostPerPeer(options_.max_connections_per_peer, max_connections_)),
       max_descriptors_(MostDescriptors()),
       incoming_(std::make_shared<IncompleteRequestBytes>(
@@ -156,8 +183,12 @@ std::shared_ptr<Listener::Peer> Listener::FindPeer(const std::string& name) {
     // One address leaves others a quarter.
     peer->incoming = std::make_shared<IncompleteRequestBytes>(
         "max_incoming_bytes_per_peer", incoming_->limit() / 4 * 3, incoming_);
+    peer->incoming_without_role = std::make_shared<IncompleteRequestBytes>(
+        "max_incoming_bytes_without_role", std::min(kMostWithoutRole, peer->incoming->limit()),
+        peer->incoming);
     peer->handshakes = std::make_shared<IncompleteRequestBytes>(
-        "max_incoming_bytes_per_peer", incoming_->limit() / 4 * 3, handshakes_, kTlsHandshakes);
+        "max_incoming_bytes_per_peer", std::min(kMostOfHandshakes, incoming_->limit() / 4 * 3),
+        handshakes_, kTlsHandshakes);
   }
   return peer;
 }
@@ -166,6 +197,8 @@ void Listener::Accepted(int fd, std::shared_ptr<Peer> peer) {
   auto connection = std::make_shared<Connection>();
   connection->fd = fd;
   connection->cookie = SocketCookie(fd);
+  connection->host = PeerAddressOf(fd);
+  connection->address = PeerAddressAndPortOf(fd);
   connection->peer = std::move(peer);
   auto pending = std::make_shared<PendingConnection>(*this, fd, connection);
   connection->pending = pending;
@@ -190,36 +223,50 @@ bool Listener::Admit(Peer& peer) {
   return false;
 }
 
+bool Listener::Move(const std::shared_ptr<Connection>& connection, std::shared_ptr<Peer> peer) {
+  if (!Admit(*peer) || !MakeRoomOfPeer(*peer)) return false;
+  --connection->peer->connections;
+  connection->peer->descriptors -= connection->descriptors;
+  connection->peer = std::move(peer);
+  ++connection->peer->connections;
+  connection->peer->descriptors += connection->descriptors;
+  connection->peer->candidates.push_back(connection);
+  return true;
+}
+
 bool Listener::MakeRoom(Peer& peer) {
   const auto full = [&] {
     return static_cast<int>(connections_.size()) >= max_connections_ ||
            descriptors_ + kRelayDescriptors > max_descriptors_;
   };
-  const auto peer_full = [&] {
+  if (connections_.size() >= sweep_at_ || full()) Sweep();
+  if (!MakeRoomOfPeer(peer)) return false;
+  // A connection that is shut down no longer counts, also before its owner closes it.
+  if (!full() || CloseOldest(candidates_)) return true;
+  LogOnce(peer, "refused a connection",
+          absl::ResourceExhaustedError(absl::StrCat("max_connections (", max_connections_, ")")));
+  return false;
+}
+
+bool Listener::MakeRoomOfPeer(Peer& peer) {
+  const auto full = [&] {
     return peer.connections >= max_connections_per_peer_ ||
            peer.descriptors + kRelayDescriptors > max_descriptors_ / 4 * 3;
   };
-  if (connections_.size() >= sweep_at_ || full() || peer_full()) Sweep();
-  // A connection that is shut down no longer counts, also before its owner closes it.
-  if (peer_full() && !CloseOldest(peer.candidates)) {
-    LogOnce(peer, "refused a connection",
-            absl::ResourceExhaustedError(
-                absl::StrCat("max_connections_per_peer (", max_connections_per_peer_, ")")));
-    return false;
-  }
-  if (full() && !CloseOldest(candidates_)) {
-    LogOnce(peer, "refused a connection",
-            absl::ResourceExhaustedError(absl::StrCat("max_connections (", max_connections_, ")")));
-    return false;
-  }
-  return true;
+  if (full()) Sweep();
+  if (!full() || CloseOldest(peer.candidates, &peer)) return true;
+  LogOnce(peer, "refused a connection",
+          absl::ResourceExhaustedError(
+              absl::StrCat("max_connections_per_peer (", max_connections_per_peer_, ")")));
+  return false;
 }
 
-bool Listener::CloseOldest(std::deque<std::weak_ptr<Connection>>& candidates) {
+bool Listener::CloseOldest(std::deque<std::weak_ptr<Connection>>& candidates, const Peer* peer) {
   while (!candidates.empty()) {
     const std::shared_ptr<Connection> oldest = candidates.front().lock();
     candidates.pop_front();
     if (oldest == nullptr || connections_.count(oldest->cookie) == 0) continue;
+    if (peer != nullptr && oldest->peer.get() != peer) continue;  // it has moved
     if (!oldest->alive()) {
       Remove(*oldest);
       return true;
@@ -297,16 +344,26 @@ void Listener::PassToServer(Connection& connection, int fd, const ListenerProtoc
     if (listener == nullptr) return;
     listener->loop_.Post([listener, offender, status] { listener->OnOffence(offender, status); });
   };
+  peer.address = std::move(connection.address);
+  peer.counted_address = connection.peer->name;
   peer.incoming = connection.peer->incoming;
+  peer.incoming_without_role = connection.peer->incoming_without_role;
+  peer.next_stream_end = connection.peer->next_stream_end;
   connection.closing = peer.closing;
   if (options_.access != nullptr) {
     peer.access = std::make_shared<PeerAccess>(
-        options_.access, NamesOfPeer(fd, tls == nullptr ? nullptr : &tls->peer()),
-        PeerAddressOf(fd));
+        options_.access, NamesOfPeer(fd, tls == nullptr ? nullptr : &tls->peer()), connection.host);
+    peer.access->Current(Clock::Steady().Now());  // whether its names give it a role
   }
   if (tls != nullptr) expiry_.Add(connection.cookie, tls, Clock::Steady().Now());
   peer.tls = std::move(tls);
   if (protocol == nullptr || protocol->notes_requests) connection.has_call = peer.has_request;
+  if (protocol == nullptr && options_.max_streams_per_second > 0) {
+    peer.count_streams = [rates = options_.rates, payer = peer.Payer(),
+                          most = options_.max_streams_per_second](size_t streams, Instant now) {
+      return rates->OnRequest(payer, static_cast<int64_t>(streams), most, now);
+    };
+  }
   if (protocol != nullptr) {
     CountDescriptors(connection, 1);
     return protocol->sink(fd, std::move(peer));
@@ -393,8 +450,7 @@ void Listener::OnTick() {
   CloseExpired();
   ForgiveHandshakes();
   loop_.SetTicking(!pending_.empty() || !resting_.empty() || suspects || !expiry_.empty() ||
-                   !without_call_.empty() ||
-                   trim_at_ < absl::InfiniteFuture());
+                   !without_call_.empty() || trim_at_ < absl::InfiniteFuture());
 }
 
 }  // namespace cohort

@@ -22,10 +22,13 @@
 #include "base/port/limits/handshake_debt.h"
 #include "base/port/limits/http2_guard.h"
 #include "base/port/limits/incomplete_request_bytes.h"
+#include "base/port/limits/tenant_rates.h"
+#include "base/port/peer/ip_network.h"
 #include "base/port/peer/listener_peer.h"
 #include "base/port/socket/connection_closer.h"
 #include "base/port/socket/listen_socket.h"
 #include "base/threads/event_loop.h"
+#include "base/threads/fair_turns.h"
 #include "base/threads/mutex.h"
 #include "base/tls/tls_context.h"
 #include "base/tls/tls_session.h"
@@ -47,9 +50,11 @@ struct ListenerProtocol {
   std::function<ProtocolMatch(absl::string_view first)> match;
   // Takes ownership of the descriptor, which does not block. No byte was read from it.
   std::function<void(int fd, ListenerPeer peer)> sink;
-  // The server sets ListenerPeer::has_request. False: each connection with more than its first bytes
-  // counts as one with a request.
+  // The server sets ListenerPeer::has_request. False: each connection with more than its first
+  // bytes counts as one with a request.
   bool notes_requests = false;
+  // The ports that serve it; 0 stands for Unix sockets. Connections to others do not match.
+  absl::flat_hash_set<int> ports;
 };
 
 // Matches clients whose first bytes are `preface`, of 24 bytes at most.
@@ -79,6 +84,12 @@ struct ListenerOptions {
   // TLS handshakes. Those of one address may have three quarters of it. 0: an eighth of the memory
   // that the process may use.
   int64_t max_incoming_bytes = 0;
+  // The streams of gRPC that one tenant, or an address without one, may begin in a second while
+  // others begin some. It is read more slowly above that, because gRPC takes up all streams that
+  // have come in the order in which they came. 0: no limit.
+  int64_t max_streams_per_second = 0;
+  // The time that tenants and addresses have used, which the server may count, too.
+  std::shared_ptr<TenantRates> rates = std::make_shared<TenantRates>();
   // Called with every change of either sum, on the thread that reads.
   std::function<void(int64_t more)> on_incoming_bytes;
   // Connections may begin with a TLS handshake; null: none may.
@@ -94,6 +105,9 @@ struct ListenerOptions {
   // Whether connections may be plain: over networks, and over Unix sockets and loopback addresses.
   bool plain = true;
   bool plain_local = true;
+  // The networks of load balancers. A connection from there begins with a header of the PROXY
+  // protocol (proxy_header.h), whose address counts in place of that of the balancer.
+  std::vector<IpNetwork> proxies;
   // The rights of clients; null: each client has all.
   std::shared_ptr<AccessPolicy> access;
 };
@@ -101,8 +115,9 @@ struct ListenerOptions {
 // At a limit of connections, the listener closes the oldest connection without a complete request
 // to make room for a new one. If all have had a complete request, it refuses the new one. It closes
 // a connection that exceeds an HTTP/2 limit, or that makes the incoming bytes exceed theirs. It
-// closes connections by TLS whose clients have no rights any more (connection_expiry.h). It refuses connections of an address whose TLS handshakes fail too often. It logs at most one line a
-// minute for each peer.
+// closes connections by TLS whose clients have no rights any more (connection_expiry.h). It refuses
+// connections of an address whose TLS handshakes fail too often. It logs at most one line a minute
+// for each peer.
 class Listener {
  public:
   Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks, ListenerOptions options = {});
@@ -115,6 +130,7 @@ class Listener {
 
  private:
   class Acceptor;
+  class NewConnection;
   class PendingConnection;
   struct Peer;
   struct Connection;
@@ -125,8 +141,13 @@ class Listener {
   void Accepted(int fd, std::shared_ptr<Peer> peer);
   std::shared_ptr<Peer> FindPeer(const std::string& name);
   bool Admit(Peer& peer);
+  // Counts the connection for `peer` in place of the one before. False: that has no room.
+  bool Move(const std::shared_ptr<Connection>& connection, std::shared_ptr<Peer> peer);
+  // Closes a connection if they are too many, of all peers or of this one. False: all stay.
   bool MakeRoom(Peer& peer);
-  bool CloseOldest(std::deque<std::weak_ptr<Connection>>& candidates);
+  bool MakeRoomOfPeer(Peer& peer);
+  // `peer`: that of the candidates; null: they are of all peers.
+  bool CloseOldest(std::deque<std::weak_ptr<Connection>>& candidates, const Peer* peer = nullptr);
   void Sweep();
   void Remove(const Connection& connection);
   void CountDescriptors(Connection& connection, int descriptors);
@@ -150,6 +171,7 @@ class Listener {
   const std::shared_ptr<Link> link_;
   // Only the loop's thread uses these.
   absl::flat_hash_set<std::shared_ptr<PendingConnection>> pending_;
+  FairTurns turns_{loop_};  // of addresses, for TLS handshakes
   ConnectionCloser closer_;
   ConnectionExpiry expiry_;
   absl::Status status_;

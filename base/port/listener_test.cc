@@ -13,8 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/port/socket/listen_address.h"
 #include "base/threads/mutex.h"
@@ -112,6 +115,101 @@ TEST_F(ListenerTest, RoutesByThePrefaceAndClosesOtherConnections) {
   EXPECT_TRUE(Closed(almost));
 }
 
+TEST_F(ListenerTest, AProxyTellsTheAddressOfItsClient) {
+  ListenerOptions options;
+  options.proxies = {IpNetwork::Parse("127.0.0.0/8").value()};
+  options.max_connections_per_peer = 1;
+  options.preface_timeout = absl::Hours(1);
+  Start(options);
+  const std::string header = "PROXY TCP4 10.0.0.7 10.0.0.1 41822 7700\r\n";
+  const UniqueFd whole = Connect(header + std::string(kPreface));
+  ASSERT_TRUE(Await(framed_, 1));
+  EXPECT_EQ(framed_peer_.address, "10.0.0.7:41822");
+  // The limit counts clients of the proxy, not the proxy: this one is another client.
+  const UniqueFd in_parts = Connect("PROXY TCP4 10.0.0.8 10.");
+  const std::string rest = "0.0.1 41823 7700\r\n" + std::string(kPreface);
+  ASSERT_EQ(send(in_parts.get(), rest.data(), rest.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(rest.size()));
+  ASSERT_TRUE(Await(framed_, 2));
+  EXPECT_EQ(framed_peer_.address, "10.0.0.8:41823");
+  // A connection without a header, and with half of one.
+  EXPECT_TRUE(Closed(Connect(kPreface)));
+  const UniqueFd half = Connect(header.substr(0, 10));
+  shutdown(half.get(), SHUT_WR);
+  EXPECT_TRUE(Closed(half));
+  // The checks of the proxy itself.
+  const UniqueFd own = Connect("PROXY UNKNOWN\r\n" + std::string(kPreface));
+  ASSERT_TRUE(Await(framed_, 3));
+  EXPECT_TRUE(absl::StartsWith(framed_peer_.address, "127.0.0.1:")) << framed_peer_.address;
+}
+
+// Its header moves the connection to another address, and it is the same connection.
+TEST_F(ListenerTest, AConnectionOfAProxyNeedsOnePlace) {
+  ListenerOptions options;
+  options.proxies = {IpNetwork::Parse("127.0.0.1").value()};
+  options.max_connections = options.max_connections_per_peer = 2;
+  options.preface_timeout = absl::Hours(1);
+  Start(options);
+  const UniqueFd silent = Connect("PROXY TCP4 10.0.0.7 10.0.0.1 41822 7700\r\n");
+  const UniqueFd client =
+      Connect("PROXY TCP4 10.0.0.8 10.0.0.1 41823 7700\r\n" + std::string(kPreface));
+  ASSERT_TRUE(Await(framed_, 1));
+  EXPECT_FALSE(Closed(silent, absl::ZeroDuration()));
+}
+
+TEST_F(ListenerTest, AtItsLimitAProxyLosesNoConnectionOfAnotherClient) {
+  ListenerOptions options;
+  options.proxies = {IpNetwork::Parse("127.0.0.1").value()};
+  options.max_connections_per_peer = 2;
+  options.preface_timeout = absl::Hours(1);
+  Start(options);
+  const UniqueFd silent = Connect("PROXY TCP4 10.0.0.7 10.0.0.1 41822 7700\r\n");
+  const UniqueFd client =
+      Connect("PROXY TCP4 10.0.0.8 10.0.0.1 41823 7700\r\n" + std::string(kPreface));
+  ASSERT_TRUE(Await(framed_, 1));  // by now the header of the silent one has been read, too
+  std::vector<UniqueFd> halves;
+  for (int i = 0; i < 3; ++i) halves.push_back(Connect("PROXY TCP4 10."));
+  EXPECT_TRUE(Closed(halves[0]));
+  EXPECT_FALSE(Closed(silent, absl::ZeroDuration()));
+  EXPECT_FALSE(Closed(halves[1], absl::ZeroDuration()));
+}
+
+// A client of a proxy of this machine is not of this machine.
+TEST_F(ListenerTest, AClientOfALocalProxyIsNotLocal) {
+  ListenerOptions options;
+  options.proxies = {IpNetwork::Parse("127.0.0.1").value()};
+  options.plain = false;
+  Start(options);
+  EXPECT_TRUE(
+      Closed(Connect("PROXY TCP4 10.0.0.7 10.0.0.1 41822 7700\r\n" + std::string(kPreface))));
+  const UniqueFd own = Connect("PROXY UNKNOWN\r\n" + std::string(kPreface));
+  EXPECT_TRUE(Await(framed_, 1));
+}
+
+// Strangers may have any number of addresses, and refusals of all of them share ten lines a second.
+TEST_F(ListenerTest, RefusalsOfManyAddressesHaveFewLinesInTheLog) {
+  constexpr int kAddresses = 1000;
+  ListenerOptions options;
+  options.proxies = {IpNetwork::Parse("127.0.0.1").value()};
+  options.plain = false;
+  Start(options);
+  const Instant begin = Clock::Steady().Now();
+  ::testing::internal::CaptureStdout();  // the log of a program that has not set it up
+  for (int i = 0; i < kAddresses; ++i) {
+    EXPECT_TRUE(Closed(Connect(absl::StrCat("PROXY TCP4 10.0.", i / 250, ".", i % 250 + 1,
+                                            " 10.0.0.1 41822 7700\r\n", kPreface))));
+  }
+  const std::string log = ::testing::internal::GetCapturedStdout();
+  const absl::Duration passed = Clock::Steady().Now() - begin;
+  int lines = 0;
+  for (absl::string_view line : absl::StrSplit(log, '\n')) {
+    lines += absl::StrContains(line, "refused a connection") ? 1 : 0;
+  }
+  EXPECT_GE(lines, 1);
+  // The first line, and one for each 0.1 s that have passed since.
+  EXPECT_LE(lines, 1 + passed / absl::Milliseconds(100)) << passed;
+}
+
 TEST_F(ListenerTest, AnIncompletePrefaceIsClosedInTime) {
   ListenerOptions options;
   options.preface_timeout = absl::Milliseconds(100);
@@ -190,12 +288,16 @@ TEST_F(ListenerTest, ConnectionsWithRequestsAreKeptAndTheNewcomerIsRefused) {
     framed_peer_.NoteRequest();
   }
   EXPECT_TRUE(Closed(Connect()));
-  // Once one has gone there is room.
+  // Once one has gone there is room, when the listener looks at all again.
   {
     MutexLock lock(&mutex_);
     framed_.erase(framed_.begin());
   }
-  const UniqueFd again = Connect(kPreface);
+  UniqueFd again;
+  const Instant end = Clock::Steady().Now() + kTimeout;
+  do {
+    again = Connect(kPreface);
+  } while (Closed(again, absl::Milliseconds(10)) && Clock::Steady().Now() < end);
   EXPECT_TRUE(Await(framed_, 2));
 }
 

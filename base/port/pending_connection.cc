@@ -13,7 +13,11 @@
 
 #include "base/port/client_hello.h"
 #include "base/port/limits/http2_guard.h"
+#include "base/port/peer/ip_network.h"
 #include "base/port/peer/peer_address.h"
+#include "base/port/peer/proxy_header.h"
+#include "base/port/socket/listen_address.h"
+#include "base/port/socket/local_port.h"
 #include "base/text/logging.h"
 #include "base/tls/stream_socket.h"
 #include "base/tls/tls_context.h"
@@ -44,6 +48,13 @@ bool HasSpoken(int fd) {
   return info.tcpi_bytes_received > kProtocolBytes;
 }
 
+bool IsProxy(const std::vector<IpNetwork>& proxies, int fd) {
+  if (proxies.empty()) return false;
+  const std::string address = PeerAddressOf(fd);
+  return std::any_of(proxies.begin(), proxies.end(),
+                     [&address](const IpNetwork& network) { return network.Contains(address); });
+}
+
 // The processor time of this thread.
 absl::Duration ThreadTime() {
   timespec now = {};
@@ -64,6 +75,7 @@ Listener::PendingConnection::PendingConnection(Listener& listener, int fd,
       fd_(fd),
       connection_(std::move(connection)),
       plain_(listener_.options_.plain || (listener_.options_.plain_local && IsLocal(fd))),
+      proxied_(IsProxy(listener_.options_.proxies, fd)),
       handshake_memory_(connection_->peer->handshakes) {}
 
 Listener::PendingConnection::~PendingConnection() {
@@ -72,7 +84,12 @@ Listener::PendingConnection::~PendingConnection() {
 
 void Listener::PendingConnection::OnEvents(uint32_t events) {
   peer_has_ended_ = peer_has_ended_ || (events & (EPOLLRDHUP | EPOLLHUP)) != 0;
-  if (fd_ < 0 || !PassHandshake()) return;
+  if (fd_ < 0 || !PassProxyHeader()) return;
+  if (!handshake_done_) return AwaitTurn();
+  Continue();
+}
+
+void Listener::PendingConnection::Continue() {
   char first[kHttp2Preface.size()];
   const ssize_t count = StreamSocket{fd_, tls_}.Peek(first, sizeof(first));
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -103,16 +120,53 @@ void Listener::PendingConnection::OnEvents(uint32_t events) {
   listener_.PassToServer(*connection_, fd, protocol, std::move(tls_));
 }
 
+bool Listener::PendingConnection::PassProxyHeader() {
+  if (!proxied_) return true;
+  char first[kMaxProxyHeaderBytes];
+  const ssize_t count = recv(fd_, first, sizeof(first), MSG_PEEK | MSG_DONTWAIT);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  const absl::string_view seen(first, count > 0 ? static_cast<size_t>(count) : 0);
+  const absl::StatusOr<ProxyHeader> header = ParseProxyHeader(seen);
+  if (!header.ok()) {
+    Refuse(header.status());
+    return false;
+  }
+  if (header->bytes == 0) {  // called again when there is more
+    if (peer_has_ended_ || count <= 0) Leave();
+    return false;
+  }
+  if (recv(fd_, first, header->bytes, MSG_DONTWAIT) != static_cast<ssize_t>(header->bytes)) {
+    Leave();
+    return false;
+  }
+  proxied_ = false;
+  if (header->address.empty()) return true;
+  connection_->host = header->address;
+  connection_->address = HostAndPort(header->address, header->port);
+  // The balancer may be of this machine, and its clients are not.
+  plain_ = listener_.options_.plain;
+  if (!listener_.Move(connection_, listener_.FindPeer(CountedAddress(header->address)))) {
+    if (fd_ >= 0) Leave();
+    return false;
+  }
+  handshake_memory_ = IncomingCharge(connection_->peer->handshakes);
+  return true;
+}
+
 void Listener::PendingConnection::StartTls(absl::string_view seen) {
   if (seen.size() < kClientHelloHeaderBytes) {  // called again when there is more
     if (peer_has_ended_) Leave();
     return;
   }
   if (const absl::Status hello = CheckClientHello(seen); !hello.ok()) return Refuse(hello);
-  // Handshakes of other connections may have failed since this one was accepted.
-  if (!listener_.Admit(*connection_->peer)) return Leave();
   handshake_memory_.Set(kHandshakeBytes);
-  if (const absl::Status room = connection_->peer->handshakes->Check(); !room.ok()) {
+  if (const auto& own = peer()->handshakes; own->held() > own->limit()) {
+    handshake_memory_.Set(0);
+    if (!std::exchange(awaits_memory_, true)) peer()->waiting.push_back(weak_from_this());
+    return;
+  }
+  if (const absl::Status room = connection_->peer->handshakes->Check();
+      !room.ok() && !CloseOneOfTheMost()) {
     return Refuse(room);
   }
   const std::shared_ptr<TlsContext>& tls = listener_.options_.tls;
@@ -124,18 +178,61 @@ void Listener::PendingConnection::StartTls(absl::string_view seen) {
     Log(LogLevel::kError, "new certificates cannot be used: the old ones stay",
         {{"why", error.message()}});
   }
-  OnEvents(0);
+  AwaitTurn();
+}
+
+bool Listener::PendingConnection::CloseOneOfTheMost() {
+  const auto before = [](const PendingConnection* one, const PendingConnection* other) {
+    const int64_t bytes = one->peer()->handshakes->held();
+    const int64_t other_bytes = other->peer()->handshakes->held();
+    return bytes != other_bytes ? bytes > other_bytes : one->since_ < other->since_;
+  };
+  PendingConnection* first = this;
+  for (const std::shared_ptr<PendingConnection>& pending : listener_.pending_) {
+    if (pending->handshake_memory_.bytes() > 0 && before(pending.get(), first))
+      first = pending.get();
+  }
+  if (first->peer() == peer()) return false;
+  listener_.LogOnce(*first->peer(), "closed a connection", peer()->handshakes->Check());
+  first->Leave();
+  return peer()->handshakes->Check().ok();
+}
+
+void Listener::PendingConnection::EndHandshake() {
+  if (handshake_memory_.bytes() == 0) return;
+  handshake_memory_.Set(0);
+  std::deque<std::weak_ptr<PendingConnection>>& waiting = peer()->waiting;
+  while (!waiting.empty()) {
+    const std::shared_ptr<PendingConnection> next = waiting.front().lock();
+    waiting.pop_front();
+    if (next == nullptr || next->fd_ < 0) continue;
+    next->awaits_memory_ = false;
+    listener_.loop_.Post([next] { next->OnEvents(0); });
+    return;
+  }
+}
+
+void Listener::PendingConnection::AwaitTurn() {
+  if (!std::exchange(awaits_turn_, true)) listener_.turns_.Add(peer()->turns, shared_from_this());
+}
+
+void Listener::PendingConnection::OnTurn() {
+  awaits_turn_ = false;
+  if (fd_ < 0) return;  // it has left
+  // Others of the address may have failed since this one began to wait.
+  const bool begins = handshake_time_ == absl::ZeroDuration();
+  if (begins && !listener_.Admit(*connection_->peer)) return Leave();
+  if (PassHandshake()) Continue();
 }
 
 bool Listener::PendingConnection::PassHandshake() {
-  if (handshake_done_) return true;
   const absl::Duration before = ThreadTime();
   const TlsSession::Progress progress = tls_->Handshake();
   handshake_time_ += ThreadTime() - before;
   switch (progress) {
     case TlsSession::Progress::kDone:
       handshake_done_ = true;
-      handshake_memory_.Set(0);
+      EndHandshake();
       connection_->handshake_time = handshake_time_;
       connection_->peer->handshake_debt.Add(handshake_time_, Clock::Steady().Now());
       listener_.without_call_.push_back(connection_);
@@ -158,6 +255,7 @@ ProtocolMatch Listener::PendingConnection::Recognize(absl::string_view seen,
   if (match == ProtocolMatch::kMatch) return match;
   bool undecided = match == ProtocolMatch::kUndecided;
   for (const ListenerProtocol& candidate : listener_.sinks_.protocols) {
+    if (!candidate.ports.empty() && !candidate.ports.contains(LocalPortOf(fd_))) continue;
     match = candidate.match(seen);
     undecided = undecided || match == ProtocolMatch::kUndecided;
     if (match == ProtocolMatch::kOther || match == ProtocolMatch::kUndecided) continue;
@@ -181,7 +279,7 @@ void Listener::PendingConnection::Leave() {
   if (!handshake_done_) {
     connection_->peer->handshake_debt.Add(handshake_time_, Clock::Steady().Now());
   }
-  handshake_memory_.Set(0);  // the loop may keep this object for a while
+  EndHandshake();  // the loop may keep this object for a while
   close(std::exchange(fd_, -1));
 }
 

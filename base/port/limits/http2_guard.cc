@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -35,6 +36,11 @@ constexpr absl::Duration kRapid = absl::Seconds(1);
 // limit within a second.
 constexpr double kPacedShare = 4;
 constexpr uint32_t kCancel = 8;  // a reset's error code
+constexpr int kSettingBytes = 6;
+constexpr uint64_t kInitialWindow = 4;  // a setting's number
+// Without a window even the shortest answers would stay in gRPC, and the threads that wait for
+// them. gRPC's own clients have a larger one.
+constexpr uint32_t kFewestWindowBytes = 1024;
 // A client that does not know the limit yet may open so many more. gRPC itself ends a connection,
 // and all of its streams at once, that goes over the limit later.
 constexpr size_t kStreamSlack = 128;
@@ -118,10 +124,12 @@ absl::Status Http2Guard::OnHeader(const Http2Frames::Header& header) {
                          : "HTTP/2: got a CONTINUATION frame outside of a header block");
   }
   number_ = 0;
+  setting_have_ = 0;
   switch (header.type) {
     case kHeaders: {
       header_block_bytes_ = 0;
       header_frames_ = 0;
+      last_header_stream_ = header.stream;
       absl::Status status = OpenStream(header);
       if (status.ok()) status = AddToHeaderBlock(header);
       if ((header.flags & kEndStream) != 0) EndByClient(header.stream);
@@ -159,10 +167,24 @@ absl::Status Http2Guard::OnPayload(const Http2Frames::Header& header, absl::stri
     if (last && (header.flags & kEndStream) != 0) EndByClient(header.stream);
     return status;
   }
+  if (header.type == kSettings) return OnSettingBytes(payload);
   if (header.type != kWindowUpdate) return absl::OkStatus();
   for (const char byte : payload) number_ = number_ << 8 | static_cast<uint8_t>(byte);
   if (!last || number_ >= kSmallUpdate) return absl::OkStatus();
   return Count(idle_, limits_.max_idle_frames_per_second, "max_idle_frames_per_second");
+}
+
+absl::Status Http2Guard::OnSettingBytes(absl::string_view bytes) {
+  for (const char byte : bytes) {
+    setting_ = setting_ << 8 | static_cast<uint8_t>(byte);
+    if (++setting_have_ % kSettingBytes != 0) continue;
+    const auto value = static_cast<uint32_t>(setting_);
+    if ((setting_ >> 32 & 0xffff) != kInitialWindow || value >= kFewestWindowBytes) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("HTTP/2: the client takes ", value, " bytes of an answer at first, and ",
+                     kFewestWindowBytes, " are the fewest"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Http2Guard::OpenStream(const Http2Frames::Header& header) {
@@ -171,6 +193,8 @@ absl::Status Http2Guard::OpenStream(const Http2Frames::Header& header) {
   Stream stream;
   stream.opened = now_;
   streams_.emplace(header.stream, stream);
+  ++unfinished_streams_;
+  ++new_streams_;
   if (streams_.size() > MostStreams()) {
     return Over("max_concurrent_streams", limits_.max_concurrent_streams);
   }
@@ -190,8 +214,16 @@ absl::Status Http2Guard::AddToHeaderBlock(const Http2Frames::Header& header) {
   if (!in_header_block_) {
     has_request_ = true;
     idle_.Excuse(kIdleFramesEach);
+    CountHeaders(last_header_stream_);
   }
   return absl::OkStatus();
+}
+
+void Http2Guard::CountHeaders(uint32_t id) {
+  const auto it = streams_.find(id);
+  if (it == streams_.end() || !it->second.unfinished) return;
+  it->second.header_bytes += header_block_bytes_;
+  unfinished_bytes_ += header_block_bytes_;
 }
 
 absl::Status Http2Guard::OnMessageBytes(uint32_t id, absl::string_view bytes) {
@@ -199,6 +231,7 @@ absl::Status Http2Guard::OnMessageBytes(uint32_t id, absl::string_view bytes) {
   if (it == streams_.end()) return absl::OkStatus();  // ended by the server: gRPC drops the bytes
   Stream& stream = it->second;
   uint32_t held = stream.unfinished_bytes + kPieceBytes;
+  int64_t further = stream.unfinished ? 0 : static_cast<int64_t>(bytes.size());
   while (!bytes.empty()) {
     if (stream.prefix_have < kPrefixBytes) {
       const uint8_t byte = static_cast<uint8_t>(bytes.front());
@@ -219,13 +252,17 @@ absl::Status Http2Guard::OnMessageBytes(uint32_t id, absl::string_view bytes) {
     stream.message_left -= static_cast<uint32_t>(take);
     held += static_cast<uint32_t>(take);
     if (stream.message_left > 0) break;
-    // Complete: from now on it counts where calls do.
+    // Complete: from now on the first one counts where calls do. Others stay in gRPC until the
+    // service asks for them.
+    if (stream.unfinished) further = static_cast<int64_t>(bytes.size());
+    FinishRequest(stream);
     held = bytes.empty() ? 0 : kPieceBytes;
     stream.prefix_have = 0;
     idle_.Excuse(kIdleFramesEach);
   }
   unfinished_bytes_ += int64_t{held} - stream.unfinished_bytes;
   stream.unfinished_bytes = held;
+  AddFurtherBytes(stream, further);
   if (unfinished_bytes_ > limits_.max_unfinished_bytes) {
     return Over("max_unfinished_bytes", limits_.max_unfinished_bytes);
   }
@@ -261,9 +298,16 @@ std::string Http2Guard::ResetStreams(size_t most) {
   return frames;
 }
 
+void Http2Guard::FinishRequest(Stream& stream) {
+  if (!std::exchange(stream.unfinished, false)) return;
+  --unfinished_streams_;
+  unfinished_bytes_ -= std::exchange(stream.header_bytes, 0);
+}
+
 void Http2Guard::EndByClient(uint32_t id) {
   auto it = streams_.find(id);
   if (it == streams_.end()) return;
+  FinishRequest(it->second);
   unfinished_bytes_ -= it->second.unfinished_bytes;
   it->second.unfinished_bytes = 0;
 }
@@ -280,7 +324,14 @@ void Http2Guard::End(uint32_t id) {
   auto it = streams_.find(id);
   if (it == streams_.end()) return;
   unfinished_bytes_ -= it->second.unfinished_bytes;
+  AddFurtherBytes(it->second, -it->second.further_bytes);
+  FinishRequest(it->second);
   streams_.erase(it);
+}
+
+void Http2Guard::AddFurtherBytes(Stream& stream, int64_t more) {
+  const int64_t before = std::exchange(stream.further_bytes, stream.further_bytes + more);
+  unfinished_bytes_ += std::max<int64_t>(stream.further_bytes, 0) - std::max<int64_t>(before, 0);
 }
 
 void Http2Guard::OnSent(absl::string_view bytes) {
@@ -288,8 +339,19 @@ void Http2Guard::OnSent(absl::string_view bytes) {
   while (true) {
     const Http2Frames::Step step = sent_.Next(&bytes, &payload);
     if (step == Http2Frames::Step::kMore) return;
-    if (step != Http2Frames::Step::kHeader) continue;
     const Http2Frames::Header& header = sent_.header();
+    if (step == Http2Frames::Step::kPayload) {
+      if (header.type != kWindowUpdate) continue;
+      for (const char byte : payload) sent_number_ = sent_number_ << 8 | static_cast<uint8_t>(byte);
+      if (sent_.payload_left() > 0) continue;
+      // gRPC gives room to a stream whose service reads.
+      const auto it = streams_.find(header.stream);
+      if (it != streams_.end() && !it->second.unfinished) {
+        AddFurtherBytes(it->second, -static_cast<int64_t>(sent_number_ & 0x7fffffff));
+      }
+      continue;
+    }
+    sent_number_ = 0;
     const bool ends = (header.type == kData || header.type == kHeaders)
                           ? (header.flags & kEndStream) != 0
                           : header.type == kResetStream;

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -78,15 +79,16 @@ class Http2Guard {
   explicit Http2Guard(const Http2Limits& limits) : limits_(limits) {}
 
   // Takes the next bytes of the client. A suspect, whose address has broken a limit before, may
-  // have shorter bursts. After an error the guard takes no more bytes. Errors: INVALID_ARGUMENT (not
-  // HTTP/2), RESOURCE_EXHAUSTED (names the limit and its value).
+  // have shorter bursts. After an error the guard takes no more bytes. Errors: INVALID_ARGUMENT
+  // (not HTTP/2), RESOURCE_EXHAUSTED (names the limit and its value).
   absl::Status OnReceived(absl::string_view bytes, Instant now, bool suspect);
   // Takes the next bytes of the server, before the client gets them.
   void OnSent(absl::string_view bytes);
 
   // The client has sent all headers of a request.
   bool has_request() const { return has_request_; }
-  // The bytes of incomplete messages that gRPC keeps.
+  // The bytes that gRPC keeps of requests: of headers until the first message is complete, of
+  // incomplete messages, and of further messages that the service has not asked for.
   int64_t unfinished_bytes() const { return unfinished_bytes_; }
 
   // How many bytes to read for the next OnReceived. They bring gRPC at most 150 resets more than
@@ -100,29 +102,42 @@ class Http2Guard {
   std::optional<size_t> whole_bytes() const { return whole_bytes_; }
   bool between_frames() const { return received_.between_frames() && !in_header_block_; }
   size_t open_streams() const { return streams_.size(); }
+  // Those that the client has opened since the last call.
+  size_t TakeNewStreams() { return std::exchange(new_streams_, 0); }
+  // Those of them whose request is not whole.
+  size_t unfinished_streams() const { return unfinished_streams_; }
   // Forgets at most `most` open streams. Returns the frames by which a client resets them.
   std::string ResetStreams(size_t most);
 
  private:
   struct Stream {
     Instant opened = absl::InfinitePast();
-    uint8_t prefix_have = 0;        // bytes of the next message's prefix
+    uint8_t prefix_have = 0;  // bytes of the next message's prefix
     uint32_t message_left = 0;
     uint32_t unfinished_bytes = 0;  // held by gRPC until the message is complete
+    // After the first message, minus the room that the server has given for them since.
+    int64_t further_bytes = 0;
+    bool unfinished = true;         // counts for unfinished_streams
+    int64_t header_bytes = 0;       // as long as it is unfinished
   };
 
   static constexpr size_t kReadPiece = 4096;
 
   absl::Status OnHeader(const Http2Frames::Header& header);
   absl::Status OnPayload(const Http2Frames::Header& header, absl::string_view payload, bool last);
+  absl::Status OnSettingBytes(absl::string_view bytes);
   absl::Status OpenStream(const Http2Frames::Header& header);
   absl::Status AddToHeaderBlock(const Http2Frames::Header& header);
+  // All headers of the stream have come.
+  void CountHeaders(uint32_t id);
   absl::Status OnMessageBytes(uint32_t id, absl::string_view bytes);
   absl::Status Count(RateCount& use, int per_second, absl::string_view limit);
   void EndByClient(uint32_t id);
   bool EndsEarly(uint32_t id);
   size_t MostStreams() const;
   void End(uint32_t id);
+  void AddFurtherBytes(Stream& stream, int64_t more);
+  void FinishRequest(Stream& stream);
 
   Http2Limits limits_;
   size_t preface_have_ = 0;
@@ -137,10 +152,16 @@ class Http2Guard {
   bool acknowledged_ = false;  // the client has taken the server's settings
   uint32_t last_stream_ = 0;
   int64_t header_block_bytes_ = 0;
+  uint32_t last_header_stream_ = 0;
   int header_frames_ = 0;
-  uint32_t number_ = 0;  // a payload's first four bytes
+  uint32_t number_ = 0;       // a payload's first four bytes
+  uint32_t sent_number_ = 0;  // the same of the server
+  uint64_t setting_ = 0;      // its last eight bytes
+  int setting_have_ = 0;
   absl::flat_hash_map<uint32_t, Stream> streams_;
   int64_t unfinished_bytes_ = 0;
+  size_t unfinished_streams_ = 0;
+  size_t new_streams_ = 0;
   std::optional<size_t> whole_bytes_;
   RateCount resets_, settings_, idle_;
   RateCount paced_;  // resets that gRPC may not have worked off yet

@@ -39,7 +39,9 @@ std::string Data(uint32_t stream, absl::string_view bytes, uint8_t flags = 0) {
   return Frame(0, flags, stream, bytes);
 }
 std::string Reset(uint32_t stream) { return Frame(3, 0, stream, Number32(8)); }
-std::string Update(uint32_t bytes) { return Frame(8, 0, 0, Number32(bytes)); }
+std::string Update(uint32_t bytes, uint32_t stream = 0) {
+  return Frame(8, 0, stream, Number32(bytes));
+}
 std::string Message(size_t bytes) {
   return absl::StrCat(std::string(1, '\0'), Number32(static_cast<uint32_t>(bytes)),
                       std::string(bytes, 'm'));
@@ -242,7 +244,10 @@ TEST_F(Http2GuardTest, UnfinishedMessagesCountUntilTheyAreComplete) {
   const std::string part = Message(4 << 20).substr(0, 16384);
   // Complete messages, on one stream that stays open: an upload.
   ASSERT_TRUE(Receive(Headers(1)).ok());
-  for (int i = 0; i < 10000; ++i) ASSERT_TRUE(Receive(Data(1, Message(16000))).ok()) << i;
+  for (int i = 0; i < 10000; ++i) {
+    ASSERT_TRUE(Receive(Data(1, Message(16000))).ok()) << i;
+    guard_.OnSent(Update(16005, 1));
+  }
   uint32_t stream = 3;
   int taken = 0;
   absl::Status status;
@@ -258,6 +263,116 @@ TEST_F(Http2GuardTest, UnfinishedMessagesCountUntilTheyAreComplete) {
   }
   EXPECT_THAT(std::string(status.message()), HasSubstr("max_unfinished_bytes (33554432)"));
   EXPECT_NEAR(taken, 3 * 2048, 200);
+}
+
+TEST_F(Http2GuardTest, AStreamThatEndsWithinAMessageCountsOnce) {
+  limits_.max_unfinished_bytes = 64 << 10;
+  guard_ = Http2Guard(limits_);
+  ASSERT_TRUE(Receive(kHttp2Preface).ok());
+  const std::string part = Message(4 << 20).substr(0, 10000);
+  uint32_t stream = 1;
+  for (; stream < 21; stream += 2) {
+    ASSERT_TRUE(Receive(absl::StrCat(Headers(stream), Data(stream, part, kEndStream))).ok());
+    EXPECT_EQ(guard_.unfinished_bytes(), 0);
+  }
+  // Half of them end by the server, the others by the client.
+  for (uint32_t ended = 1; ended < stream; ended += 2) {
+    if (ended % 4 == 1) {
+      guard_.OnSent(Headers(ended, kEndStream));
+    } else {
+      ASSERT_TRUE(Receive(Reset(ended)).ok());
+    }
+  }
+  EXPECT_EQ(guard_.open_streams(), 0);
+  EXPECT_EQ(guard_.unfinished_bytes(), 0);
+  // With its piece's overhead each frame counts as 1 KiB.
+  ASSERT_TRUE(Receive(Headers(stream)).ok());
+  ASSERT_TRUE(Receive(Data(stream, part.substr(0, 960))).ok());
+  EXPECT_EQ(Taken(Data(stream, std::string(960, 'm')), 1000), 62);  // the headers count, too
+  EXPECT_THAT(error_, HasSubstr("max_unfinished_bytes (65536)"));
+}
+
+// gRPC keeps them, and the service that takes one message never asks for them.
+TEST_F(Http2GuardTest, FurtherMessagesCountUntilTheServerGivesRoomForMore) {
+  constexpr int64_t kMessage = 5 + 1000;
+  ASSERT_TRUE(Receive(absl::StrCat(Headers(1), Data(1, Message(5000)))).ok());
+  EXPECT_EQ(guard_.unfinished_bytes(), 0);
+  guard_.OnSent(Update(5005, 3));
+  guard_.OnSent(Update(5005));
+  ASSERT_TRUE(Receive(Data(1, Message(1000) + Message(1000))).ok());
+  ASSERT_TRUE(Receive(Data(1, Message(1000))).ok());
+  EXPECT_GE(guard_.unfinished_bytes(), 3 * kMessage);
+  EXPECT_LT(guard_.unfinished_bytes(), 3 * kMessage + 200);
+  // A service that reads gives room early or late, in any pieces.
+  const std::string update = Update(3 * kMessage, 1);
+  for (const char byte : update) guard_.OnSent(absl::string_view(&byte, 1));
+  EXPECT_EQ(guard_.unfinished_bytes(), 0);
+  for (int i = 0; i < 100000; ++i) {
+    guard_.OnSent(Update(kMessage, 1));
+    ASSERT_TRUE(Receive(Data(1, Message(1000))).ok());
+  }
+  EXPECT_EQ(guard_.unfinished_bytes(), 0);
+  // One that does not read has a limit, also over several streams. They count until they end.
+  ASSERT_TRUE(Receive(absl::StrCat(Headers(3), Data(3, Message(10)))).ok());
+  ASSERT_TRUE(Receive(Data(3, Message(1000), kEndStream)).ok());
+  EXPECT_EQ(guard_.unfinished_bytes(), kMessage);
+  EXPECT_NEAR(Taken(Data(1, Message(1000)), 1 << 20), (32 << 20) / kMessage, 2);
+  EXPECT_THAT(error_, HasSubstr("max_unfinished_bytes (33554432)"));
+  guard_.OnSent(Headers(1, kEndStream));
+  EXPECT_EQ(guard_.unfinished_bytes(), kMessage);
+  guard_.OnSent(Reset(3));
+  EXPECT_EQ(guard_.unfinished_bytes(), 0);
+}
+
+// gRPC keeps them, and does not answer before the request is whole.
+TEST_F(Http2GuardTest, HeadersCountUntilTheRequestIsWhole) {
+  constexpr int64_t kHeaders = 2 + 2 * 10000;
+  const std::string block = absl::StrCat(Headers(1, 0), Frame(9, 0, 1, std::string(10000, 'h')),
+                                         Frame(9, kEndHeaders, 1, std::string(10000, 'h')));
+  ASSERT_TRUE(Receive(block).ok());
+  EXPECT_EQ(guard_.unfinished_bytes(), kHeaders);
+  ASSERT_TRUE(Receive(Data(1, Message(5))).ok());
+  EXPECT_EQ(guard_.unfinished_bytes(), 0);
+  ASSERT_TRUE(Receive(Headers(3)).ok());
+  EXPECT_EQ(guard_.unfinished_bytes(), 2);
+  guard_.OnSent(Reset(3));
+  EXPECT_EQ(guard_.unfinished_bytes(), 0);
+  ASSERT_TRUE(Receive(Headers(5, kEndHeaders | kEndStream)).ok());
+  EXPECT_EQ(guard_.unfinished_bytes(), 0);
+}
+
+TEST_F(Http2GuardTest, AClientThatTakesNoAnswersIsRefused) {
+  const auto settings = [](uint32_t window) {
+    return Frame(4, 0, 0,
+                 absl::StrCat(absl::string_view("\0\3\0\0\0\x64\0\4", 8), Number32(window)));
+  };
+  for (const uint32_t window : {1024u, 65535u, 0x7fffffffu})
+    EXPECT_TRUE(Receive(settings(window)).ok()) << window;
+  for (const uint32_t window : {0u, 1u, 1023u}) {
+    guard_ = Http2Guard(limits_);
+    ASSERT_TRUE(Receive(kHttp2Preface).ok());
+    const std::string frame = settings(window);
+    absl::Status status;
+    for (const char byte : frame) status.Update(Receive(absl::string_view(&byte, 1)));
+    EXPECT_EQ(status.message(), absl::StrCat("HTTP/2: the client takes ", window,
+                                             " bytes of an answer at first, and 1024 are the "
+                                             "fewest"));
+  }
+}
+
+TEST_F(Http2GuardTest, AStreamIsUnfinishedUntilItsRequestIsWhole) {
+  for (const uint32_t stream : {1, 3, 5, 7}) ASSERT_TRUE(Receive(Headers(stream)).ok());
+  EXPECT_EQ(guard_.unfinished_streams(), 4);
+  ASSERT_TRUE(Receive(Data(1, Message(10))).ok());               // a whole message
+  ASSERT_TRUE(Receive(Data(3, Message(10).substr(0, 5))).ok());  // half of one
+  ASSERT_TRUE(Receive(Data(5, "", kEndStream)).ok());            // ended by the client
+  ASSERT_TRUE(Receive(Reset(7)).ok());
+  EXPECT_EQ(guard_.unfinished_streams(), 1);
+  EXPECT_EQ(guard_.open_streams(), 3);
+  guard_.OnSent(Headers(3, kEndStream));
+  EXPECT_EQ(guard_.unfinished_streams(), 0);
+  // Those of a whole request are open until the server ends them.
+  EXPECT_EQ(guard_.open_streams(), 2);
 }
 
 TEST_F(Http2GuardTest, ACompressedMessageIsRefusedBeforeItsBytes) {

@@ -105,6 +105,14 @@ class IncomingCharge {
     all_->Add(more);
     return more > 0;
   }
+  // Charges `all` for the bytes from now on.
+  void MoveTo(const std::shared_ptr<IncompleteRequestBytes>& all) {
+    if (all == all_) return;
+    const int64_t bytes = bytes_;
+    Set(0);
+    all_ = all;
+    Set(bytes);
+  }
   int64_t bytes() const { return bytes_; }
   const std::shared_ptr<IncompleteRequestBytes>& all() const { return all_; }
 

@@ -42,6 +42,20 @@ TEST(IncompleteRequestBytesTest, AConnectionGivesItsBytesBackAtItsEnd) {
   EXPECT_EQ(all->held(), 0);
 }
 
+TEST(IncompleteRequestBytesTest, AChargeMovesToAnotherLimit) {
+  auto all = std::make_shared<IncompleteRequestBytes>("max_incoming_bytes", 100);
+  auto part = std::make_shared<IncompleteRequestBytes>("max_incoming_bytes_per_peer", 75, all);
+  IncomingCharge charge(part);
+  charge.Set(80);
+  EXPECT_FALSE(part->Check().ok());
+  charge.MoveTo(all);
+  EXPECT_EQ(part->held(), 0);
+  EXPECT_EQ(all->held(), 80);
+  EXPECT_TRUE(charge.all()->Check().ok());
+  charge.Set(0);
+  EXPECT_EQ(all->held(), 0);
+}
+
 TEST(IncompleteRequestBytesTest, AnAddressHasALimitOfItsOwn) {
   auto all = std::make_shared<IncompleteRequestBytes>("max_incoming_bytes", 100);
   auto peer = std::make_shared<IncompleteRequestBytes>("max_incoming_bytes_per_peer", 75, all);

@@ -18,13 +18,16 @@ namespace cohort {
 inline std::shared_ptr<PeerAccess> AccessOfGrpcCall(const grpc::ServerContextBase& context) {
   std::shared_ptr<PeerAccess> access = ClientOfGrpcPeer(context.peer()).access;
   if (access == nullptr) return nullptr;
-  const auto found = context.client_metadata().find("authorization");
-  if (found == context.client_metadata().end()) return access;
-  absl::string_view token(found->second.data(), found->second.size());
-  constexpr absl::string_view kScheme = "Bearer ";
-  if (!absl::StartsWithIgnoreCase(token, kScheme)) return access;
-  token.remove_prefix(kScheme.size());
-  return access->WithToken(token.size() > kMaxTokenBytes ? "" : token);
+  const auto& metadata = context.client_metadata();
+  if (const auto found = metadata.find("authorization"); found != metadata.end()) {
+    absl::string_view token(found->second.data(), found->second.size());
+    if (constexpr absl::string_view kScheme = "Bearer ";
+        absl::StartsWithIgnoreCase(token, kScheme)) {
+      token.remove_prefix(kScheme.size());
+      access = access->WithToken(token.size() > kMaxTokenBytes ? "" : token);
+    }
+  }
+  return access;
 }
 
 }  // namespace cohort

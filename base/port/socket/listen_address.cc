@@ -5,9 +5,12 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include <utility>
+
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
 namespace cohort {
@@ -72,6 +75,15 @@ std::string ListenAddress::WithPort(int bound_port) const {
 std::string HostAndPort(absl::string_view host, int port) {
   const bool plain = !absl::StrContains(host, ':') || absl::StartsWith(host, "[");
   return plain ? absl::StrCat(host, ":", port) : absl::StrCat("[", host, "]:", port);
+}
+
+AddressAndProtocols SplitProtocols(absl::string_view text) {
+  if (absl::StartsWith(text, "unix:")) return {std::string(text), {}};
+  std::vector<std::string> words = absl::StrSplit(text, ',');
+  AddressAndProtocols split{std::move(words.front()), {}};
+  words.erase(words.begin());
+  split.protocols = std::move(words);
+  return split;
 }
 
 absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text) {

@@ -3,6 +3,7 @@
 #define COHORT_BASE_PORT_SOCKET_LISTEN_ADDRESS_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -25,6 +26,14 @@ struct ListenAddress {
 
 // "10.0.0.4:7700", "[::1]:7700"; `host` may have its brackets already.
 std::string HostAndPort(absl::string_view host, int port);
+
+// "ADDRESS,PROTOCOL,...": an address with the protocols that it serves.
+struct AddressAndProtocols {
+  std::string address;
+  std::vector<std::string> protocols;  // empty: the text names none
+};
+// A Unix socket names no protocols, because a path may have commas.
+AddressAndProtocols SplitProtocols(absl::string_view text);
 
 // Parses host:port, [IPv6]:port, unix:/path, or fd://N for a socket that already listens. Errors:
 // INVALID_ARGUMENT (another form; the descriptor is no listening TCP socket).

@@ -1,5 +1,8 @@
 #include "base/port/socket/listen_address.h"
 
+#include <string>
+#include <vector>
+
 #include "gtest/gtest.h"
 
 namespace cohort {
@@ -30,6 +33,15 @@ TEST(ListenAddressTest, OpenToOthers) {
     ASSERT_TRUE(address.ok()) << text;
     EXPECT_FALSE(address->is_loopback()) << text;
   }
+}
+
+TEST(ListenAddressTest, ProtocolsStandBehindTheAddress) {
+  EXPECT_EQ(SplitProtocols("[::]:7700").address, "[::]:7700");
+  EXPECT_TRUE(SplitProtocols("[::]:7700").protocols.empty());
+  const AddressAndProtocols two = SplitProtocols("fd://3,rpc,tcpstore");
+  EXPECT_EQ(two.address, "fd://3");
+  EXPECT_EQ(two.protocols, (std::vector<std::string>{"rpc", "tcpstore"}));
+  EXPECT_EQ(SplitProtocols("unix:/a,b").address, "unix:/a,b");
 }
 
 TEST(ListenAddressTest, Malformed) {
