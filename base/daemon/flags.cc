@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "base/port/peer/ip_network.h"
 #include "base/port/socket/listen_address.h"
 #include "base/status_macros.h"
 #include "base/version.h"
@@ -53,7 +54,17 @@ absl::Status CheckProtection(absl::string_view flag, const ListenAddress& addres
 absl::Status CheckAddresses(const DaemonOptions& options) {
   if (options.listen.empty()) return InvalidFlag("listen", "no address");
   for (const std::string& text : options.listen) {
-    COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(text));
+    const AddressAndProtocols split = SplitProtocols(text);
+    for (const std::string& protocol : split.protocols) {
+      const auto& known = options.protocols;
+      if (std::find(known.begin(), known.end(), protocol) != known.end()) continue;
+      return InvalidFlag(
+          "listen",
+          absl::StrCat(text, ": there is no protocol ", Quoted(protocol),
+                       known.empty() ? ", and an address names none"
+                                     : absl::StrCat("; there are ", absl::StrJoin(known, ", "))));
+    }
+    COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(split.address));
     COHORT_RETURN_IF_ERROR(CheckProtection("listen", address, options));
   }
   if (options.metrics_listen.empty()) return absl::OkStatus();
@@ -219,13 +230,26 @@ void Flags::Add(DaemonOptions& options) {
   Add("listen", options.listen,
       absl::StrCat("address to serve on: host:port, [ipv6]:port, unix:/path, or fd://N, a socket "
                    "that listens already as descriptor N; port 0 picks one; 0.0.0.0 means IPv4, "
-                   "[::] IPv6 and IPv4; repeatable (",
-                   options.listen[0], ")"));
+                   "[::] IPv6 and IPv4; repeatable",
+                   options.protocols.empty() ? ""
+                                             : "; the protocols of its port may follow, as in "
+                                               "[::]:7700,rpc,tcpstore,torchft: without them "
+                                               "it serves all, and with TLS rpc alone",
+                   " (", options.listen[0], ")"));
   AddMode("unix-socket-mode", options.unix_socket_mode,
           "mode of the files of Unix sockets: 0600 admits this user alone, 0660 its group (0600)");
   Add("insecure", options.insecure,
       "accept that addresses that other machines reach serve plain connections and clients that do "
       "not prove who they are");
+  Add("proxy-protocol-from", options.proxies,
+      "address or network of load balancers, such as 10.0.0.0/8: each connection from there begins "
+      "with a header of the "
+      "PROXY protocol, version 1 or 2, and limits and logs use the client's address in it; "
+      "repeatable");
+  AddCheck([&options] {
+    const absl::Status status = ParseIpNetworks(options.proxies).status();
+    return status.ok() ? status : InvalidFlag("proxy-protocol-from", status.message());
+  });
   Add("metrics-listen", options.metrics_listen,
       absl::StrCat("address for Prometheus, host:port, with TLS if other machines reach it; empty: "
                    "off (",

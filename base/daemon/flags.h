@@ -36,11 +36,14 @@ struct DaemonOptions {
   explicit DaemonOptions(int port);
 
   std::vector<std::string> listen;
+  // Those that a text of `listen` may name behind its address, as in "[::]:7700,rpc". Empty: none.
+  std::vector<std::string> protocols;
   mode_t unix_socket_mode = 0600;
   bool insecure = false;
-  TlsFiles tls;                // see AddAccess
-  std::string access_policy;   // empty: there is no file
-  std::string metrics_listen;  // empty: off
+  TlsFiles tls;                      // see AddAccess
+  std::vector<std::string> proxies;  // networks: see ListenerOptions
+  std::string access_policy;         // empty: there is no file
+  std::string metrics_listen;        // empty: off
   LogOptions log;
   bool core_dumps = false;
   bool reflection = false;

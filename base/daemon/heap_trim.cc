@@ -3,8 +3,10 @@
 #include <errno.h>
 #include <malloc.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 
 namespace cohort {
 namespace {
@@ -12,16 +14,40 @@ namespace {
 constexpr size_t kLeastFreed = size_t{16} << 20;
 constexpr timespec kBetweenLooks = {5, 0};
 
+// The resident memory that no file backs, and no shared memory.
+size_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  size_t all = 0, resident = 0, shared = 0;
+  file >> all >> resident >> shared;
+  return (resident - std::min(shared, resident)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// The resident memory that the heap does not use.
+size_t UnusedBytes(size_t used) {
+  const size_t resident = ResidentBytes();
+  return resident - std::min(used, resident);
+}
+
 }  // namespace
 
 bool HeapTrim::Look() {
   const struct mallinfo2 heap = mallinfo2();
-  const size_t used = heap.uordblks;
-  most_used_ = std::max(most_used_, used);
-  if (most_used_ - used < std::max(kLeastFreed, most_used_ / 4)) return false;
-  most_used_ = used;
+  const size_t used = heap.uordblks + heap.hblkhd;
+  const size_t unused = UnusedBytes(used);
+  // Stacks, and free memory between objects, stay after a trim.
+  unused_after_trim_ = std::min(unused_after_trim_, unused);
+  if (unused - unused_after_trim_ < std::max(kLeastFreed, used / 4)) return false;
   malloc_trim(0);
+  unused_after_trim_ = UnusedBytes(used);
   return true;
+}
+
+void LimitKeptMemory(int64_t memory_bytes) {
+  constexpr int64_t kPlenty = int64_t{4} << 30;
+  constexpr int kTrimThreshold = 1 << 20;
+  // Any threshold that is set no longer changes by itself. More system calls for large values are
+  // the cost.
+  if (memory_bytes < kPlenty) mallopt(M_TRIM_THRESHOLD, kTrimThreshold);
 }
 
 int AwaitSignal(const sigset_t& signals) {

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <cstddef>
+#include <cstdint>
 
 namespace cohort {
 
@@ -12,13 +13,20 @@ namespace cohort {
 // a peak, such as an attack, a daemon would stay near its limit. Thread-compatible.
 class HeapTrim {
  public:
-  // Compares the bytes in use with the most at looks since the last trim. Trims the heap if they are
-  // fewer by a quarter and by 16 MiB. Returns whether it has trimmed.
+  // Trims the heap if the process has more resident memory than it uses, by a quarter of that and
+  // by 16 MiB more than after the last trim. A peak between two looks counts, too. Returns whether
+  // it has trimmed.
   bool Look();
 
  private:
-  size_t most_used_ = 0;
+  size_t unused_after_trim_ = 0;
 };
+
+// A daemon that may use `memory_bytes` calls it before its first threads. The C library raises its
+// threshold for memory that it gives back at once with each large object that is freed, up to 32
+// MiB. With little memory, such as 512 MiB of a container, that doubled the memory of unread
+// answers; so the threshold stays below 4 GiB.
+void LimitKeptMemory(int64_t memory_bytes);
 
 // Waits for one of the signals, which are blocked, and returns it. Looks at the heap meanwhile.
 int AwaitSignal(const sigset_t& signals);

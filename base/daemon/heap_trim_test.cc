@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <fstream>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -33,6 +34,23 @@ TEST(HeapTrimTest, MemoryOfManySmallObjectsGoesBack) {
   }
   EXPECT_TRUE(heap.Look());
   EXPECT_LT(ResidentBytes(), before - kCount * kBytes * 8 / 10);
+  EXPECT_FALSE(heap.Look()) << "nothing was freed since";
+}
+
+TEST(HeapTrimTest, APeakBetweenTwoLooksCounts) {
+  constexpr size_t kCount = 100000, kBytes = 1024;
+  HeapTrim heap;
+  heap.Look();
+  const size_t before = ResidentBytes();
+  {
+    std::vector<std::unique_ptr<char[]>> objects;
+    // Written, so that their pages are resident. The last one keeps the heap from ending earlier.
+    for (size_t i = 0; i < kCount; ++i) objects.emplace_back(new char[kBytes]());
+    static std::unique_ptr<char[]> last;
+    last = std::move(objects.back());
+  }
+  EXPECT_TRUE(heap.Look());
+  EXPECT_LT(ResidentBytes(), before + kCount * kBytes * 2 / 10);
   EXPECT_FALSE(heap.Look()) << "nothing was freed since";
 }
 

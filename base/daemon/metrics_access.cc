@@ -9,8 +9,10 @@
 namespace cohort {
 
 absl::StatusOr<MetricsAccess> MetricsAccessOf(const DaemonOptions& options,
-                                              std::shared_ptr<AccessPolicy> policy) {
+                                              std::shared_ptr<AccessPolicy> policy,
+                                              std::shared_ptr<TlsContext> certificates) {
   MetricsAccess access;
+  access.certificates = std::move(certificates);
   if (!options.access_policy.empty()) access.policy = std::move(policy);
   if (options.tls.certificate.empty()) return access;
   COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(options.metrics_listen));

@@ -16,13 +16,16 @@ struct MetricsAccess {
   std::shared_ptr<TlsContext> tls;  // null: plain connections
   // Clients need the role observer in any tenant; null: each client that can connect may read.
   std::shared_ptr<AccessPolicy> policy;
+  // The certificates of the daemon's other addresses, whose state a metric tells; null: they have none.
+  std::shared_ptr<TlsContext> certificates;
 };
 
 // The access that a daemon's flags ask for: the policy, if it is in a file, and TLS with the
 // certificates of the daemon's other addresses. Connections are plain on loopback, and with
 // --insecure if there are no certificates. Errors: those of TlsContext::Load.
 absl::StatusOr<MetricsAccess> MetricsAccessOf(const DaemonOptions& options,
-                                              std::shared_ptr<AccessPolicy> policy);
+                                              std::shared_ptr<AccessPolicy> policy,
+                                              std::shared_ptr<TlsContext> certificates);
 
 }  // namespace cohort
 

@@ -313,6 +313,39 @@ TEST(MetricsEndpointTest, TheFiguresOfATenantAreForItsObservers) {
               AllOf(HasSubstr("team-b"), HasSubstr("tcp"), HasSubstr("team-a")));
 }
 
+TEST(ServedMetricsTest, AFileThatCannotBeUsedIsAMetric) {
+  const std::string folder = ::testing::TempDir();
+  const std::string path = folder + "/unusable_policy.json";
+  const auto write = [](const std::string& to, const std::string& text) {
+    std::ofstream(to + ".next") << text;
+    ASSERT_EQ(rename((to + ".next").c_str(), to.c_str()), 0);
+  };
+  write(path, R"({"rules": [{"identity": "anonymous", "tenant": "a", "role": "observer"}]})");
+  const testing::CertificateAuthority ca(folder);
+  const TlsFiles files = ca.Sign("server", {"server", "DNS:localhost"});
+  MetricsAccess access;
+  access.policy = AccessPolicy::Load(path).value();
+  access.certificates = TlsContext::Load(files, TlsSide::kServer).value();
+  ServedMetrics metrics;
+  ASSERT_TRUE(metrics.Serve("127.0.0.1:0", std::make_shared<prometheus::Registry>(), access).ok());
+  const std::string usable = Scrape(metrics.port());
+  EXPECT_THAT(usable, HasSubstr("cohort_unusable_access_files{file=\"access_policy\"} 0"));
+  EXPECT_THAT(usable, HasSubstr("cohort_unusable_access_files{file=\"keys_of_issuers\"} 0"));
+  EXPECT_THAT(usable, HasSubstr("cohort_unusable_access_files{file=\"certificates\"} 0"));
+
+  write(path, "{");
+  write(files.certificate, "nonsense");
+  // The old rules count until the daemon has looked, and afterwards, too.
+  std::string unusable;
+  for (const absl::Time end = absl::Now() + absl::Seconds(20);
+       (!absl::StrContains(unusable, "access_policy\"} 1") || !absl::StrContains(unusable, "certificates\"} 1")) &&
+       absl::Now() < end;) {
+    unusable = Scrape(metrics.port());
+  }
+  EXPECT_THAT(unusable, HasSubstr("cohort_unusable_access_files{file=\"access_policy\"} 1"));
+  EXPECT_THAT(unusable, HasSubstr("cohort_unusable_access_files{file=\"certificates\"} 1"));
+}
+
 TEST(MetricsAccessTest, OtherMachinesNeedTls) {
   const testing::CertificateAuthority ca(::testing::TempDir());
   DaemonOptions options(7700);
@@ -320,7 +353,7 @@ TEST(MetricsAccessTest, OtherMachinesNeedTls) {
   const auto has_tls = [&options](const std::string& address, bool insecure) {
     options.metrics_listen = address;
     options.insecure = insecure;
-    const auto access = MetricsAccessOf(options, nullptr);
+    const auto access = MetricsAccessOf(options, nullptr, nullptr);
     EXPECT_TRUE(access.ok()) << access.status();
     return access.ok() && access->tls != nullptr;
   };

@@ -11,6 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "base/daemon/heap_trim.h"
+#include "base/memory/memory_limit.h"
 #include "base/text/logging.h"
 #include "base/threads/thread.h"
 #include "base/version.h"
@@ -55,9 +57,10 @@ absl::Status CheckThreadLimit() {
   constexpr int64_t kFewestThreads = 16;
   const int64_t limit = ThreadLimit();
   if (limit >= kFewestThreads) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("this process may have ", limit, " threads (RLIMIT_NPROC, or pids.max of its "
-                   "cgroup), and needs ", kFewestThreads, " at least"));
+  return absl::ResourceExhaustedError(absl::StrCat("this process may have ", limit,
+                                                   " threads (RLIMIT_NPROC, or pids.max of its "
+                                                   "cgroup), and needs ",
+                                                   kFewestThreads, " at least"));
 }
 
 // Sends SIGTERM to this process when standard input has ended. Errors: those of threads.
@@ -90,6 +93,7 @@ int Run(int argc, char** argv, Flags& flags, const DaemonOptions& options,
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   const sigset_t signals = BlockEndSignals();
   RaiseDescriptorLimit();
+  LimitKeptMemory(MemoryLimitBytes());
   if (!options.core_dumps) WriteNoCoreDump();
   if (!InitLogging(options.log).ok()) return kExitConfig;
   // protobuf logs every malformed string that a caller sends; the caller gets an error anyway.
