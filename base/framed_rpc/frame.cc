@@ -34,7 +34,7 @@ Header ParseHeader(const char* from) {
   return header;
 }
 
-bool IsKind(Kind kind) { return kind >= Kind::kHello && kind <= Kind::kNext; }
+bool IsKind(Kind kind) { return kind >= Kind::kHello && kind <= Kind::kClient; }
 
 }  // namespace
 
@@ -110,6 +110,14 @@ size_t FrameReader::wanted() const {
 
 void FrameReader::Borrow(std::string* spare) {
   if (buffer_.empty()) buffer_.swap(*spare);
+}
+
+void FrameReader::Shrink(size_t most_bytes) {
+  if (buffer_.capacity() <= most_bytes || held() > most_bytes) return;
+  std::string rest(buffer_, begin_, held());
+  begin_ = 0;
+  end_ = rest.size();
+  rest.swap(buffer_);
 }
 
 void FrameReader::GiveBack(std::string* spare) {

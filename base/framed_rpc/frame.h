@@ -4,8 +4,10 @@
 // A client opens with kPreface; the server answers kPreface and a frame kHello whose body has the
 // full names of its methods, one per line: calls name a method by its number in that list. A client
 // with a bearer token sends it behind its preface, as the body of a frame kToken. Another frame
-// kToken replaces the token for the calls behind it. After the greeting either side sends frames: a
-// header of 16 bytes, little endian, and a body.
+// kToken replaces the token for the calls behind it. A server that calls for a client of its own
+// sends the names of that client behind them (base/access/peer_names.h), once, as the body of a
+// frame kClient. After the greeting either side sends frames: a header of 16 bytes, little endian,
+// and a body.
 //
 //   offset  size
 //        0     4  size of the body
@@ -45,7 +47,8 @@ enum class Kind : uint8_t {
   kReply = 4,
   kToken = 5,
   kPart = 6,
-  kNext = 7
+  kNext = 7,
+  kClient = 8
 };
 
 struct Header {
@@ -101,6 +104,9 @@ class FrameReader {
   // and give it back unless a good part of a frame is left in it.
   void Borrow(std::string* spare);
   void GiveBack(std::string* spare);
+  // Frees a buffer of more than `most_bytes`, unless as many bytes are held. Frames that were read
+  // become invalid.
+  void Shrink(size_t most_bytes);
 
  private:
   const size_t max_body_bytes_;

@@ -41,6 +41,7 @@ struct ChannelOptions {
   std::shared_ptr<TlsContext> tls;   // null: the connection is plain
   std::shared_ptr<TokenFile> token;  // sent over TLS alone; null: none is sent
   std::string host;                  // for which the server's certificate must be valid
+  std::string client_names;          // the body of the frame kClient; empty: none is sent
 };
 
 // Thread-safe. A caller that blocks reads from the socket itself, so no thread has to wake it with
@@ -144,6 +145,7 @@ class ClientConnection final : public EventLoop::Handler,
   void SendPreface();
   // Sends the token to a server that does not have it.
   void SendNewToken() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WriteFrame(Kind kind, absl::string_view body) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ReadGreeting();
 
   uint32_t Add(uint16_t method, Pending pending, absl::Duration timeout, std::string& frame)

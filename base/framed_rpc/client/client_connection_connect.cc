@@ -131,6 +131,7 @@ void ClientConnection::SendPreface() {
   blocked_ = false;
   output_.Append(kPreface);
   SendNewToken();
+  if (!options_.client_names.empty()) WriteFrame(Kind::kClient, options_.client_names);
   Write("");
   UpdateEvents(true);
 }
@@ -140,12 +141,16 @@ void ClientConnection::SendNewToken() {
   const std::optional<std::string> token =
       options_.token->IfNew(Clock::Steady().Now(), &token_version_);
   if (!token.has_value()) return;
+  WriteFrame(Kind::kToken, *token);
+}
+
+void ClientConnection::WriteFrame(Kind kind, absl::string_view body) {
   std::string frame;
   Header header;
-  header.kind = Kind::kToken;
-  header.body_bytes = static_cast<uint32_t>(token->size());
+  header.kind = kind;
+  header.body_bytes = static_cast<uint32_t>(body.size());
   AppendHeader(header, &frame);
-  Write(frame + *token);
+  Write(absl::StrCat(frame, body));
 }
 
 // Returns whether the whole greeting has arrived; numbers_ is then set.

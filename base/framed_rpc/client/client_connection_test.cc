@@ -292,6 +292,15 @@ TEST_F(ClientConnectionTest, ACallThatIsAskedToCancelEndsWithTheReplyOfTheServer
   EXPECT_EQ(silent->status().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
 }
 
+TEST_F(ClientConnectionTest, PatienceWithACancelledCallEndsAtItsTimeout) {
+  const auto peer = Ready();
+  auto answer = std::make_shared<Answer>();
+  uint32_t id = 0;
+  ASSERT_TRUE(connection_->Start(0, Frame16("y"), absl::Milliseconds(20), answer, &id));
+  connection_->AskToCancel(id, absl::Hours(1));
+  EXPECT_EQ(answer->status().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+}
+
 TEST_F(ClientConnectionTest, CancelEndsCallsThatBlock) {
   const auto peer = Ready();
   // One reads for both, and the server answers neither.
@@ -367,6 +376,23 @@ TEST_F(ClientConnectionTest, AnswersThatAreTooLargeAreSkipped) {
   peer->Reply(peer->Next()->call, std::string(kMaxBytes, 'y'));
   again.join();
   EXPECT_EQ(next.body(), std::string(kMaxBytes, 'y'));
+}
+
+TEST_F(ClientConnectionTest, AStreamWhosePartIsTooLargeEndsAtTheServerToo) {
+  const auto peer = Ready();
+  auto answer = std::make_shared<Answer>();
+  uint32_t id = 0;
+  ASSERT_TRUE(connection_->StartStream(0, Frame16("y"), answer, &id));
+  Header part;
+  part.call = peer->Next()->call;
+  part.kind = Kind::kPart;
+  peer->SendFrame(part, std::string(kMaxBytes + 1, 'x'));
+  EXPECT_EQ(answer->status().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  connection_->Close();  // no frame follows
+  const std::optional<Header> cancel = peer->Next();
+  ASSERT_TRUE(cancel.has_value()) << "the server was not told";
+  EXPECT_EQ(cancel->kind, Kind::kCancel);
+  EXPECT_EQ(cancel->call, part.call);
 }
 
 TEST_F(ClientConnectionTest, LargeRequestsWaitForTheSocket) {

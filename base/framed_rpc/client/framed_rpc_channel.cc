@@ -76,7 +76,7 @@ Route Channel::RouteOf(absl::string_view path) {
     if (state_ == State::kReady) {
       const int number = connection_->Number(path);
       if (number < 0) return route;
-      if (options_.tls != nullptr && connection_->CloseIfFilesChanged(Clock::Steady().Now())) {
+      if (options_.tls != nullptr && connection_->CloseIfFilesChanged(clock_.Now())) {
         return route;
       }
       route.connection = connection_;
@@ -90,9 +90,9 @@ Route Channel::RouteOf(absl::string_view path) {
 }
 
 bool Channel::BeginLocked() {
-  if (state_ != State::kNone || Clock::Steady().Now() < retry_at_) return false;
+  if (state_ != State::kNone || clock_.Now() < retry_at_) return false;
   state_ = State::kConnecting;
-  connecting_since_ = Clock::Steady().Now();
+  connecting_since_ = clock_.Now();
   return true;
 }
 
@@ -107,7 +107,7 @@ bool Channel::WhenSettled(std::function<void()> then) {
     MutexLock lock(&mutex_);
     connect = used_ && BeginLocked();
     if (state_ != State::kConnecting) return false;
-    if (Clock::Steady().Now() - connecting_since_ > options_.connect_timeout) return false;
+    if (clock_.Now() - connecting_since_ > options_.connect_timeout) return false;
     settled_.push_back(std::move(then));
   }
   if (connect) Connect();
@@ -172,7 +172,7 @@ void Channel::OnEnd(ClientConnection::End end, const std::string& why) {
       state_ = State::kRefused;
     } else if (std::exchange(state_, State::kNone) != State::kReady) {
       pause_ = pause_ == absl::ZeroDuration() ? kFirstPause : std::min(pause_ * 2, kLongestPause);
-      retry_at_ = Clock::Steady().Now() + pause_;
+      retry_at_ = clock_.Now() + pause_;
     }
   }
   for (const auto& then : settled) then();

@@ -28,10 +28,13 @@ struct Route {
 // Thread-safe.
 class Channel final : public std::enable_shared_from_this<Channel> {
  public:
-  // With `enabled` false there never is a connection.
-  Channel(std::string address, const ChannelOptions& options, bool enabled)
+  // With `enabled` false there never is a connection. `clock` is that of the pauses between
+  // attempts.
+  Channel(std::string address, const ChannelOptions& options, bool enabled,
+          const Clock& clock = Clock::Steady())
       : address_(std::move(address)),
         options_(ForAddress(options, address_)),
+        clock_(clock),
         state_(enabled ? State::kNone : State::kRefused) {}
   ~Channel();
 
@@ -61,6 +64,7 @@ class Channel final : public std::enable_shared_from_this<Channel> {
 
   const std::string address_;
   const ChannelOptions options_;
+  const Clock& clock_;
   std::atomic<bool> ready_{false};  // whether state_ is kReady
   mutable Mutex mutex_;
   State state_ ABSL_GUARDED_BY(mutex_);

@@ -1,11 +1,16 @@
 #include "base/framed_rpc/client/framed_rpc_channel.h"
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/framed_rpc/client/testing/fake_framed_rpc_server.h"
 #include "gtest/gtest.h"
 
@@ -70,6 +75,48 @@ TEST(ChannelTest, AServerOfAnotherKindIsNotTriedAgain) {
   }
   EXPECT_TRUE(host.HasConnection());
   EXPECT_FALSE(other.HasConnection());
+}
+
+// Stands still until the test moves it.
+class StandingClock final : public Clock {
+ public:
+  Instant Now() const override { return absl::FromUnixNanos(nanos_.load()); }
+  void Advance(absl::Duration by) { nanos_.fetch_add(absl::ToInt64Nanoseconds(by)); }
+
+ private:
+  std::atomic<int64_t> nanos_{int64_t{1000000000000}};
+};
+
+TEST(ChannelTest, PausesGrowDuringOneOutageAlone) {
+  StandingClock clock;
+  FakeServer host;
+  const auto channel = std::make_shared<Channel>(absl::StrCat("127.0.0.1:", host.port()),
+                                                 ChannelOptions(), /*enabled=*/true, clock);
+  channel->ExpectCalls();
+  // False: the channel pauses.
+  const auto attempt = [&](bool succeeds) {
+    const auto settled = std::make_shared<absl::Notification>();
+    if (!channel->WhenSettled([settled] { settled->Notify(); })) return false;
+    std::unique_ptr<FakeServerConnection> peer = host.Accept();
+    if (succeeds) peer->Greet();
+    if (!succeeds) peer.reset();
+    EXPECT_TRUE(settled->WaitForNotificationWithTimeout(kLong));
+    EXPECT_EQ(channel->ready(), succeeds);
+    return true;
+  };
+  for (const int pause : {100, 200, 400}) {
+    EXPECT_TRUE(attempt(false)) << pause;
+    clock.Advance(absl::Milliseconds(pause - 1));
+    EXPECT_FALSE(attempt(false)) << pause;
+    clock.Advance(absl::Milliseconds(1));
+  }
+  EXPECT_TRUE(attempt(true));
+  const absl::Time end = absl::Now() + kLong;
+  while (channel->ready() && absl::Now() < end) std::this_thread::yield();
+  EXPECT_TRUE(attempt(false)) << "a connection that breaks is renewed at once";
+  EXPECT_FALSE(attempt(false));
+  clock.Advance(absl::Milliseconds(100));
+  EXPECT_TRUE(attempt(false));
 }
 
 TEST(ChannelTest, HasNoConnectionWhenSwitchedOff) {

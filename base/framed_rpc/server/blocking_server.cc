@@ -87,10 +87,13 @@ void BlockingServer::Adopt(int fd, ListenerPeer peer) {
   Prepare(fd);
   MutexLock lock(&mutex_);
   JoinDone();
+  const bool without_role = !peer.HasRole();
+  if (without_role) MakeRoomAt(peer.counted_address);
   if (stopped_ || !MakeRoom()) return;
   Connection& connection = connections_.emplace_back();
   connection.fd = std::move(taken);
   connection.peer = std::move(peer);
+  connection.without_role = without_role;
   absl::StatusOr<std::thread> thread =
       StartThread("cohort-framed", [this, &connection] { Serve(connection); });
   if (!thread.ok()) {
@@ -117,7 +120,7 @@ void BlockingServer::Serve(Connection& connection) {
 
 void BlockingServer::ServeCalls(const StreamSocket& socket, Connection& connection) {
   ListenerPeer& peer = connection.peer;
-  RequestReader input(protocol_, peer.incoming);
+  RequestReader input(protocol_, peer.charged());
   const auto answer = [&](const Frame& frame, const absl::Status& error) {
     if (frame.header.kind != Kind::kToken) {
       if (frame.header.kind == Kind::kCall && error.ok()) peer.NoteRequest();
@@ -152,7 +155,9 @@ void BlockingServer::ServeCalls(const StreamSocket& socket, Connection& connecti
           return;
       }
     }
-    if (!input.Charge(answer)) return;
+    input.Shrink();
+    input.ChargeTo(peer.charged());
+    if (!input.Charge(peer.HasRole(), answer)) return;
   }
 }
 
@@ -163,14 +168,13 @@ bool BlockingServer::Answer(const StreamSocket& socket, Connection& connection,
   if (frame.header.kind != Kind::kCall) return false;
   const uint16_t method = frame.header.method;
   std::string answer(kHeaderBytes, '\0');
+  std::shared_ptr<const void> kept;
   if (status.ok()) status = protocol_.CheckMethod(method);
   if (status.ok()) {
-    status = WithMemory(protocol_.MethodName(method), "a request",
-                        static_cast<int64_t>(frame.body.size()),
-                        [&] {
-                          return handler_.Run(method, frame.body, connection.peer.access.get(),
-                                              &answer);
-                        });
+    status = WithMemory(
+        protocol_.MethodName(method), "a request", static_cast<int64_t>(frame.body.size()), [&] {
+          return handler_.Run(method, frame.body, connection.peer.access.get(), &answer, &kept);
+        });
     if (!absl::IsPermissionDenied(status)) connection.used.store(true, std::memory_order_relaxed);
   }
   std::string error;
@@ -181,7 +185,9 @@ bool BlockingServer::Answer(const StreamSocket& socket, Connection& connection,
     answer += error;
   }
   WriteHeader(header, &answer[0]);
-  return SendAll(socket, answer);
+  // A thread for each connection is more than a client without rights may have.
+  const bool ends = absl::IsPermissionDenied(status) && connection.peer.IsStranger();
+  return SendAll(socket, answer) && !ends;
 }
 
 bool BlockingServer::MakeRoom() {
@@ -190,11 +196,28 @@ bool BlockingServer::MakeRoom() {
   if (connections_.size() >= 2 * max_connections_) return false;
   for (Connection& connection : connections_) {
     if (connection.closing || connection.used.load(std::memory_order_relaxed)) continue;
-    connection.closing = true;
-    shutdown(connection.fd.get(), SHUT_RDWR);
+    End(connection);
     return true;
   }
   return false;
+}
+
+void BlockingServer::MakeRoomAt(const std::string& address) {
+  Connection* oldest = nullptr;
+  int count = 0;
+  for (Connection& connection : connections_) {
+    if (!connection.without_role || connection.closing || connection.done) continue;
+    if (connection.used.load(std::memory_order_relaxed)) continue;
+    if (connection.peer.counted_address != address) continue;
+    if (oldest == nullptr) oldest = &connection;
+    ++count;
+  }
+  if (count >= kMaxWithoutRole) End(*oldest);
+}
+
+void BlockingServer::End(Connection& connection) {
+  connection.closing = true;
+  shutdown(connection.fd.get(), SHUT_RDWR);
 }
 
 void BlockingServer::JoinDone() {

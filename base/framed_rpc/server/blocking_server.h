@@ -36,10 +36,11 @@ class BlockingHandler {
  public:
   virtual ~BlockingHandler() = default;
   // Runs one call on the thread of its connection, and appends the response to `*answer`. `method`
-  // is a valid number. `access` has the rights of the client; null: there is no access policy. If
-  // an allocation fails (std::bad_alloc), the call gets RESOURCE_EXHAUSTED.
+  // is a valid number. `access` has the rights of the client; null: there is no access policy. The
+  // server keeps `*kept` until the answer is sent. If an allocation fails (std::bad_alloc), the
+  // call gets RESOURCE_EXHAUSTED.
   virtual absl::Status Run(uint16_t method, absl::string_view request, PeerAccess* access,
-                           std::string* answer) = 0;
+                           std::string* answer, std::shared_ptr<const void>* kept) = 0;
 };
 
 struct BlockingServerOptions {
@@ -54,7 +55,10 @@ class BlockingServer {
   // `methods`: full names by their number on the wire (ServerProtocol). `handler` outlives it. A
   // connection is closed if there are `max_connections` already that have had a call for which
   // their clients had the rights, or if the system starts no thread for it. Its client then calls
-  // by gRPC. A connection without such a call makes room for a new one, the oldest first.
+  // by gRPC. A connection without such a call makes room for a new one, the oldest first. A client
+  // without a role has at most kMaxWithoutRole connections for each address, of which the oldest
+  // makes room, and its connection ends with the answer to its first denied call.
+  static constexpr int kMaxWithoutRole = 16;
   BlockingServer(const BlockingServerOptions& options, std::vector<std::string> methods,
                  BlockingHandler& handler);
   // Like Stop with no grace.
@@ -71,6 +75,7 @@ class BlockingServer {
     UniqueFd fd;
     ListenerPeer peer;
     std::atomic<bool> used{false};  // by a call that was not refused for want of rights
+    bool without_role = false;      // at its begin
     bool closing = false;           // makes room
     bool done = false;
     std::thread thread;
@@ -85,6 +90,10 @@ class BlockingServer {
               absl::Status error);
   // Whether there is room for a connection.
   bool MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends the oldest connection of a client without a role at `address`, if there are
+  // kMaxWithoutRole of them.
+  void MakeRoomAt(const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static void End(Connection& connection);
   void JoinDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ServerProtocol protocol_;

@@ -2,6 +2,7 @@
 #include "base/framed_rpc/server/blocking_server.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -46,14 +47,24 @@ constexpr char kMethod[] = "test.Service/Echo";
 constexpr absl::Duration kSoon = absl::Seconds(20);
 
 // Answers with the request, unless it begins with "refuse". A request that begins with "wait" runs
-// until the test calls Release. The answer to "who" is the identity of the client, and "deny" is
-// refused for want of rights.
+// until the test calls Release. The answer to "who" is the identity of the client, that to "much"
+// is large, and "deny" is refused for want of rights.
 class EchoHandler final : public BlockingHandler {
  public:
+  // More than the buffers of a socket take.
+  static constexpr size_t kMuch = size_t{8} << 20;
+
   absl::Status Run(uint16_t /*method*/, absl::string_view request, PeerAccess* access,
-                   std::string* answer) override {
+                   std::string* answer, std::shared_ptr<const void>* kept) override {
     if (request == "who") {
       answer->append(*access->Current(Clock::Steady().Now())->identity);
+      return absl::OkStatus();
+    }
+    if (request == "much") {
+      answer->append(kMuch, 'x');
+      const auto object = std::make_shared<int>(0);
+      kept_ = object;
+      *kept = object;
       return absl::OkStatus();
     }
     if (absl::StartsWith(request, "no memory")) throw std::bad_alloc();
@@ -66,10 +77,12 @@ class EchoHandler final : public BlockingHandler {
     if (absl::StartsWith(request, "refuse")) return absl::InvalidArgumentError("refused");
     return absl::OkStatus();
   }
+  const std::weak_ptr<const void>& kept() const { return kept_; }
   bool AwaitWaiting() { return waits_.WaitForNotificationWithTimeout(kSoon); }
   void Release() { released_.Notify(); }
 
  private:
+  std::weak_ptr<const void> kept_;
   absl::Notification waits_;
   absl::Notification released_;
 };
@@ -209,6 +222,78 @@ TEST_F(BlockingServerTest, ATokenCountsForTheConnection) {
   }
 }
 
+TEST_F(BlockingServerTest, AClientWithoutARoleIsDisconnectedWithItsFirstDeniedCall) {
+  const std::string path = ::testing::TempDir() + "/policy.json";
+  std::ofstream(path)
+      << R"({"rules": [{"identity": "friend", "tenant": "a", "role": "observer"}]})";
+  const std::shared_ptr<AccessPolicy> policy = AccessPolicy::Load(path).value();
+  const auto deny = [](const UniqueFd& fd) {
+    Send(fd, Call(1, 0, "deny"));
+    EXPECT_EQ(ReadError(fd, 1, absl::StatusCode::kPermissionDenied), "denied");
+  };
+  const auto connect = [&](const std::string& identity) {
+    UniqueFd fd =
+        Connect(nullptr, std::make_shared<PeerAccess>(policy, std::vector<std::string>{identity}));
+    Send(fd, std::string(kPreface));
+    Read(fd, kPreface.size());
+    Read(fd, ReadHeader(fd).body_bytes);
+    return fd;
+  };
+  const UniqueFd stranger = connect("stranger");
+  deny(stranger);
+  EXPECT_TRUE(Closed(stranger));
+  const UniqueFd other = connect("friend");
+  deny(other);
+  deny(other);
+}
+
+// Each connection has a thread.
+TEST_F(BlockingServerTest, ClientsWithoutARoleHaveFewConnectionsForEachAddress) {
+  const std::string path = ::testing::TempDir() + "/policy.json";
+  std::ofstream(path)
+      << R"({"rules": [{"identity": "friend", "tenant": "a", "role": "observer"}]})";
+  const std::shared_ptr<AccessPolicy> policy = AccessPolicy::Load(path).value();
+  constexpr int kMost = BlockingServer::kMaxWithoutRole;
+  BlockingServer server{{kMaxMessageBytes, 4 * kMost}, {kMethod}, handler_};
+  const auto connect = [&](const std::string& identity, const std::string& address) {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    ListenerPeer peer;
+    peer.access = std::make_shared<PeerAccess>(policy, std::vector<std::string>{identity});
+    peer.counted_address = address;
+    server.Adopt(ends[0], std::move(peer));
+    return UniqueFd(ends[1]);
+  };
+  const auto greeted = [](const UniqueFd& fd) {
+    Send(fd, std::string(kPreface));
+    return Read(fd, kPreface.size()) == kPreface;
+  };
+  std::vector<UniqueFd> friends;
+  for (int i = 0; i <= kMost; ++i) friends.push_back(connect("friend", "10.0.0.1"));
+  const UniqueFd elsewhere = connect("stranger", "10.0.0.2");
+  std::vector<UniqueFd> strangers;
+  for (int i = 0; i < kMost; ++i) strangers.push_back(connect("stranger", "10.0.0.1"));
+  EXPECT_TRUE(greeted(strangers[0]));
+  strangers.push_back(connect("stranger", "10.0.0.1"));
+  Read(strangers[0], ReadHeader(strangers[0]).body_bytes);
+  EXPECT_TRUE(Closed(strangers[0]));
+  EXPECT_TRUE(greeted(strangers[1]));
+  EXPECT_TRUE(greeted(strangers[kMost]));
+  EXPECT_TRUE(greeted(elsewhere));
+  for (const UniqueFd& fd : friends) EXPECT_TRUE(greeted(fd));
+}
+
+TEST_F(BlockingServerTest, TheServerKeepsAnObjectOfTheCallUntilTheAnswerIsSent) {
+  const UniqueFd fd = ConnectAndGreet();
+  Send(fd, Call(1, 0, "much"));
+  EXPECT_EQ(Read(fd, kHeaderBytes).size(), kHeaderBytes);
+  EXPECT_FALSE(handler_.kept().expired()) << "before the client has taken the answer";
+  EXPECT_EQ(Read(fd, EchoHandler::kMuch).size(), EchoHandler::kMuch);
+  Send(fd, Call(2, 0, "x"));
+  EXPECT_EQ(Read(fd, ReadHeader(fd).body_bytes), "x");
+  EXPECT_TRUE(handler_.kept().expired());
+}
+
 TEST_F(BlockingServerTest, ACallWithoutMemoryIsRefused) {
   const UniqueFd fd = ConnectAndGreet();
   Send(fd, Call(1, 0, "no memory"));
@@ -286,6 +371,31 @@ TEST_F(NoMemoryTest, ARequestWithoutMemoryIsRefusedAndTheNextIsServed) {
   ASSERT_NO_FATAL_FAILURE(LimitData(-1));
   Send(fd, large);
   EXPECT_EQ(ReadError(fd, 1, absl::StatusCode::kInvalidArgument), "refused");
+}
+
+TEST_F(NoMemoryTest, AnIdleConnectionKeepsNoMemoryOfItsLastCall) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer's allocator has no statistics";
+#endif
+  constexpr size_t kMostKept = size_t{1} << 20;
+  const auto allocated = [] {
+    const struct mallinfo2 heap = mallinfo2();
+    return heap.uordblks + heap.hblkhd;
+  };
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  server_for_large_.Adopt(ends[0]);
+  const UniqueFd fd(ends[1]);
+  Send(fd, std::string(kPreface));
+  Read(fd, kPreface.size());
+  Read(fd, ReadHeader(fd).body_bytes);
+  const size_t before = allocated();
+  Send(fd, Call(1, 0, "refuse" + std::string(kLarge - 6, 'x')));
+  EXPECT_EQ(ReadError(fd, 1, absl::StatusCode::kInvalidArgument), "refused");
+  // The server has answered it when it waits for the next one.
+  Send(fd, Call(2, 9, ""));
+  EXPECT_EQ(ReadError(fd, 2, absl::StatusCode::kUnimplemented), "no method 9");
+  EXPECT_LT(allocated(), before + kMostKept);
 }
 
 TEST_F(BlockingServerTest, AnInvalidCallIsRejectedAndTheNextIsServed) {

@@ -34,7 +34,7 @@ constexpr char kHello[] = "test.Service/Echo\n";
 class EchoHandler final : public BlockingHandler {
  public:
   absl::Status Run(uint16_t /*method*/, absl::string_view request, PeerAccess* /*access*/,
-                   std::string* answer) override {
+                   std::string* answer, std::shared_ptr<const void>* /*kept*/) override {
     answer->append(request.data(), request.size());
     return absl::OkStatus();
   }

@@ -13,7 +13,11 @@
 #include "base/framed_rpc/reply_batch.h"
 #include "base/framed_rpc/send_queue.h"
 
-namespace cohort::framed_rpc {
+namespace cohort {
+
+class PeerAccess;
+
+namespace framed_rpc {
 
 class ServerConnection;
 
@@ -59,6 +63,16 @@ class ServerCall {
   const Instant started_;
 };
 
+// The charge for the replies that one client has not read. The destructor gives the bytes back.
+// Thread-compatible.
+class UnreadCharge {
+ public:
+  virtual ~UnreadCharge() = default;
+  // The bytes change. An error closes the client's connection; the charge is then as it was. Must
+  // not block.
+  virtual absl::Status Set(int64_t bytes) = 0;
+};
+
 // Thread-safe.
 class CallHandler {
  public:
@@ -67,11 +81,12 @@ class CallHandler {
   // from then on. An error refuses a call that was not added. Must not block, because its thread
   // serves other callers, too.
   virtual absl::Status Start(const Request& request) = 0;
-  // The bytes of replies that one client has not read change. An error closes the client's
-  // connection, which then still has `before` bytes. Must not block.
-  virtual absl::Status ChargeUnread(int64_t before, int64_t bytes) = 0;
+  // For one client, at the begin of its connection and when it shows a token. `access` is null if
+  // each client has all rights. Must not block.
+  virtual std::unique_ptr<UnreadCharge> ChargeUnread(PeerAccess* access) = 0;
 };
 
-}  // namespace cohort::framed_rpc
+}  // namespace framed_rpc
+}  // namespace cohort
 
 #endif  // COHORT_BASE_FRAMED_RPC_SERVER_CALL_HANDLER_H_

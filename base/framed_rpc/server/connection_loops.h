@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/framed_rpc/keep_alive.h"
 #include "base/threads/event_loop.h"
+#include "base/threads/fair_turns.h"
 #include "base/threads/mutex.h"
 
 namespace cohort::framed_rpc {
@@ -32,12 +33,12 @@ class ConnectionLoops {
   // The threads are called `name`-0 and so on.
   ConnectionLoops(const std::string& name, int threads) {
     for (int i = 0; i < std::max(1, threads); ++i) {
-      loops_.push_back(std::make_unique<EventLoop>(absl::StrCat(name, "-", i)));
+      loops_.push_back(std::make_unique<Loop>(absl::StrCat(name, "-", i)));
     }
   }
   ~ConnectionLoops() { Stop(absl::ZeroDuration()); }
 
-  // Adds the connection make(loop) for `fd`, or closes `fd` after Stop. `has_input`: bytes for it
+  // Adds the connection make(loop, turns) for `fd`, or closes `fd` after Stop. `has_input`: bytes for it
   // may have been read from the socket, which then does not say that there are some.
   template <typename Make>
   void Adopt(int fd, bool has_input, Make make) {
@@ -49,8 +50,9 @@ class ConnectionLoops {
       close(fd);
       return;
     }
-    EventLoop& loop = *loops_[next_loop_++ % loops_.size()];
-    const std::shared_ptr<Connection> connection = make(loop);
+    Loop& chosen = *loops_[next_loop_++ % loops_.size()];
+    EventLoop& loop = chosen.events;
+    const std::shared_ptr<Connection> connection = make(loop, chosen.turns);
     if (!loop.Add(fd, EPOLLIN, connection)) return connection->CloseSoon();
     if (has_input) loop.Post([connection] { connection->OnEvents(EPOLLIN); });
     if (connections_.size() >= sweep_at_) {
@@ -90,7 +92,13 @@ class ConnectionLoops {
   static constexpr int kProbeS = 5;
   static constexpr int kProbes = 4;
 
-  std::vector<std::unique_ptr<EventLoop>> loops_;
+  struct Loop {
+    explicit Loop(const std::string& name) : events(name) {}
+    FairTurns turns{events};
+    EventLoop events;  // last: its thread ends first
+  };
+
+  std::vector<std::unique_ptr<Loop>> loops_;
   Mutex mutex_;
   size_t next_loop_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::weak_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);

@@ -14,8 +14,8 @@ Server::Server(const ServerOptions& options, std::vector<std::string> methods,
       loops_("framed", options.threads) {}
 
 void Server::Adopt(int fd, ListenerPeer peer) {
-  loops_.Adopt(fd, peer.tls != nullptr, [&](EventLoop& loop) {
-    return std::make_shared<ServerConnection>(fd, context_, loop, std::move(peer));
+  loops_.Adopt(fd, peer.tls != nullptr, [&](EventLoop& loop, FairTurns& turns) {
+    return std::make_shared<ServerConnection>(fd, context_, loop, turns, std::move(peer));
   });
 }
 

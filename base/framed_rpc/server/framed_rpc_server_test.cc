@@ -1,3 +1,4 @@
+// One file, though long: all tests write frames to one server by hand, and read its answers.
 #include "base/framed_rpc/server/framed_rpc_server.h"
 
 #include <sys/socket.h>
@@ -19,6 +20,7 @@
 #include "base/framed_rpc/server/testing/framed_rpc_test_client.h"
 #include "base/port/limits/incomplete_request_bytes.h"
 #include "base/port/peer/listener_peer.h"
+#include "base/rpc/client_names.h"
 #include "base/threads/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -37,6 +39,21 @@ constexpr int kMaxCalls = 1000;
 // Answers Echo with the request, and Park when the test asks for it.
 class TestHandler final : public CallHandler {
  public:
+  class Unread final : public UnreadCharge {
+   public:
+    explicit Unread(TestHandler& handler) : handler_(handler) {}
+    ~Unread() override { handler_.unread -= bytes_; }
+    absl::Status Set(int64_t bytes) override {
+      if (bytes > handler_.max_unread) return absl::ResourceExhaustedError("max_unread");
+      handler_.unread += bytes - std::exchange(bytes_, bytes);
+      return absl::OkStatus();
+    }
+
+   private:
+    TestHandler& handler_;
+    int64_t bytes_ = 0;
+  };
+
   absl::Status Start(const Request& request) override {
     ++started;
     {
@@ -55,10 +72,8 @@ class TestHandler final : public CallHandler {
     return absl::OkStatus();
   }
 
-  absl::Status ChargeUnread(int64_t before, int64_t bytes) override {
-    if (bytes > max_unread) return absl::ResourceExhaustedError("max_unread");
-    unread += bytes - before;
-    return absl::OkStatus();
+  std::unique_ptr<UnreadCharge> ChargeUnread(PeerAccess*) override {
+    return std::make_unique<Unread>(*this);
   }
 
   // The time to the deadline of the last call that started.
@@ -220,6 +235,21 @@ TEST_F(FramedRpcServerTest, TheListenerLearnsOfTheFirstCall) {
   client->Send(client->Frame(Kind::kCall, 2, kEcho, ""));
   ASSERT_TRUE(client->Next().has_value());
   EXPECT_TRUE(peer.has_request->load());
+}
+
+TEST_F(FramedRpcServerTest, AConnectionNamesItsClientOnce) {
+  const auto client = Connect(ListenerPeer());
+  client->Send(client->Frame(Kind::kClient, 0, "", EncodeClientNames({"spiffe://a"})));
+  client->Send(client->Frame(Kind::kCall, 1, kEcho, ""));
+  ASSERT_TRUE(client->Next().has_value());
+  client->Send(client->Frame(Kind::kClient, 0, "", EncodeClientNames({"spiffe://b"})));
+  EXPECT_FALSE(client->Next().has_value());
+}
+
+TEST_F(FramedRpcServerTest, NamesOfAClientHaveALimit) {
+  const auto client = Connect(ListenerPeer());
+  client->Send(client->Frame(Kind::kClient, 0, "", std::string(kMaxClientNamesBytes + 1, 'a')));
+  EXPECT_FALSE(client->Next().has_value());
 }
 
 TEST_F(FramedRpcServerTest, IncompleteRequestsHaveALimitOverAllConnections) {

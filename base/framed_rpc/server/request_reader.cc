@@ -68,15 +68,25 @@ RequestReader::Next RequestReader::Read(Frame* frame, absl::Status* error) {
   return Next::kBroken;
 }
 
-bool RequestReader::Charge(Refuse refuse) {
-  if (!charge_.Set(static_cast<int64_t>(input_.memory()))) return true;
-  const absl::Status room = charge_.all()->Check();
+bool RequestReader::Charge(bool has_role, Refuse refuse) {
+  const bool grows = charge_.Set(static_cast<int64_t>(input_.memory()));
+  const bool is_stranger = !has_role && input_.held() > kReadBytes;
+  if (!grows && !is_stranger) return true;
+  const absl::Status room = charge_.all() == nullptr ? absl::OkStatus() : charge_.all()->Check();
   Frame frame;
-  if (room.ok() || !GiveUpFrame(&frame)) return true;
-  return refuse(frame, absl::ResourceExhaustedError(absl::StrCat(
-                           protocol_.MethodName(frame.header.method), ": no room for a request of ",
-                           frame.header.body_bytes, " bytes: ", room.message())));
+  if ((room.ok() && !is_stranger) || !GiveUpFrame(&frame)) return true;
+  const std::string method = protocol_.MethodName(frame.header.method);
+  if (is_stranger) {
+    return refuse(frame, absl::PermissionDeniedError(
+                             absl::StrCat(method, ": a client without a role sends a request of ",
+                                          frame.header.body_bytes, " bytes")));
+  }
+  return refuse(frame, absl::ResourceExhaustedError(
+                           absl::StrCat(method, ": no room for a request of ",
+                                        frame.header.body_bytes, " bytes: ", room.message())));
 }
+
+void RequestReader::Shrink() { input_.Shrink(kReadBytes); }
 
 bool RequestReader::GiveUpFrame(Frame* frame) {
   if (!input_.GiveUpFrame(frame)) return false;

@@ -3,7 +3,7 @@
 //   char* room = reader.Room(&size, refuse);   // null: close the connection
 //   reader.Filled(recv(fd, room, size, 0));
 //   while (reader.Read(&frame, &error) == RequestReader::Next::kFrame) ...
-//   bool open = reader.Charge(refuse);
+//   bool open = reader.Charge(has_role, refuse);
 #ifndef COHORT_BASE_FRAMED_RPC_SERVER_REQUEST_READER_H_
 #define COHORT_BASE_FRAMED_RPC_SERVER_REQUEST_READER_H_
 
@@ -44,9 +44,18 @@ class RequestReader {
   void Filled(size_t bytes) { input_.Filled(bytes); }
   // The next frame. `*error` is OK, or the reason why its body was not read.
   Next Read(Frame* frame, absl::Status* error);
-  // Charges the memory of incomplete requests. Over the limit, it refuses the frame at the front.
-  // Returns false if the connection is to be closed.
-  bool Charge(Refuse refuse);
+  // Charges the memory of incomplete requests to `incoming` from now on.
+  void ChargeTo(const std::shared_ptr<IncompleteRequestBytes>& incoming) {
+    charge_.MoveTo(incoming);
+  }
+  // Charges the memory of incomplete requests. Over the limit, or if a client without a role sends
+  // more than a first piece, it refuses the frame at the front. Returns false if the connection is
+  // to be closed.
+  bool Charge(bool has_role, Refuse refuse);
+
+  // Frees the memory of a large request that has been answered. A connection that waits for its
+  // next request keeps 64 KiB. Frames that were read become invalid.
+  void Shrink();
 
   // A connection without an incomplete request needs no memory of its own (FrameReader::Borrow).
   void Borrow(std::string* spare) { input_.Borrow(spare); }

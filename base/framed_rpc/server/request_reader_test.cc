@@ -5,7 +5,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "base/framed_rpc/frame.h"
 #include "base/framed_rpc/server/server_protocol.h"
@@ -43,7 +45,7 @@ class RequestReaderTest : public ::testing::Test {
       reader_.Filled(size);
       bytes.remove_prefix(size);
       next_ = reader_.Read(&frame_, &error_);
-      EXPECT_TRUE(reader_.Charge(refuse_));
+      EXPECT_TRUE(reader_.Charge(has_role_, refuse_));
     }
   }
 
@@ -51,11 +53,12 @@ class RequestReaderTest : public ::testing::Test {
   const std::shared_ptr<IncompleteRequestBytes> incoming_ =
       std::make_shared<IncompleteRequestBytes>("max_incoming_bytes", int64_t{1} << 40);
   RequestReader reader_{protocol_, incoming_};
-  const std::function<bool(const Frame&, const absl::Status&)> refuse_ =
-      [](const Frame&, const absl::Status& error) {
-        ADD_FAILURE() << error;
-        return false;
-      };
+  std::function<bool(const Frame&, const absl::Status&)> refuse_ = [](const Frame&,
+                                                                      const absl::Status& error) {
+    ADD_FAILURE() << error;
+    return false;
+  };
+  bool has_role_ = true;
   size_t largest_room_ = 0;
   // The result of the last Read.
   Next next_ = Next::kMore;
@@ -93,6 +96,29 @@ TEST_F(RequestReaderTest, ARequestThatIsTooLargeIsSkipped) {
   Receive(CallOf(0));
   EXPECT_EQ(next_, Next::kFrame);
   EXPECT_EQ(error_, absl::OkStatus());
+}
+
+TEST_F(RequestReaderTest, ALargeRequestOfAClientWithoutARoleIsSkipped) {
+  has_role_ = false;
+  std::vector<absl::Status> errors;
+  refuse_ = [&](const Frame&, const absl::Status& error) {
+    errors.push_back(error);
+    return true;
+  };
+  Receive(kPreface);
+  // The server refuses small ones by their method.
+  Receive(CallOf(5));
+  Receive("small");
+  EXPECT_EQ(next_, Next::kFrame);
+  Receive(CallOf(kMaxMessageBytes));
+  Receive(std::string(kMaxMessageBytes, 'x'));
+  EXPECT_EQ(next_, Next::kMore);
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors[0].code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_LE(largest_room_, 2 * kLargestRead);
+  EXPECT_EQ(incoming_->held(), 0);
+  Receive(CallOf(0));
+  EXPECT_EQ(next_, Next::kFrame);
 }
 
 TEST_F(RequestReaderTest, AnotherPrefaceIsBroken) {

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
+#include "base/rpc/client_names.h"
 #include "base/rpc/token_file.h"
 #include "base/text/logging.h"
 
@@ -22,11 +23,13 @@ namespace {
 
 // Then other connections continue.
 constexpr size_t kReadBudget = size_t{1} << 20;
-constexpr int kMaxPasses = 4;
 // A request takes some microseconds, however small it is. A large one counts once more for each
 // kBytesPerFrame.
-constexpr int kFramesPerIteration = 512;
+constexpr int kFramesPerTurn = 512;
 constexpr size_t kBytesPerFrame = 4096;
+constexpr absl::Duration kTurn = absl::Milliseconds(1);
+// The clock is read once for so many.
+constexpr int kFramesBetweenLooks = 4;
 // A client that has to wait between its requests has so many handled together, because each wait
 // costs as much as some requests.
 constexpr int kFramesBetweenPauses = 32;
@@ -42,20 +45,19 @@ std::string& SpareBuffer() {
 }  // namespace
 
 ServerConnection::ServerConnection(int fd, std::shared_ptr<const ConnectionContext> context,
-                                   EventLoop& loop, ListenerPeer peer)
+                                   EventLoop& loop, FairTurns& turns, ListenerPeer peer)
     : fd_(fd),
       socket_{fd, peer.tls},
       context_(std::move(context)),
       loop_(loop),
-      input_(context_->protocol, peer.incoming),
+      turns_(turns),
+      input_(context_->protocol, peer.charged()),
       guard_(context_->limits),
       peer_(std::move(peer)),
+      unread_charge_(context_->handler->ChargeUnread(peer_.access.get())),
       events_(EPOLLIN) {}
 
-ServerConnection::~ServerConnection() {
-  close(fd_);
-  if (unread_bytes_ != 0) context_->handler->ChargeUnread(unread_bytes_, 0).IgnoreError();
-}
+ServerConnection::~ServerConnection() { close(fd_); }
 
 void ServerConnection::OnEvents(uint32_t events) {
   // The client is gone: nothing can be sent any more.
@@ -68,13 +70,30 @@ void ServerConnection::OnEvents(uint32_t events) {
       FlushLocked();
     }
   }
-  bool readable = (events & EPOLLIN) != 0;
-  frames_left_ = kFramesPerIteration;
-  for (int pass = 0; readable || paused_; ++pass) {
+  readable_ = readable_ || (events & EPOLLIN) != 0;
+  if (readable_ || paused_) AwaitTurn();
+}
+
+void ServerConnection::AwaitTurn() {
+  if (std::exchange(awaits_turn_, true)) return;
+  if (turns_client_ == nullptr) turns_client_ = turns_.ClientOf(peer_.Payer());
+  turns_.Add(turns_client_, shared_from_this());
+}
+
+void ServerConnection::OnTurn() {
+  awaits_turn_ = false;
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return;
+  }
+  bool readable = std::exchange(readable_, false);
+  frames_left_ = kFramesPerTurn;
+  turn_end_ = Clock::Steady().Now() + kTurn;
+  while (readable || paused_) {
     if (WaitsForRate()) return;
-    if (pass == kMaxPasses || frames_left_ <= 0) {  // then others have theirs
-      loop_.Post([self = shared_from_this()] { self->OnEvents(0); });
-      return;
+    if (frames_left_ <= 0) {
+      readable_ = readable;
+      return AwaitTurn();
     }
     {
       MutexLock lock(&mutex_);
@@ -91,9 +110,8 @@ void ServerConnection::OnEvents(uint32_t events) {
     }
     if (!open) return Close();
   }
-  if (socket_.HasInput()) {
-    loop_.Post([self = shared_from_this()] { self->OnEvents(EPOLLIN); });
-  }
+  readable_ = socket_.HasInput();
+  if (readable_) AwaitTurn();
 }
 
 bool ServerConnection::ReadSome() {
@@ -118,7 +136,9 @@ bool ServerConnection::ReadSome() {
     }
     input_.Filled(static_cast<size_t>(count));
     has_received_ = true;
-    open = HandleInput() && input_.Charge(refuse);
+    open = HandleInput();
+    input_.ChargeTo(peer_.charged());
+    open = open && input_.Charge(peer_.HasRole(), refuse);
     total += static_cast<size_t>(count);
     // Less than asked for is all there was: the next question would cost a system call.
     if (static_cast<size_t>(count) < size) break;
@@ -154,7 +174,7 @@ bool ServerConnection::HandleInput() {
       MutexLock lock(&mutex_);
       paused_ = Backlogged() || frames_left_ <= 0;
     }
-    if (frames_left_ <= kFramesPerIteration - kFramesBetweenPauses && peer_.access != nullptr) {
+    if (frames_left_ <= kFramesPerTurn - kFramesBetweenPauses && peer_.access != nullptr) {
       paused_ = paused_ || peer_.access->Pause().has_value();
     }
     if (paused_) return true;
@@ -177,6 +197,8 @@ bool ServerConnection::HandleInput() {
 
 bool ServerConnection::HandleFrame(const Frame& frame, const absl::Status& error) {
   frames_left_ -= 1 + static_cast<int>(frame.header.body_bytes / kBytesPerFrame);
+  if (frames_left_ % kFramesBetweenLooks == 0 && Clock::Steady().Now() > turn_end_)
+    frames_left_ = 0;
   const uint32_t id = frame.header.call;
   switch (frame.header.kind) {
     case Kind::kCall:
@@ -185,6 +207,8 @@ bool ServerConnection::HandleFrame(const Frame& frame, const absl::Status& error
       return CancelCall(id);
     case Kind::kToken:
       return error.ok() && TakeToken(frame.body);
+    case Kind::kClient:
+      return error.ok() && TakeClient(frame.body);
     case Kind::kNext:
       return SendNextPart(id);
     default:
@@ -253,7 +277,18 @@ bool ServerConnection::TakeToken(absl::string_view token) {
   if (token.size() > kMaxTokenBytes) return false;
   // A token that takes the place of another one does no work.
   if (std::exchange(has_token_, true) && !CheckIdleFrame(0)) return false;
-  if (peer_.access != nullptr) peer_.access = peer_.access->WithToken(token);
+  if (peer_.access == nullptr) return true;
+  peer_.access = peer_.access->WithToken(token);
+  turns_client_ = nullptr;
+  MutexLock lock(&mutex_);
+  unread_charge_ = context_->handler->ChargeUnread(peer_.access.get());
+  unread_bytes_ = 0;  // charged with the next change
+  return true;
+}
+
+bool ServerConnection::TakeClient(absl::string_view names) {
+  if (names.size() > kMaxClientNamesBytes || std::exchange(has_client_, true)) return false;
+  if (peer_.access != nullptr) peer_.access = peer_.access->ForClient(names);
   return true;
 }
 
@@ -384,7 +419,7 @@ void ServerConnection::Break() {
 bool ServerConnection::ChargeUnread() {
   const auto bytes = static_cast<int64_t>(blocked_ ? output_.own_size() : 0);
   if (bytes == unread_bytes_) return true;
-  const absl::Status charged = context_->handler->ChargeUnread(unread_bytes_, bytes);
+  const absl::Status charged = unread_charge_->Set(bytes);
   if (!charged.ok()) {
     Log(LogLevel::kWarning, "connection closed: its client does not read its answers",
         {{"unread_bytes", bytes}, {"why", charged.message()}});

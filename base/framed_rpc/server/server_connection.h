@@ -24,6 +24,7 @@
 #include "base/framed_rpc/server/server_protocol.h"
 #include "base/port/peer/listener_peer.h"
 #include "base/threads/event_loop.h"
+#include "base/threads/fair_turns.h"
 #include "base/threads/mutex.h"
 #include "base/tls/stream_socket.h"
 
@@ -43,15 +44,17 @@ struct ConnectionContext {
 // that exceeds a limit of CallRateGuard gets the error in its last reply, and its connection is
 // closed.
 class ServerConnection final : public EventLoop::Handler,
+                               public FairTurns::Work,
                                public ReplyBatch::Output,
                                public std::enable_shared_from_this<ServerConnection> {
  public:
-  // Takes `fd`, which does not block. `loop` outlives its use of it.
+  // Takes `fd`, which does not block. `loop` and `turns` outlive its use of them.
   ServerConnection(int fd, std::shared_ptr<const ConnectionContext> context, EventLoop& loop,
-                   ListenerPeer peer);
+                   FairTurns& turns, ListenerPeer peer);
   ~ServerConnection() override;
 
   void OnEvents(uint32_t events) override;
+  void OnTurn() override;
   // Adds a call, on the loop's thread, within CallHandler::Start. Errors: UNAVAILABLE (too many
   // calls are in flight), INVALID_ARGUMENT (another call with this number is in flight).
   absl::Status Add(std::shared_ptr<ServerCall> call);
@@ -80,6 +83,8 @@ class ServerConnection final : public EventLoop::Handler,
   static constexpr size_t kMaxBacklog = size_t{8} << 20;
 
   void Close();     // on the loop's thread
+  // Reads, or goes on with bytes that it has read, in the turn of the client's tenant or address.
+  void AwaitTurn();
   bool ReadSome();  // false: the connection is to be closed
   bool HandleInput();
   // Whether reading waits for the rate of the client's tenant (PeerAccess::Pause). If so, a task of
@@ -93,6 +98,7 @@ class ServerConnection final : public EventLoop::Handler,
   bool SendNextPart(uint32_t id);
   void CheckCalls(absl::Duration period);
   bool TakeToken(absl::string_view token);
+  bool TakeClient(absl::string_view names);
   // These three return false if the client has gone over a limit.
   bool Reject(uint32_t id, const absl::Status& status);
   bool CheckIdleFrame(uint32_t id);
@@ -114,21 +120,28 @@ class ServerConnection final : public EventLoop::Handler,
   const std::shared_ptr<const ConnectionContext> context_;
   EventLoop& loop_;
   // Only the loop's thread uses these.
+  FairTurns& turns_;
+  std::shared_ptr<FairTurns::Client> turns_client_;  // null: not known yet
+  bool awaits_turn_ = false;
+  bool readable_ = false;
+  Instant turn_end_;
   RequestReader input_;
   bool paused_ = false;  // with requests left in `input_`, for the backlog or for other connections
-  int frames_left_ = 0;  // of this iteration; negative after a large one
+  int frames_left_ = 0;  // of this turn; negative after a large one
   CallRateGuard guard_;
   ListenerPeer peer_;
   bool has_token_ = false;
+  bool has_client_ = false;
   bool has_received_ = false;  // bytes have come since the last check
 
   Mutex mutex_;
   SendQueue output_ ABSL_GUARDED_BY(mutex_);
   int64_t unread_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::unique_ptr<UnreadCharge> unread_charge_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<uint32_t, std::shared_ptr<ServerCall>> calls_ ABSL_GUARDED_BY(mutex_);
-  bool handling_ ABSL_GUARDED_BY(mutex_) = false;  // the loop flushes when it is done
-  bool corked_ ABSL_GUARDED_BY(mutex_) = false;    // a batch will flush
-  bool blocked_ ABSL_GUARDED_BY(mutex_) = false;   // the socket takes no more now
+  bool handling_ ABSL_GUARDED_BY(mutex_) = false;       // the loop flushes when it is done
+  bool corked_ ABSL_GUARDED_BY(mutex_) = false;         // a batch will flush
+  bool blocked_ ABSL_GUARDED_BY(mutex_) = false;        // the socket takes no more now
   bool resume_posted_ ABSL_GUARDED_BY(mutex_) = false;  // reading waits for that task
   bool has_check_ ABSL_GUARDED_BY(mutex_) = false;      // CheckCalls will run
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;
