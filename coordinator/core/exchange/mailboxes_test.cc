@@ -45,6 +45,22 @@ TEST(Mailboxes, AcknowledgedObjectsDoNotCountAsUnacknowledged) {
   EXPECT_THAT(std::string(h.StatusOf(third).message()), HasSubstr("max_unacknowledged is 2"));
 }
 
+TEST(Mailboxes, UnacknowledgedObjectsEndWithTheirGeneration) {
+  Limits limits;
+  limits.max_unacknowledged = 2;
+  CoreHarness h(limits);
+  std::vector<TestMember> members = h.Form(2);
+  for (int i = 0; i < 2; ++i) h.As(members[0], Send(1, "x"));
+  for (int i = 0; i < 2; ++i) h.As(members[1], Receive(0), absl::Seconds(1), Op(100 + i));
+  h.As(members[0], ReportErrorCall{"over", /*fatal=*/true});
+  h.Reform(members, CoreHarness::Fixed(2));
+  ASSERT_EQ(members[1].generation, 2);
+  h.As(members[0], Send(1, "y"));
+  const CallId receive = h.As(members[1], Receive(0), absl::Seconds(1), Op(200));
+  ASSERT_NE(h.Get<ReceiveReply>(receive), nullptr) << h.StatusOf(receive);
+  EXPECT_EQ(h.Get<ReceiveReply>(receive)->payload.bytes(), "y");
+}
+
 TEST(Mailboxes, AnotherMemberAcknowledgesNothing) {
   CoreHarness h;
   std::vector<TestMember> members = h.Form(3);
@@ -76,6 +92,20 @@ TEST(Mailboxes, ARepeatedSendLearnsThatItsReceiverDiedWithoutReading) {
   ASSERT_NE(h.Get<SendReply>(repeat), nullptr) << h.StatusOf(repeat);
   EXPECT_FALSE(h.Get<SendReply>(repeat)->consumed);
   EXPECT_EQ(h.Get<SendReply>(repeat)->sequence, h.Get<SendReply>(first)->sequence);
+}
+
+TEST(Mailboxes, AnObjectExpiresInTimeAfterARestart) {
+  CoreHarness h;
+  const std::vector<TestMember> members = h.Form(2);
+  SendCall send = Send(1, "x");
+  send.expiration = absl::Seconds(5);
+  h.As(members[0], send);
+  h.Restart();
+  EXPECT_GT(h.core().Stats().bytes_held, 0);
+  h.Advance(absl::Seconds(5));
+  EXPECT_EQ(h.core().Stats().bytes_held, 0);
+  const CallId receive = h.As(members[1], Receive(0), absl::Seconds(1), Op(1));
+  EXPECT_TRUE(absl::IsDataLoss(h.StatusOf(receive))) << h.StatusOf(receive);
 }
 
 class AbandonedReceiveTest : public ::testing::Test {

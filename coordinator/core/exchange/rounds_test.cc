@@ -411,6 +411,35 @@ TEST(Rounds, ExpireFreesOnlyValuesThatAreOldEnough) {
   EXPECT_EQ(expire(), 1);
 }
 
+// The group survives the loss, and so do the values of its rounds.
+TEST(Rounds, ValuesDoNotWaitForTheAcknowledgementOfALostMember) {
+  for (const RoundKind kind : {RoundKind::kAllGather, RoundKind::kGather}) {
+    for (const bool is_lost_first : {true, false}) {
+      SCOPED_TRACE(
+          absl::StrCat(RoundKindName(kind), is_lost_first ? ", lost first" : ", lost last"));
+      CoreHarness h;
+      GroupSpec spec = CoreHarness::Fixed(3);
+      spec.fate = Fate::kReport;
+      const std::vector<TestMember> members = h.Form(spec);
+      EnterRoundCall call = Round(kind, "shapes", "value");
+      call.root = 2;
+      CallId last = 0;
+      for (const TestMember& member : members) last = h.As(member, call);
+      ASSERT_NE(h.Round(last), nullptr);
+      EXPECT_EQ(h.Round(last)->outcome, RoundOutcome::kReleased);
+      const int64_t receipt = h.Round(last)->receipt;
+      h.ForgetReplies();
+      EXPECT_GT(h.core().Stats().bytes_held, 0);
+      if (is_lost_first) h.Make(EvictCall{"w2", "replaced"}, Caller{});
+      for (const int rank : {0, 1}) {
+        h.As(members[rank], KeepAliveCall{}, absl::Seconds(1), {}, {receipt});
+      }
+      if (!is_lost_first) h.Make(EvictCall{"w2", "replaced"}, Caller{});
+      EXPECT_EQ(h.core().Stats().bytes_held, 0);
+    }
+  }
+}
+
 // The clock of progress begins anew when a wait ends, not when it was looked at last.
 TEST(Rounds, AReleasedMemberHasItsWholeTimeToProgress) {
   CoreHarness h;

@@ -2,8 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
+#include "absl/time/time.h"
 #include "coordinator/core/testing/core_harness.h"
 #include "coordinator/core/testing/test_calls.h"
+#include "coordinator/core/testing/thread_time.h"
 
 namespace cohort::coordinator {
 namespace {
@@ -113,20 +118,52 @@ TEST(AttachedLease, AStreamThatEndsStartsTheLeaseWhenNoOtherDeadlineIsNear) {
   EXPECT_EQ(h.Find(barrier)->context->cause.member, "w1");
 }
 
-// A connection that had the streams of very many members ends. Were all members looked at for each
-// of them, this would take many seconds.
-TEST(AttachedLease, TheEndOfVeryManyStreamsAtOnce) {
-  constexpr int kMembers = 8000;
+// How the members of a group are lost, all at once.
+enum class LostBy { kStreamsThatEnd, kLeases, kEvictions };
+
+// The processor time of the loss of a whole group.
+absl::Duration TimeToLose(int count, LostBy by) {
   CoreHarness h;
-  GroupSpec spec = CoreHarness::Fixed(kMembers);
+  GroupSpec spec = CoreHarness::Fixed(count);
   spec.lease = absl::Seconds(6);
   spec.fate = Fate::kReport;
   const std::vector<TestMember> members = h.Form(spec);
-  for (int i = 0; i < kMembers; ++i) h.As(members[i], AttachCall{i + 1});
+  std::vector<CallId> watches;
+  for (int i = 0; i < count && by == LostBy::kStreamsThatEnd; ++i) {
+    h.As(members[i], AttachCall{i + 1});
+    watches.push_back(h.As(members[i], WatchGroupCall{}, absl::Minutes(1)));
+    EXPECT_TRUE(h.Parked(watches.back()));
+  }
   h.ForgetReplies();
-  for (int i = 0; i < kMembers; ++i) h.As(members[i], AttachCall{i + 1, /*closed=*/true});
+  const absl::Duration begin = ThreadTime();
+  for (int i = 0; i < count; ++i) {
+    if (by == LostBy::kStreamsThatEnd) {
+      h.Cancel(watches[i]);
+      h.As(members[i], AttachCall{i + 1, /*closed=*/true});
+    } else if (by == LostBy::kEvictions) {
+      h.Make(EvictCall{members[i].name}, Caller{});
+    }
+  }
   h.Advance(absl::Seconds(12));
-  EXPECT_EQ(h.core().Stats().members_lost, kMembers);
+  const absl::Duration time = ThreadTime() - begin;
+  EXPECT_EQ(h.core().Stats().members_lost, count);
+  return time;
+}
+
+// Checks how the time grows, not its length: once, four times the members took 16 times as long.
+TEST(Losses, TimeGrowsWithTheMembersAndNotTheirSquare) {
+  constexpr int kFew = 1000;
+  constexpr int kMany = 4 * kFew;
+  for (const LostBy by : {LostBy::kStreamsThatEnd, LostBy::kLeases, LostBy::kEvictions}) {
+    absl::Duration few = absl::InfiniteDuration();
+    absl::Duration many = absl::InfiniteDuration();
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      few = std::min(few, TimeToLose(kFew, by));
+      many = std::min(many, TimeToLose(kMany, by));
+    }
+    EXPECT_LT(absl::FDivDuration(many, few), 8)
+        << few << " and " << many << ", LostBy " << static_cast<int>(by);
+  }
 }
 
 // The coordinator ended the stream; the member has a lease from then on to say something.

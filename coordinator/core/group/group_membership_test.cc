@@ -3,7 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "coordinator/core/testing/core_harness.h"
+#include "coordinator/core/testing/thread_time.h"
 
 namespace cohort::coordinator {
 namespace {
@@ -386,6 +392,47 @@ TEST(DumpWaits, ListsWhatWaitsInTheTenantsOwnStore) {
   EXPECT_EQ(reply.calls[0].remaining, absl::Seconds(55));
   const Caller other{GroupKey{"other", ""}, 0, {}, {}, {}};
   EXPECT_EQ(h.Get<DumpWaitsReply>(h.Make(DumpWaitsCall{}, other))->total_count, 0);
+}
+
+// The processor time in which a tenant lists the waits of its groups and of its own store, while
+// `others` calls wait in another tenant.
+absl::Duration TimeToDump(int others) {
+  CoreHarness h;
+  const auto wait_for_key = [&](const GroupKey& key) {
+    GetCall get;
+    get.keys = {"absent"};
+    get.wait = true;
+    return h.Parked(h.Make(std::move(get), Caller{key, 0, {}, {}, {}}, absl::Hours(1)));
+  };
+  const GroupKey own{"default", ""};
+  EXPECT_TRUE(wait_for_key(own));
+  std::vector<GroupKey> groups;
+  for (int i = 0; i < 10; ++i) {
+    groups.push_back(GroupKey{"default", absl::StrCat("g", i)});
+    h.Make(CreateGroupCall{CoreHarness::Fixed(2)}, Caller{groups.back(), 0, {}, {}, {}});
+    EXPECT_TRUE(wait_for_key(groups.back()));
+  }
+  for (int i = 0; i < others; ++i) {
+    EXPECT_TRUE(wait_for_key(GroupKey{"other", ""}));
+  }
+  groups.push_back(own);
+  absl::Duration least = absl::InfiniteDuration();
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    const absl::Duration begin = ThreadTime();
+    for (const GroupKey& key : groups) {
+      const CallId dump = h.Make(DumpWaitsCall{}, Caller{key, 0, {}, {}, {}});
+      EXPECT_EQ(h.Get<DumpWaitsReply>(dump)->total_count, 1) << key.group;
+    }
+    least = std::min(least, ThreadTime() - begin);
+  }
+  return least;
+}
+
+// Once, each group of the tenant looked at all waits of all tenants.
+TEST(DumpWaits, TimeDoesNotGrowWithTheWaitsOfOthers) {
+  const absl::Duration few = TimeToDump(1000);
+  const absl::Duration many = TimeToDump(16000);
+  EXPECT_LT(absl::FDivDuration(many, few), 4) << few << " and " << many;
 }
 
 TEST(UniqueIds, AreFencedByGenerationAndFreedWhenFetched) {

@@ -40,6 +40,16 @@ TEST(GroupEndsTest, AReceiveFromAnyRankFailsWhenTheLastOtherMemberIsLost) {
   EXPECT_EQ(h.StatusOf(late).code(), absl::StatusCode::kAborted) << h.StatusOf(late);
 }
 
+TEST(GroupEndsTest, ItsLostMembersStayCounted) {
+  CoreHarness h;
+  h.Form(2);
+  h.Make(EvictCall{"w1", "test"}, Caller{});
+  EXPECT_EQ(h.core().Stats().members_lost, 1);
+  h.Make(CloseGroupCall{"over"}, Caller{});
+  EXPECT_EQ(h.core().Stats().group_count, 0);
+  EXPECT_EQ(h.core().Stats().members_lost, 1);
+}
+
 TEST(GroupEndsTest, AnUploadBelongsToTheMemberThatMadeIt) {
   CoreHarness h;
   const std::vector<TestMember> members = h.Form(2);

@@ -162,6 +162,22 @@ TEST_F(FirstAnswersTest, TheOldestIsTheOldestAfterARestartToo) {
   for (const uint64_t n : {3, 2, 1, 5}) EXPECT_NE(next.Find(Id(n)), nullptr) << n;
 }
 
+TEST_F(FirstAnswersTest, NewAnswersAreTheNewestAfterARestartToo) {
+  limits_.max_operations_kept = 4;
+  std::vector<OperationRecord> rows;
+  for (const uint64_t n : {4, 3, 2, 1}) {
+    const std::vector<Record> records = Remember(Id(n), AddReply{1, 1});
+    rows.push_back(std::get<OperationRecord>(*records.at(0).value));
+  }
+  FirstAnswers next;
+  for (auto row = rows.rbegin(); row != rows.rend(); ++row) next.Restore(*row, now_);
+  Effects effects;
+  Step step(now_, effects);
+  for (const uint64_t n : {5, 6, 7}) next.Remember(step, kKey, Id(n), 0, AddReply{1, 1}, limits_);
+  for (const uint64_t n : {4, 3, 2}) EXPECT_EQ(next.Find(Id(n)), nullptr) << n;
+  for (const uint64_t n : {1, 5, 6, 7}) EXPECT_NE(next.Find(Id(n)), nullptr) << n;
+}
+
 TEST_F(FirstAnswersTest, DropsWhatIsOlderThanTenMinutesWhenItRemembers) {
   Remember(Id(1), AddReply{1, 1});
   now_ += absl::Minutes(10);

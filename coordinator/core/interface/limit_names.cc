@@ -58,7 +58,7 @@ absl::string_view CountedBy(absl::string_view name) {
       {"max_inline_bytes",
        "bytes of a value in a request, and of the values of an answer together"},
       {"max_object_bytes", "bytes of a value"},
-      {"max_bytes_held", "bytes of everything that callers make the coordinator keep"},
+      {"max_bytes_held", "bytes of everything that callers make the coordinator keep, but incomplete requests"},
       {"max_group_bytes_held", "bytes of the values of a group, or of a tenant's own store"},
       {"max_tenant_groups", "groups of a tenant"},
       {"max_tenant_members", "members of all groups of a tenant"},

@@ -1,7 +1,7 @@
 // The account of memory. All memory that the coordinator keeps for its callers is charged here, by
 // kind.
 //
-// One MemoryAccount serves all shards, and Limits::max_bytes_held bounds its sum. Each tenant has
+// One MemoryAccount serves all shards, and Limits::max_bytes_held bounds its sum but kRequests. Each tenant has
 // an account of its own (tenant_accounts.h), whose charges count in the whole, too. A shard charges
 // a Tally of each account, whose plain numbers reach the account once per step: a call needs no
 // lock, and at most a few atomic additions. Values are charged directly (payload.h), because
@@ -44,7 +44,7 @@ enum class MemoryKind : uint8_t {
   kUniqueIds,
   kClosedNames,  // closed groups whose generation is remembered
   kJournal,      // records that wait for the journal, and the answers that wait for them
-  kRequests,     // the parts of incomplete requests that have arrived
+  kRequests,     // incomplete requests and handshakes: they have limits of their own
 };
 inline constexpr int kMemoryKindCount = 17;
 
@@ -102,6 +102,9 @@ class MemoryAccount {
   // Empty: this is the whole account.
   const std::string& tenant() const { return tenant_; }
   int64_t held() const { return held_.load(std::memory_order_relaxed); }
+  // The bytes of which Limits has a limit. Clients without rights may hold incomplete requests, and
+  // take no room from the tenants by that.
+  int64_t limited() const { return held() - held(MemoryKind::kRequests); }
   // The bytes of values alone, without structures.
   int64_t value_bytes() const { return value_bytes_.load(std::memory_order_relaxed); }
   int64_t held(MemoryKind kind) const {
@@ -156,7 +159,7 @@ inline absl::Status CheckRoom(const MemoryAccount& account, MemoryKind kind, int
                               const Limits& limits, Share share, int64_t pending = 0,
                               int64_t pending_of_kind = 0) {
   const MemoryAccount& whole = account.whole();
-  absl::Status status = CheckBytes({"max_bytes_held", limits.max_bytes_held, whole.held() + pending,
+  absl::Status status = CheckBytes({"max_bytes_held", limits.max_bytes_held, whole.limited() + pending,
                                     whole.held(kind) + pending_of_kind},
                                    "", kind, bytes, share);
   if (!status.ok() || account.is_whole()) return status;
@@ -228,7 +231,7 @@ class Tally {
   // this step count.
   bool HasRoom(int64_t bytes, const Limits& limits, Share share) const {
     const int64_t more = pending_ + bytes;
-    return account_->whole().held() + more <= Ceiling(limits.max_bytes_held, share) &&
+    return account_->whole().limited() + more <= Ceiling(limits.max_bytes_held, share) &&
            (account_->is_whole() || held() + bytes <= Ceiling(limits.max_tenant_bytes_held, share));
   }
   // The same. Errors: RESOURCE_EXHAUSTED (names the limit, its value, the kind and the bytes held).

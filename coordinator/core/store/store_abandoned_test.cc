@@ -96,6 +96,19 @@ TEST(AbandonedPop, ThatIsAcknowledgedStaysFreed) {
   EXPECT_EQ(store.store().queue_item_count(), 0);
 }
 
+TEST(AbandonedPop, CountsItsItemOnce) {
+  StoreTest store;
+  store.limits().max_queue_depth = 3;
+  store.Push("q", "1");
+  for (uint64_t operation = 1; operation <= 5; ++operation) {
+    EXPECT_EQ(Pop(store, operation), "1");
+    store.Abandon({kOperation(operation)});
+  }
+  EXPECT_TRUE(store.Try(QueuePushCall{"q", "2"}).ok());
+  EXPECT_TRUE(store.Try(QueuePushCall{"q", "3"}).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(store.Try(QueuePushCall{"q", "4"})));
+}
+
 TEST(AbandonedPop, ItsItemSurvivesARestartAndExpiresInTime) {
   StoreTest before;
   QueuePushCall push{"q", "1"};

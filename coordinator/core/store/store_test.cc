@@ -229,6 +229,17 @@ TEST(Store, Appends) {
   EXPECT_EQ(store.Value("a"), "one,two");
 }
 
+TEST(Store, AppendKeepsTheExpirationOfItsKey) {
+  StoreTest store;
+  PutCall put{"a", "one"};
+  put.expiration = absl::Seconds(10);
+  store.Begin(put);
+  store.Ask<AppendReply>(AppendCall{"a", ",two"});
+  EXPECT_EQ(store.Value("a"), "one,two");
+  store.Advance(absl::Seconds(10));
+  EXPECT_EQ(store.Value("a"), "(none)");
+}
+
 // --- queues
 
 TEST(Store, PopsInTheOrderOfPushes) {

@@ -178,5 +178,14 @@ TEST(Store, BoundsTheBytesOfItsHistory) {
   EXPECT_EQ(store.ledger().held(), 0);
 }
 
+TEST(Store, KeepsNewEventsAfterMoreBytesThanItsHistoryHas) {
+  StoreTest store;
+  for (int i = 0; i < 20; ++i) store.Put("a", std::string(1 << 20, 'x'));
+  const int64_t from = store.store().revision();
+  for (const char* key : {"b", "c", "d"}) store.Put(key, "1");
+  EXPECT_THAT(Changes(store.Ask<WatchKeysReply>(WatchKeysCall{"", from})),
+              ElementsAre("+b=1", "+c=1", "+d=1"));
+}
+
 }  // namespace
 }  // namespace cohort::coordinator
