@@ -24,6 +24,7 @@
 #include "base/daemon/port_file.h"
 #include "base/daemon/run_daemon.h"
 #include "base/memory/memory_limit.h"
+#include "base/port/peer/ip_network.h"
 #include "base/status_macros.h"
 #include "base/text/logging.h"
 #include "base/tls/tls_context.h"
@@ -91,7 +92,7 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
 
   MetricsAccess metrics_access;
   if (!options.metrics_listen.empty()) {
-    COHORT_ASSIGN_OR_RETURN(metrics_access, MetricsAccessOf(options, access));
+    COHORT_ASSIGN_OR_RETURN(metrics_access, MetricsAccessOf(options, access, tls));
   }
   RpcServerOptions server_options;
   server_options.listen = options.listen;
@@ -100,6 +101,7 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   server_options.listener = options.listener;
   server_options.listener.tls = std::move(tls);
   server_options.listener.access = std::move(access);
+  COHORT_ASSIGN_OR_RETURN(server_options.listener.proxies, ParseIpNetworks(options.proxies));
   server_options.listener.plain = options.insecure || !options.tls.any();
   // Eight requests of the largest size may be on their way at once.
   server_options.listener.http2.max_unfinished_bytes =

@@ -10,6 +10,7 @@
 #include "base/memory/memory_limit.h"
 #include "base/port/listener.h"
 #include "coordinator/core/interface/limits.h"
+#include "coordinator/service/rpc_server.h"
 #include "coordinator/service/torchft/quorum_decision.h"
 
 namespace cohort::coordinator {
@@ -22,6 +23,7 @@ Limits DefaultLimits(int64_t memory_bytes);
 
 struct Options : DaemonOptions {
   Options() : DaemonOptions(7700) {
+    protocols = {kRpc, kTcpStore, kTorchft};
     listener.ends_with_certificates = true;
     listener.max_connection_age = absl::Hours(24);
   }

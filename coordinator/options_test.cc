@@ -92,6 +92,11 @@ TEST(OptionsTest, MistakesAreNamed) {
   const std::vector<std::pair<std::vector<const char*>, const char*>> cases = {
       {{"--no-such-flag"}, "no-such-flag"},
       {{"--listen", "0.0.0.0:7700"}, "--insecure"},
+      {{"--listen", "127.0.0.1:7700,http"},
+       "there is no protocol \"http\"; there are rpc, tcpstore, torchft"},
+      {{"--proxy-protocol-from", "10.0.0.0/33"},
+       "--proxy-protocol-from: \"10.0.0.0/33\" is no network"},
+      {{"--listen", "127.0.0.1:7700,"}, "there is no protocol \"\""},
       {{"--listen", "0.0.0.0:7700", "--tls-certificate", "c", "--tls-key", "k"},
        "clients do not prove who they are: add --tls-client-ca"},
       {{"--listen", "no-port"}, "no-port"},

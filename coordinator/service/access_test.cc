@@ -1,10 +1,13 @@
-// Every method of both protocols with every role.
+// Every method of both protocols with every role. One file, though long: all tests share one
+// server, whose policy they change.
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,6 +20,7 @@
 #include "cohort/v1/messaging.grpc.pb.h"
 #include "cohort/v1/store.grpc.pb.h"
 #include "cohort/v1/unique_id.grpc.pb.h"
+#include "coordinator/core/interface/memory_account.h"
 #include "coordinator/service/dispatch/method_table.h"
 #include "coordinator/service/tcpstore/testing/tcpstore_test_client.h"
 #include "coordinator/service/testing/access_test_base.h"
@@ -24,6 +28,7 @@
 #include "google/protobuf/descriptor.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "gtest/gtest.h"
+#include "torchft/lighthouse.grpc.pb.h"
 
 namespace cohort::coordinator {
 namespace {
@@ -34,6 +39,7 @@ using ::testing::HasSubstr;
 // Operations of TCPStore.
 constexpr int kSet = 1;
 constexpr int kGet = 3;
+constexpr int kWait = 6;
 // No message of any method. A caller with the role learns that; another one does not get that far.
 constexpr char kNoMessage[] = "\xff";
 
@@ -132,6 +138,20 @@ class TenantsTest : public AccessTestBase {
                                      arguments);
   }
 
+  // Returns when calls of the channel in the tenant are refused. The coordinator looks at the
+  // policy once a second.
+  static void AwaitRefusal(const std::shared_ptr<grpc::Channel>& channel,
+                           const std::string& tenant) {
+    v1::GetRequest get;
+    get.mutable_scope()->set_tenant(tenant);
+    get.add_keys("key");
+    grpc::Status status;
+    for (const absl::Time end = absl::Now() + kTimeout; status.ok() && absl::Now() < end;) {
+      status = CallByGrpc(channel, "cohort.v1.StoreService/Get", get.SerializeAsString());
+    }
+    ASSERT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED) << status.error_message();
+  }
+
   std::string message_;
 };
 
@@ -223,6 +243,44 @@ TEST_F(TenantsTest, TheWholeCoordinatorNeedsARoleInAllTenants) {
   EXPECT_EQ(Code("b", "cohort.v1.AdminService/Evict", evict), absl::StatusCode::kPermissionDenied);
 }
 
+TEST_F(TenantsTest, CheckAccessSaysWhatARefusalWouldSay) {
+  Start(Role::kMember, "a", R"(, {"identity": "token:reader", "tenant": "*", "role": "observer"})");
+  const std::unique_ptr<v1::AdminService::Stub> admin = v1::AdminService::NewStub(channel_);
+  v1::CheckAccessRequest request;
+  v1::CheckAccessResponse response;
+  const auto check = [&](const std::string& method, const std::string& tenant) {
+    grpc::ClientContext context;
+    request.set_method(method);
+    request.set_tenant(tenant);
+    return admin->CheckAccess(&context, request, &response);
+  };
+  ASSERT_TRUE(check("join", "a").ok());
+  EXPECT_TRUE(response.allowed());
+  EXPECT_EQ(response.method(), "cohort.v1.GroupService/Join");
+  EXPECT_EQ(response.identity(), absl::StrCat("uid:", geteuid()));
+  EXPECT_EQ(response.role(), "member");
+  ASSERT_TRUE(check("cohort.v1.AdminService/Evict", "").ok());
+  EXPECT_FALSE(response.allowed());
+  EXPECT_EQ(response.tenant(), "a");
+  EXPECT_EQ(response.needs(), "operator");
+  ASSERT_TRUE(check("Drain", "a").ok());
+  EXPECT_EQ(response.tenant(), "*");
+  EXPECT_EQ(response.role(), "none");
+  EXPECT_EQ(check("Nonsense", "a").error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  request.add_names("token:reader");
+  EXPECT_EQ(check("Get", "b").error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  WritePolicy(absl::StrCat(R"({"identity": "uid:)", geteuid(),
+                           R"(", "tenant": "*", "role": "operator"},)",
+                           R"({"identity": "token:reader", "tenant": "*", "role": "observer"})"));
+  for (const absl::Time end = absl::Now() + kTimeout;
+       !check("Get", "b").ok() && absl::Now() < end;) {
+  }
+  EXPECT_TRUE(response.allowed());
+  EXPECT_EQ(response.identity(), "token:reader");
+  request.set_names(0, std::string(1, '\0'));
+  EXPECT_EQ(check("Get", "b").error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
 // The rights end while the watch waits.
 TEST_F(TenantsTest, AWatchWithoutRightsDeliversNothing) {
   const std::string other = R"(, {"identity": "anonymous", "tenant": "a", "role": "member"})";
@@ -234,13 +292,7 @@ TEST_F(TenantsTest, AWatchWithoutRightsDeliversNothing) {
   const auto stream = v1::StoreService::NewStub(channel_)->Watch(&context, watch);
   stream->WaitForInitialMetadata();
   WritePolicy(other.substr(1));
-  v1::GetRequest get;
-  get.mutable_scope()->set_tenant("a");
-  get.add_keys("key");
-  const absl::Time end = absl::Now() + kTimeout;
-  while (CallByGrpc(channel_, "cohort.v1.StoreService/Get", get.SerializeAsString()).ok() &&
-         absl::Now() < end) {
-  }
+  AwaitRefusal(channel_, "a");
   v1::PutRequest put;
   put.mutable_scope()->set_tenant("a");
   put.set_key("secret");
@@ -250,6 +302,73 @@ TEST_F(TenantsTest, AWatchWithoutRightsDeliversNothing) {
   v1::WatchResponse delivered;
   EXPECT_FALSE(stream->Read(&delivered)) << delivered.ShortDebugString();
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::PERMISSION_DENIED);
+}
+
+// A member of "default" that watches its group by framed RPC, and whose rights end.
+class FramedWatchRightsTest : public TenantsTest {
+ protected:
+  void SetUp() override {
+    const std::string other =
+        R"(, {"identity": "anonymous", "tenant": "default", "role": "operator"})";
+    Start(Role::kMember, "default", other);
+    const std::vector<Joined> members = Form("job", 2);
+    watch_ = std::make_unique<TestClient>(server_->addresses()[0]);
+    watch_->Greet();
+    v1::WatchGroupRequest request;
+    *request.mutable_scope() = members[0].scope;
+    request.set_attach(true);
+    watch_->Call(1, "cohort.v1.GroupService/WatchGroup", request);
+    ASSERT_TRUE(AwaitParked(1, 0));
+    WritePolicy(other.substr(1));
+    AwaitRefusal(channel_, "default");
+  }
+  // Expects that the next answer to the watch is its end.
+  void ExpectRefused() {
+    const std::optional<framed_rpc::TestReply> end = watch_->Next();
+    ASSERT_TRUE(end.has_value());
+    EXPECT_EQ(end->header.kind, framed_rpc::Kind::kReply);
+    EXPECT_EQ(end->code(), absl::StatusCode::kPermissionDenied) << end->text();
+  }
+
+  std::unique_ptr<TestClient> watch_;
+};
+
+TEST_F(FramedWatchRightsTest, AnEventIsNotDelivered) {
+  v1::EvictRequest evict;
+  evict.mutable_scope()->set_tenant("default");
+  evict.mutable_scope()->set_group("job");
+  evict.set_member("m1");
+  const grpc::Status status =
+      CallByGrpc(AnonymousChannel(), "cohort.v1.AdminService/Evict", evict.SerializeAsString());
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  ExpectRefused();
+}
+
+TEST_F(FramedWatchRightsTest, TheWatchEndsWithoutAnEvent) {
+  engine_->EndCallsWithoutRights();
+  EXPECT_EQ(engine_->Stats().total.waiter_count, 0);
+  ExpectRefused();
+}
+
+TEST_F(TenantsTest, AWaitOfTcpStoreEndsWithTheRightsOfItsClient) {
+  Start(Role::kOperator, "*", R"(, {"identity": "anonymous", "tenant": "*", "role": "member"})");
+  const std::string& address = server_->addresses()[1];
+  const int port = std::stoi(address.substr(address.rfind(':') + 1));
+  tcpstore::TestClient client(
+      port, tcpstore::Hello() + tcpstore::RequestBytes(
+                                    kWait, {tcpstore::NumberBytes(1), tcpstore::TextBytes("key")}));
+  ASSERT_TRUE(AwaitParked(1, 1));
+  WritePolicy(
+      absl::StrCat(R"({"identity": "uid:)", geteuid(), R"(", "tenant": "*", "role": "operator"})"));
+  AwaitRefusal(AnonymousChannel(), "a");
+  engine_->EndCallsWithoutRights();
+  v1::PutRequest put;
+  put.mutable_scope()->set_tenant(absl::StrCat("tcpstore-", port));
+  put.set_key("key");
+  const grpc::Status status =
+      CallByGrpc(channel_, "cohort.v1.StoreService/Put", put.SerializeAsString());
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_TRUE(client.Closed());
 }
 
 // Not even as what other calls bring along.
@@ -347,6 +466,35 @@ TEST_F(TokensTest, ByGrpc) {
               HasSubstr(absl::StrCat("and uid:", geteuid())));
 }
 
+TEST_F(TokensTest, AReplicaOfTorchftIsOfTheIdentityThatUsesIt) {
+  const auto beat = [&](const std::string& token) {
+    ::torchft::LighthouseHeartbeatRequest request;
+    request.set_replica_id("replica");
+    grpc::ClientContext context;
+    if (!token.empty()) context.AddMetadata("authorization", absl::StrCat("Bearer ", token));
+    ::torchft::LighthouseHeartbeatResponse response;
+    return ::torchft::LighthouseService::NewStub(channel_)->Heartbeat(&context, request, &response);
+  };
+  // The Unix socket counts as port 0.
+  WritePolicy(
+      absl::StrCat(
+          R"({"identity": "token:ci", "tenant": "*", "role": "member"}, {"identity": "uid:)",
+          geteuid(), R"(", "tenant": "torchft-0", "role": "member"})"),
+      absl::StrCat(R"({"name": "ci", "sha256": ")", absl::BytesToHexString(HashToken("secret")),
+                   R"("})"));
+  grpc::Status status;
+  for (const absl::Time end = absl::Now() + kTimeout; absl::Now() < end;) {
+    status = beat("secret");
+    if (status.ok()) break;
+  }
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  status = beat("");
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_THAT(status.error_message(),
+              HasSubstr("replica replica belongs to token:ci, not to uid:"));
+  EXPECT_TRUE(beat("secret").ok());
+}
+
 TEST_F(TokensTest, ByFrames) {
   EXPECT_EQ(PutByFrames({"secret"}), "");
   EXPECT_THAT(PutByFrames({}), HasSubstr(absl::StrCat("and uid:", geteuid())));
@@ -357,6 +505,32 @@ TEST_F(TokensTest, ByFrames) {
   EXPECT_EQ(PutByFrames({"wrong", "secret"}), "");
   EXPECT_THAT(PutByFrames({"secret", "wrong"}), HasSubstr(kUnknownToken));
   EXPECT_EQ(PutByFrames({std::string(4097, 'x')}), "closed");
+}
+
+// And not for the others.
+TEST_F(TokensTest, UnreadAnswersCountForTheTenantOfTheToken) {
+  TestClient client(server_->addresses()[0]);
+  client.Greet();
+  client.Send(client.Frame(framed_rpc::Kind::kToken, 0, "", "secret"));
+  v1::PutRequest put = Put();
+  put.set_value(std::string(60 << 10, 'x'));
+  client.Call(1, "cohort.v1.StoreService/Put", put);
+  ASSERT_EQ(client.Next()->code(), absl::StatusCode::kOk);
+  v1::RangeRequest range;  // its answers share no bytes with the store
+  *range.mutable_scope() = put.scope();
+  const std::string request = client.Frame(
+      framed_rpc::Kind::kCall, 2, "cohort.v1.StoreService/Range", range.SerializeAsString());
+  for (int sent = 0; sent < 1000 && client.TrySend(request); ++sent) {
+  }
+  const std::shared_ptr<MemoryAccount> account = engine_->tenants().Of("a");
+  const auto unread = [&] { return account->held(MemoryKind::kOutput); };
+  const absl::Time end = absl::Now() + kTimeout;
+  while (unread() < 1 << 20 && absl::Now() < end) std::this_thread::yield();
+  EXPECT_GE(unread(), 1 << 20);
+  EXPECT_EQ(unread(), engine_->account().held(MemoryKind::kOutput));
+  client.Close();
+  while (unread() != 0 && absl::Now() < end) std::this_thread::yield();
+  EXPECT_EQ(unread(), 0);
 }
 
 }  // namespace

@@ -255,14 +255,14 @@ TEST_F(UnreadTest, ResultsOfRoundsAreChargedUntilTheConnectionEnds) {
 
 TEST_F(UnreadTest, AnswersAboveTheLimitEndTheConnectionAlone) {
   Limits limits = engine_->limits();
-  limits.max_bytes_held = engine_->account().held() + (2 << 20);
+  limits.max_bytes_held = engine_->account().limited() + (2 << 20);
   engine_->SetLimits(limits);
   AskForMore();
   int answers = 0;
   while (client_->Next().has_value()) ++answers;
   // The client called thousands of times; the rest of the written bytes were in the sockets.
   EXPECT_LT(answers, 500) << "the connection was not closed";
-  EXPECT_LE(engine_->account().held(), limits.max_bytes_held);
+  EXPECT_LE(engine_->account().limited(), limits.max_bytes_held);
   TestClient other(server_->addresses()[0]);
   other.Greet();
   other.Call(1, kGet, Get("large"));

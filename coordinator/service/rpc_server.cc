@@ -7,13 +7,15 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <set>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "absl/algorithm/container.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/framed_rpc/frame.h"
 #include "base/framed_rpc/server/framed_rpc_server.h"
+#include "base/port/limits/tenant_rates.h"
 #include "base/port/listener.h"
 #include "base/port/socket/listen_address.h"
 #include "base/port/socket/local_port.h"
@@ -63,7 +65,8 @@ void Configure(const RpcServerOptions& options, grpc::ServerBuilder& builder) {
   const int max_streams = options.listener.http2.max_concurrent_streams;
   if (max_streams > 0) builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, max_streams);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
-  if (options.listener.tls != nullptr && options.listener.max_connection_age > absl::ZeroDuration()) {
+  if (options.listener.tls != nullptr &&
+      options.listener.max_connection_age > absl::ZeroDuration()) {
     // Clients of gRPC hear early that their connection will end, and begin calls on a new one.
     builder.AddChannelArgument(
         GRPC_ARG_MAX_CONNECTION_AGE_MS,
@@ -76,6 +79,25 @@ void Configure(const RpcServerOptions& options, grpc::ServerBuilder& builder) {
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, timeout);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   }
+}
+
+// The ports that serve each protocol; 0 stands for Unix sockets.
+struct Ports {
+  std::set<int> all;
+  std::set<int> rpc;
+  std::set<int> tcpstore;
+  std::set<int> torchft;
+};
+
+// Adds the port of an address. `with_tls`: the server has a certificate.
+void AddPort(int port, const std::vector<std::string>& protocols, bool with_tls, Ports* ports) {
+  const auto serves = [&](const char* protocol, bool usual) {
+    return protocols.empty() ? usual : absl::c_linear_search(protocols, protocol);
+  };
+  ports->all.insert(port);
+  if (serves(kRpc, true)) ports->rpc.insert(port);
+  if (serves(kTcpStore, !with_tls && port != 0)) ports->tcpstore.insert(port);
+  if (serves(kTorchft, !with_tls)) ports->torchft.insert(port);
 }
 
 // gRPC's server for the connections of one port. gRPC does not tell a service on which port a call
@@ -92,24 +114,27 @@ struct PortServer {
 struct RpcServer::Impl {
   explicit Impl(Dispatcher& shared) : dispatcher(shared) {}
 
-  absl::Status StartGrpc(const RpcServerOptions& options, const std::vector<int>& ports);
+  absl::Status StartGrpc(const RpcServerOptions& options, const Ports& ports);
 
-  void Accept(std::vector<ListenSocket> sockets, ListenerOptions options) {
+  void Accept(std::vector<ListenSocket> sockets, const Ports& ports, ListenerOptions options) {
     ListenerSinks sinks;
     if (framed_rpc_server != nullptr) {
       sinks.protocols.push_back(
           {[](absl::string_view first) { return MatchPreface(first, framed_rpc::kPreface); },
            [this](int fd, ListenerPeer peer) { framed_rpc_server->Adopt(fd, std::move(peer)); },
-           /*notes_requests=*/true});
+           /*notes_requests=*/true,
+           {ports.rpc.begin(), ports.rpc.end()}});
     }
     if (tcpstore_server != nullptr) {
-      sinks.protocols.push_back({tcpstore::MatchTcpStore, [this](int fd, ListenerPeer peer) {
-                                   tcpstore_server->Adopt(fd, std::move(peer));
-                                 }});
+      sinks.protocols.push_back(
+          {tcpstore::MatchTcpStore,
+           [this](int fd, ListenerPeer peer) { tcpstore_server->Adopt(fd, std::move(peer)); },
+           /*notes_requests=*/false,
+           {ports.tcpstore.begin(), ports.tcpstore.end()}});
     }
     sinks.grpc = [this](int fd, int port) {
       const auto server = port_servers.find(port);
-      if (server == port_servers.end()) {  // the client's socket has failed
+      if (server == port_servers.end()) {  // no gRPC here, or the client's socket has failed
         close(fd);
         return;
       }
@@ -129,17 +154,21 @@ struct RpcServer::Impl {
   bool stopped = false;
 };
 
-absl::Status RpcServer::Impl::StartGrpc(const RpcServerOptions& options,
-                                        const std::vector<int>& ports) {
-  if (options.torchft.min_replicas > 0) {
-    lighthouses = std::make_unique<torchft::LighthouseServices>(options.torchft, ports, dispatcher);
+absl::Status RpcServer::Impl::StartGrpc(const RpcServerOptions& options, const Ports& ports) {
+  if (options.torchft.min_replicas > 0 && !ports.torchft.empty()) {
+    lighthouses = std::make_unique<torchft::LighthouseServices>(
+        options.torchft, std::vector<int>(ports.torchft.begin(), ports.torchft.end()), dispatcher);
     COHORT_RETURN_IF_ERROR(lighthouses->Start());
   }
-  for (const int port : ports) {
-    auto [place, is_new] = port_servers.try_emplace(port);
-    if (!is_new) continue;
-    PortServer& started = place->second;
-    for (const char* name : kServiceNames) started.services.emplace_back(name, dispatcher);
+  for (const int port : ports.all) {
+    const bool has_rpc = ports.rpc.count(port) > 0;
+    const bool has_torchft = lighthouses != nullptr && ports.torchft.count(port) > 0;
+    // gRPC has no server without a service.
+    if (!has_rpc && !has_torchft) continue;
+    PortServer& started = port_servers[port];
+    if (has_rpc) {
+      for (const char* name : kServiceNames) started.services.emplace_back(name, dispatcher);
+    }
     grpc::ServerBuilder builder;
     Configure(options, builder);
     // The listener accepts connections and gives gRPC's to gRPC.
@@ -147,7 +176,7 @@ absl::Status RpcServer::Impl::StartGrpc(const RpcServerOptions& options,
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
         grpc::InsecureServerCredentials());
     for (GrpcService& service : started.services) builder.RegisterService(&service);
-    if (lighthouses != nullptr) builder.RegisterService(lighthouses->OfPort(port));
+    if (has_torchft) builder.RegisterService(lighthouses->OfPort(port));
     started.server = builder.BuildAndStart();
     if (started.server == nullptr) return absl::InternalError("gRPC's server did not start");
   }
@@ -159,19 +188,17 @@ RpcServer::RpcServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptions& options,
                                                             Dispatcher& dispatcher) {
   if (options.listen.empty()) return absl::InvalidArgumentError("no address to listen on");
-  std::vector<ListenAddress> listen;
-  for (const std::string& text : options.listen) {
-    COHORT_ASSIGN_OR_RETURN(ListenAddress address, ParseListenAddress(text));
-    listen.push_back(std::move(address));
-  }
   // Before the rest: a server that cannot listen has done nothing.
   std::vector<ListenSocket> sockets;
   std::vector<std::string> addresses;
-  std::vector<int> ports;  // 0: a Unix socket
-  for (const ListenAddress& address : listen) {
+  Ports ports;
+  for (const std::string& text : options.listen) {
+    const AddressAndProtocols split = SplitProtocols(text);
+    COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(split.address));
     COHORT_ASSIGN_OR_RETURN(std::vector<ListenSocket> opened,
                             ListenSocket::Open(address, options.unix_socket_mode));
-    ports.push_back(address.is_unix() ? 0 : opened.front().port());
+    const int port = address.is_unix() ? 0 : opened.front().port();
+    AddPort(port, split.protocols, options.listener.tls != nullptr, &ports);
     addresses.push_back(address.WithPort(opened.front().port()));
     std::move(opened.begin(), opened.end(), std::back_inserter(sockets));
   }
@@ -181,7 +208,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
 
   auto impl = std::make_unique<Impl>(dispatcher);
   COHORT_RETURN_IF_ERROR(impl->StartGrpc(options, ports));
-  if (options.framed_rpc_threads > 0) {
+  if (options.framed_rpc_threads > 0 && !ports.rpc.empty()) {
     framed_rpc::ServerOptions framed;
     framed.threads = options.framed_rpc_threads;
     framed.max_message_bytes = options.max_message_bytes;
@@ -194,11 +221,10 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
     impl->framed_rpc_server =
         std::make_unique<framed_rpc::Server>(framed, std::move(methods), std::move(handler));
   }
-  if (options.tcpstore_threads > 0) {
+  if (options.tcpstore_threads > 0 && !ports.tcpstore.empty()) {
     tcpstore::ServerOptions tcpstore;
     tcpstore.threads = options.tcpstore_threads;
-    std::copy_if(ports.begin(), ports.end(), std::back_inserter(tcpstore.ports),
-                 [](int port) { return port != 0; });
+    tcpstore.ports.assign(ports.tcpstore.begin(), ports.tcpstore.end());
     impl->tcpstore_server = std::make_unique<tcpstore::Server>(tcpstore, dispatcher);
   }
 
@@ -208,7 +234,13 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
   listener.on_incoming_bytes = [account = dispatcher.engine().shared_account()](int64_t more) {
     account->Add(MemoryKind::kRequests, more);
   };
-  server->impl_->Accept(std::move(sockets), std::move(listener));
+  if (dispatcher.checks_access()) {
+    listener.rates = dispatcher.rates();
+    listener.max_streams_per_second =
+        std::max<int64_t>(dispatcher.engine().limits().max_tenant_requests_per_second /
+                              TenantRates::kGrpcRequest, 1);
+  }
+  server->impl_->Accept(std::move(sockets), ports, std::move(listener));
   COHORT_RETURN_IF_ERROR(server->impl_->listener->status());
   server->SetServing(true);
   return server;

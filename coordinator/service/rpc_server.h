@@ -15,8 +15,17 @@
 
 namespace cohort::coordinator {
 
+// The protocols that an address may serve: gRPC and framed RPC of Cohort's services; PyTorch's
+// TCPStore; torchft's lighthouse.
+inline constexpr char kRpc[] = "rpc";
+inline constexpr char kTcpStore[] = "tcpstore";
+inline constexpr char kTorchft[] = "torchft";
+
 struct RpcServerOptions {
   // host:port with an IPv4 or bracketed IPv6 address or a name, port 0 for any; or unix:/path.
+  // Behind a TCP address may stand the protocols that it serves, as in "[::]:7700,rpc,tcpstore".
+  // Without them it serves all; with TLS, kRpc alone, because clients of the others prove nothing.
+  // A Unix socket does not serve kTcpStore.
   std::vector<std::string> listen = {"127.0.0.1:0"};
   mode_t unix_socket_mode = kPrivateMode;
   int max_message_bytes = 4 << 20;
@@ -29,9 +38,9 @@ struct RpcServerOptions {
   bool reflection = false;
   // Threads that serve framed RPC (base/framed_rpc/frame.h), on the same addresses; 0: gRPC alone.
   int framed_rpc_threads = 1;
-  // Threads that serve PyTorch's TCPStore clients, on the same addresses; 0: none.
+  // Threads that serve PyTorch's TCPStore clients; 0: none.
   int tcpstore_threads = 1;
-  // torchft's lighthouse has a job for each port; min_replicas 0: it is not served.
+  // torchft's lighthouse has a job for each port that serves it; min_replicas 0: it is not served.
   torchft::QuorumOptions torchft;
 };
 

@@ -9,8 +9,9 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/id128.h"
-#include "coordinator/core/interface/memory_account.h"
+#include "coordinator/core/interface/limits.h"
 #include "coordinator/core/interface/reply.h"
+#include "coordinator/core/interface/tenant_accounts.h"
 #include "coordinator/core/interface/types.h"
 #include "coordinator/service/codec/message_bytes.h"
 #include "coordinator/service/codec/outgoing_blobs.h"
@@ -40,14 +41,14 @@ struct EncodeContext {
   int page_size = 0;  // of the ListGroups request
   OutgoingBlobs* blobs = nullptr;
   EncodeCache* cache = nullptr;
-  // Bytes that many answers share are charged here until the last of them has been sent. Null: they
-  // are not charged.
-  const std::shared_ptr<MemoryAccount>* account = nullptr;
-  int64_t max_bytes_held = 0;
+  // Bytes that many answers share are charged to the caller's tenant until the last of them has been
+  // sent. Null: they are not charged.
+  TenantAccounts* tenants = nullptr;
+  const Limits* limits = nullptr;
 };
 
 // Makes the response message of an OK reply. Errors: RESOURCE_EXHAUSTED (an answer over the message
-// limit, or bytes shared with other answers over max_bytes_held).
+// limit, or bytes shared with other answers over max_bytes_held or max_tenant_bytes_held).
 absl::Status Encode(const Reply& reply, const EncodeContext& context, MessageBytes* message);
 
 // Makes the status of a failed reply, with its context as ErrorDetails.

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "base/status_macros.h"
 #include "cohort/v1/messaging.pb.h"
+#include "coordinator/core/interface/memory_account.h"
 #include "coordinator/service/codec/encode_parts.h"
 
 namespace cohort::coordinator {
@@ -96,21 +97,19 @@ struct ChargedBytes {
   const SharedCharge charge;
 };
 
-// To be shared by the answers of a batch. RESOURCE_EXHAUSTED names max_bytes_held.
+// To be shared by the answers of a batch. RESOURCE_EXHAUSTED names the limit.
 absl::Status ShareBytes(std::string bytes, const EncodeContext& context,
                         std::shared_ptr<const std::string>* shared) {
   // Less than this is no danger, and most rounds share less.
   constexpr size_t kUncharged = 1024;
-  if (context.account == nullptr || bytes.size() <= kUncharged) {
+  if (context.tenants == nullptr || bytes.size() <= kUncharged) {
     *shared = std::make_shared<const std::string>(std::move(bytes));
     return absl::OkStatus();
   }
-  const MemoryAccount& account = **context.account;
-  const int64_t cost = CostOf(bytes);
-  COHORT_RETURN_IF_ERROR(CheckBytes(
-      {"max_bytes_held", context.max_bytes_held, account.held(), account.held(MemoryKind::kOutput)},
-      /*tenant=*/"", MemoryKind::kOutput, cost, Share::kGoingOn));
-  auto charged = std::make_shared<const ChargedBytes>(*context.account, std::move(bytes));
+  std::shared_ptr<MemoryAccount> account = context.tenants->Of(context.key->tenant);
+  COHORT_RETURN_IF_ERROR(CheckRoom(*account, MemoryKind::kOutput, CostOf(bytes), *context.limits,
+                                   Share::kGoingOn));
+  auto charged = std::make_shared<const ChargedBytes>(std::move(account), std::move(bytes));
   *shared = std::shared_ptr<const std::string>(charged, &charged->bytes);
   return absl::OkStatus();
 }

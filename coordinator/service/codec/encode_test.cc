@@ -13,6 +13,7 @@
 #include "cohort/v1/group.pb.h"
 #include "cohort/v1/messaging.pb.h"
 #include "cohort/v1/store.pb.h"
+#include "coordinator/core/interface/tenant_accounts.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -46,6 +47,14 @@ class EncodeTest : public testing::Test {
     EXPECT_EQ(message_.size(), message_.Flatten().size());
     return response;
   }
+  // Answers of a tenant with a limit of 10,000 bytes are charged from now on. Returns its account.
+  std::shared_ptr<MemoryAccount> ChargeTenant() {
+    key_.tenant = "t";
+    limits_.max_tenant_bytes_held = 10000;
+    context_.tenants = &tenants_;
+    context_.limits = &limits_;
+    return tenants_.Of("t");
+  }
   static std::shared_ptr<RoundEnd> EndWith(const std::vector<std::string>& values) {
     auto end = std::make_shared<RoundEnd>();
     end->kind = RoundKind::kAllGather;
@@ -57,6 +66,8 @@ class EncodeTest : public testing::Test {
   }
 
   GroupKey key_;
+  Limits limits_;
+  TenantAccounts tenants_{std::make_shared<MemoryAccount>()};
   OutgoingBlobs blobs_;
   EncodeCache cache_;
   EncodeContext context_;
@@ -94,9 +105,7 @@ TEST_F(EncodeTest, ValuesAreSerialisedOnceForAll) {
 
 // Serialised once, it is charged once, until the last member's answer has been sent.
 TEST_F(EncodeTest, SharedBytesOfAnswersAreChargedUntilTheLastIsGone) {
-  const auto account = std::make_shared<MemoryAccount>();
-  context_.account = &account;
-  context_.max_bytes_held = 10000;
+  const auto account = ChargeTenant();
   context_.max_inline_bytes = 4000;
   const auto end = EndWith({std::string(1500, 'a'), std::string(1500, 'b')});
   std::vector<MessageBytes> answers;
@@ -127,10 +136,8 @@ TEST_F(EncodeTest, SharedBytesOfAnswersAreChargedUntilTheLastIsGone) {
   EXPECT_EQ(account->held(), 0);
 }
 
-TEST_F(EncodeTest, SharedBytesOfAnswersAreRefusedOverMaxBytesHeld) {
-  const auto account = std::make_shared<MemoryAccount>();
-  context_.account = &account;
-  context_.max_bytes_held = 10000;
+TEST_F(EncodeTest, SharedBytesOfAnswersAreRefusedOverTheTenantsLimit) {
+  const auto account = ChargeTenant();
   context_.max_inline_bytes = 4000;
   const SharedCharge others(*account, MemoryKind::kKeys, 8000);
   Reply reply;
@@ -138,7 +145,7 @@ TEST_F(EncodeTest, SharedBytesOfAnswersAreRefusedOverMaxBytesHeld) {
   for (int member = 0; member < 2; ++member) {
     const absl::Status status = Encode(reply, context_, &message_);
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("max_bytes_held is 10000"));
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("max_tenant_bytes_held is 10000"));
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr("for output"));
   }
   message_ = MessageBytes();

@@ -17,6 +17,9 @@
 namespace cohort::coordinator {
 namespace {
 
+// The name of a client whose connection has ended.
+constexpr char kGone[] = "a client that is gone";
+
 int64_t SizeOf(const Payload& value) { return value.size(); }
 int64_t SizeOf(const KeyValue& value) { return value.value.size(); }
 int64_t SizeOf(const KeyEvent& event) { return SizeOf(event.key_value); }
@@ -71,13 +74,16 @@ DecodeContext Dispatcher::MakeDecodeContext(absl::Duration time_left) const {
 }
 
 absl::Status Dispatcher::AdmitAnywhere(Method method, PeerAccess* access) {
-  if (!options_.checks_access || access == nullptr) return absl::OkStatus();  // Admit decides
+  if (!options_.checks_access) return absl::OkStatus();
   const Instant now = engine_.clock().Now();
-  const std::shared_ptr<const Rights> rights = access->Current(now);
   const AccessNeed need{GetMethod(method).name, GetMethod(method).role, ""};
+  // A client that ends its connection behind a request must not have it parsed.
+  if (access == nullptr) return audit_.Deny(need, {kGone, ""}, Role::kNone, now);
+  const std::shared_ptr<const Rights> rights = access->Current(now);
   const Role role = rights->HighestRole();
   if (role >= need.role) return absl::OkStatus();
-  return audit_.Deny(need, {*rights->identity, *access->address()}, role, now);
+  return audit_.Deny(need, {*rights->identity, *access->address(), rights->payer()}, role,
+                     now);
 }
 
 absl::StatusOr<Dispatcher::Admitted> Dispatcher::RightsFor(Method method, PeerAccess* access,
@@ -87,14 +93,15 @@ absl::StatusOr<Dispatcher::Admitted> Dispatcher::RightsFor(Method method, PeerAc
   AccessNeed need{GetMethod(method).name, GetMethod(method).role, key.tenant};
   // The state machine checks that a session is of the group.
   if (method == Method::kCloseGroup && session.empty()) need.role = Role::kOperator;
-  if (access == nullptr) return audit_.Deny(need, {"a client that is gone", ""}, Role::kNone, now);
+  if (access == nullptr) return audit_.Deny(need, {kGone, ""}, Role::kNone, now);
   Admitted admitted;
   admitted.rights = access->Current(now);
   const Rights& rights = *admitted.rights;
   need.tenant = rights.ResolveTenant(key.tenant);
   admitted.role = rights.RoleIn(need.tenant);
   if (admitted.role < need.role) {
-    return audit_.Deny(need, {*rights.identity, *access->address()}, admitted.role, now);
+    return audit_.Deny(need, {*rights.identity, *access->address(), rights.payer()}, admitted.role,
+                       now);
   }
   if (need.tenant != key.tenant) admitted.tenant = std::string(need.tenant);
   return admitted;
@@ -127,11 +134,21 @@ void Dispatcher::CountRequest(PeerAccess* access, const Caller& caller, int64_t 
   // A refused client may have named any tenant.
   const std::shared_ptr<const Rights> rights =
       caller.identity != nullptr ? nullptr : access->Current(now);
-  const std::string& payer = rights == nullptr ? caller.key.tenant : *rights->identity;
+  const std::string& payer = rights == nullptr ? caller.key.tenant : rights->payer();
   const absl::Duration pause =
-      rates_.OnRequest(payer, weight + bytes / TenantRates::kBytesEach,
+      rates_->OnRequest(payer, weight + bytes / TenantRates::kBytesEach,
                        engine_.limits().max_tenant_requests_per_second, now);
   if (pause > absl::ZeroDuration()) access->PauseReading(now + pause);
+}
+
+void Dispatcher::CountTime(const std::string& tenant, absl::Duration took) {
+  // A tenant may use a quarter of the time of a thread.
+  constexpr double kShare = 0.25;
+  const int64_t limit = engine_.limits().max_tenant_requests_per_second;
+  const auto weight =
+      static_cast<int64_t>(absl::ToDoubleSeconds(took) / kShare * static_cast<double>(limit));
+  if (!options_.checks_access || weight == 0 || tenant.empty()) return;
+  rates_->OnRequest(tenant, weight, limit, Clock::Steady().Now());
 }
 
 absl::Status Dispatcher::Decode(Method method, PeerAccess* access,
@@ -197,8 +214,8 @@ absl::Status Dispatcher::Encode(Method method, const Reply& reply, const Asker& 
   encode.page_size = asker.page_size;
   encode.blobs = &blobs_;
   encode.cache = &context.cache;
-  encode.account = &engine_.shared_account();
-  encode.max_bytes_held = limits.max_bytes_held;
+  encode.tenants = &engine_.tenants();
+  encode.limits = &limits;
   try {
     const absl::Status status = coordinator::Encode(reply, encode, message);
     if (!status.ok()) *message = MessageBytes();
@@ -212,7 +229,8 @@ absl::Status Dispatcher::Encode(Method method, const Reply& reply, const Asker& 
 void Dispatcher::LogRefusal(Method method, const absl::Status& status, PeerAccess* access) {
   if (!options_.checks_access || access == nullptr || !absl::IsPermissionDenied(status)) return;
   const Instant now = engine_.clock().Now();
-  LogRefusal(method, status, {*access->Current(now)->identity, *access->address()}, now);
+  const std::shared_ptr<const Rights> rights = access->Current(now);
+  LogRefusal(method, status, {*rights->identity, *access->address(), rights->payer()}, now);
 }
 
 void Dispatcher::LogRefusal(Method method, const absl::Status& status, const AuditedClient& client,
@@ -226,6 +244,10 @@ absl::Status Dispatcher::Run(Method method, PeerAccess* access,
                              MessageBytes* message) {
   Caller caller;
   caller.key.tenant = std::string(kAllTenants);
+  if (method == Method::kCheckAccess) {
+    COHORT_RETURN_IF_ERROR(AdmitAnywhere(method, access));
+    return CheckAccess(access, request, message);
+  }
   COHORT_RETURN_IF_ERROR(Admit(method, access, &caller));
   std::string change;
   absl::Status status;

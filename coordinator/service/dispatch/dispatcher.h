@@ -15,6 +15,7 @@
 #include "base/access/audit_log.h"
 #include "base/access/peer_access.h"
 #include "base/id128.h"
+#include "base/port/limits/tenant_rates.h"
 #include "base/threads/mutex.h"
 #include "coordinator/core/interface/call.h"
 #include "coordinator/core/interface/reply.h"
@@ -22,7 +23,6 @@
 #include "coordinator/service/codec/outgoing_blobs.h"
 #include "coordinator/service/dispatch/call_observer.h"
 #include "coordinator/service/dispatch/method_table.h"
-#include "coordinator/service/dispatch/tenant_rates.h"
 #include "coordinator/service/engine/engine.h"
 #include "coordinator/service/engine/reply_sink.h"
 #include "google/protobuf/io/zero_copy_stream.h"
@@ -65,6 +65,10 @@ class Dispatcher {
   // The same for a call that waits, once rights may have changed.
   absl::Status AdmitAgain(Method method, PeerAccess* access, const GroupKey& key,
                           const Id128& session);
+  // A call of the tenant over gRPC took so long. The listener reads the tenant's streams more slowly
+  // by that.
+  void CountTime(const std::string& tenant, absl::Duration took);
+  const std::shared_ptr<TenantRates>& rates() const { return rates_; }
   // Counts a request with the weight of its protocol (tenant_rates.h): for the tenant, if Admit has
   // admitted `caller`, and otherwise for the client's identity. The coordinator reads the
   // connection of a client more slowly whose tenant calls more often than
@@ -84,7 +88,8 @@ class Dispatcher {
                       DeliveryContext& context, MessageBytes* message);
   // Logs a refusal of the state machine, if it is for lack of rights.
   void LogRefusal(Method method, const absl::Status& status, PeerAccess* access);
-  // Runs a method without a decode function: Limits, Drain, ServerStats. Errors: those of Admit.
+  // Runs a method without a decode function: Limits, Drain, ServerStats, CheckAccess. Errors: those
+  // of Admit.
   absl::Status Run(Method method, PeerAccess* access,
                    google::protobuf::io::ZeroCopyInputStream* request, MessageBytes* message);
 
@@ -116,6 +121,10 @@ class Dispatcher {
   int64_t max_message_bytes() const { return options_.max_message_bytes; }
 
  private:
+  // The answer to CheckAccess (check_access.cc).
+  absl::Status CheckAccess(PeerAccess* access, google::protobuf::io::ZeroCopyInputStream* stream,
+                           MessageBytes* message);
+
   // The lowest bit of `active_` is set while a thread waits until no call is in flight.
   static constexpr int64_t kAwaited = 1;
   static constexpr int64_t kOneCall = 2;
@@ -140,7 +149,7 @@ class Dispatcher {
   Mutex mutex_;
   bool idle_ ABSL_GUARDED_BY(mutex_) = false;
   AuditLog audit_;
-  TenantRates rates_;
+  const std::shared_ptr<TenantRates> rates_ = std::make_shared<TenantRates>();
 };
 
 }  // namespace cohort::coordinator

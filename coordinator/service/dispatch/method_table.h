@@ -1,5 +1,5 @@
-// Every method of the coordinator: its name, the role that may call it, its decode function, and the
-// type of its answer.
+// Every method of the coordinator: its name, the role that may call it, its decode function, and
+// the type of its answer.
 #ifndef COHORT_COORDINATOR_SERVICE_DISPATCH_METHOD_TABLE_H_
 #define COHORT_COORDINATOR_SERVICE_DISPATCH_METHOD_TABLE_H_
 
@@ -60,8 +60,9 @@ enum class Method {
   kDrain,
   kEvict,
   kServerStats,
+  kCheckAccess,
 };
-inline constexpr size_t kMethodCount = static_cast<size_t>(Method::kServerStats) + 1;
+inline constexpr size_t kMethodCount = static_cast<size_t>(Method::kCheckAccess) + 1;
 
 using DecodeFunction = absl::Status (*)(google::protobuf::io::ZeroCopyInputStream* request,
                                         const DecodeContext& context, Call* call);
@@ -71,11 +72,12 @@ struct MethodInfo {
   const char* service;  // such as cohort.v1.GroupService
   const char* name;     // such as Join
   // The least role that may call it: in the tenant of the request or, for methods without a call of
-  // the state machine, in all tenants. (Upload has the tenant in its first part.)
+  // the state machine, in all tenants. (Upload has the tenant in its first part. CheckAccess needs
+  // it in any tenant, and another one for other clients than the caller.)
   Role role;
   // Null for Upload, whose request is a stream, and for methods without a call of the state machine
-  // (Limits, Drain, ServerStats). Errors besides those of the fields: INVALID_ARGUMENT (not such a
-  // message).
+  // (Limits, Drain, ServerStats, CheckAccess). Errors besides those of the fields: INVALID_ARGUMENT
+  // (not such a message).
   DecodeFunction decode;
   // The alternative of ReplyBody that answers the method. Another alternative is the kept answer to
   // another method, called with the same operation_id.

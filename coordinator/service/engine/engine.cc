@@ -1,13 +1,16 @@
 #include "coordinator/service/engine/engine.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "absl/hash/hash.h"
 #include "absl/time/clock.h"
 #include "base/rpc/random_bits.h"
 #include "base/status_macros.h"
+#include "base/threads/notification.h"
 
 namespace cohort::coordinator {
 namespace {
@@ -16,6 +19,10 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr int kMaxShards = 256;
 // The engine reports a sleep of the process that is at least this long.
 constexpr absl::Duration kMinAsleepReported = absl::Seconds(1);
+
+constexpr absl::Duration kLongDelivery = absl::Milliseconds(5);
+// Answers between two looks at the clock.
+constexpr size_t kBetweenLooks = 64;
 
 absl::Status DrainingError() {
   return absl::UnavailableError("draining: the coordinator is going away; try again");
@@ -71,11 +78,14 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(
   }
   engine->alarm_ = std::make_unique<Alarm>(engine->clock_, [raw] { return raw->TickAll(); });
   COHORT_RETURN_IF_ERROR(engine->alarm_->Start());
+  COHORT_RETURN_IF_ERROR(engine->late_deliveries_.Start());
   return engine;
 }
 
 Engine::~Engine() {
-  // The alarm steps the shards and the committer delivers for them: stop in this order.
+  // The alarm steps the shards and the committer delivers for them: stop in this order. Late
+  // deliveries end last.
+  delivers_at_once_.store(true);
   if (alarm_ != nullptr) alarm_->Stop();
   committer_.reset();
 }
@@ -247,7 +257,17 @@ void Engine::Deliver(Answers answers) {
   DeliveryContext context;
   context.now = clock_.Now();
   const RoundEnd* last = nullptr;
-  for (Answer& answer : answers) {
+  const Instant begin = Clock::Steady().Now();
+  for (size_t i = 0; i < answers.size(); ++i) {
+    if (i % kBetweenLooks == kBetweenLooks - 1 && !delivers_at_once_.load() &&
+        Clock::Steady().Now() - begin > kLongDelivery) {
+      context.batch.Flush();
+      const auto rest = std::make_shared<Answers>(
+          std::make_move_iterator(answers.begin() + static_cast<ptrdiff_t>(i)),
+          std::make_move_iterator(answers.end()));
+      return late_deliveries_.Post([this, rest] { Deliver(std::move(*rest)); });
+    }
+    Answer& answer = answers[i];
     if (observer_ != nullptr) {
       const RoundReply* round = std::get_if<RoundReply>(&answer.reply.body);
       // A batch has the replies of one round next to each other.
@@ -306,6 +326,7 @@ void Engine::Reject(CallId id, ReplySink* sink) {
 void Engine::Shutdown() {
   closed_.store(true);
   draining_.store(true);
+  delivers_at_once_.store(true);
   for (const std::unique_ptr<Shard>& shard : shards_) {
     Answers answers;
     Effects effects;
@@ -323,6 +344,9 @@ void Engine::Shutdown() {
     }
     Deliver(std::move(answers), effects);
   }
+  const auto delivered = std::make_shared<Notification>();
+  late_deliveries_.Post([delivered] { delivered->Notify(); });
+  delivered->WaitWithTimeout(absl::Minutes(1));
 }
 
 }  // namespace cohort::coordinator

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/threads/event_loop.h"
 #include "base/threads/mutex.h"
 #include "coordinator/core/core.h"
 #include "coordinator/core/interface/call.h"
@@ -159,6 +160,8 @@ class Engine {
   void Prepare(Effects& effects) const;
   // Gives the step's log events to the observer and the answers to their sinks.
   void Deliver(Answers answers, const Effects& effects);
+  // One step may end any number of waits. From kLongDelivery on, a thread of its own goes on, and
+  // the calls of other tenants have their turns there.
   void Deliver(Answers answers);
   void UpdateTick(Shard& shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex);
   Instant TickAll();
@@ -195,6 +198,8 @@ class Engine {
 
   std::unique_ptr<JournalCommitter> committer_;  // null when the journal keeps nothing
   std::unique_ptr<Alarm> alarm_;
+  std::atomic<bool> delivers_at_once_{false};  // the engine ends
+  EventLoop late_deliveries_{"deliveries"};
 };
 
 }  // namespace cohort::coordinator

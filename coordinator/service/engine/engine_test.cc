@@ -1,6 +1,7 @@
 // One file, though long: all tests share a journal that can be held back, and a sink for replies.
 #include "coordinator/service/engine/engine.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -229,6 +230,32 @@ TEST(EngineTest, StepsThatQueueAreWrittenTogether) {
   EXPECT_EQ(control->appends_done, 2);
 }
 
+// Several batches have been written, one of them with several steps.
+TEST(EngineTest, NothingIsAnsweredBeforeItIsDurableAfterOtherWrites) {
+  auto control = std::make_shared<FakeJournal::Control>();
+  control->Block(true);
+  auto engine = StartEngine(std::make_unique<FakeJournal>(control));
+  std::vector<Sink> earlier(4);
+  engine->Submit(Put("0", "v"), &earlier[0]);
+  control->WaitForAppends(1);
+  for (int i = 1; i < 4; ++i) engine->Submit(Put(std::to_string(i), "v"), &earlier[i]);
+  control->Block(false);
+  for (Sink& sink : earlier) EXPECT_TRUE(sink.Wait().status.ok());
+
+  control->Block(true);
+  const auto expect_durable = [&] { EXPECT_EQ(control->AppendsDone(), 3); };
+  Sink put(expect_durable);
+  engine->Submit(Put("k", "v"), &put);
+  control->WaitForAppends(3);
+  Sink get(expect_durable);
+  engine->Submit(Get("k"), &get);
+  EXPECT_EQ(get.count(), 0);
+  control->Block(false);
+  EXPECT_TRUE(put.Wait().status.ok());
+  EXPECT_TRUE(get.Wait().status.ok());
+  engine->Shutdown();
+}
+
 TEST(EngineTest, CallsThatWaitForTheJournalAreCharged) {
   auto control = std::make_shared<FakeJournal::Control>();
   control->Block(true);
@@ -403,6 +430,41 @@ TEST(EngineTest, AWaitEndsWithTheRightsForIt) {
   EXPECT_EQ(denied.count(), 1);
   EXPECT_EQ(engine->Stats().total.waiter_count, 0);
   engine->Shutdown();
+}
+
+// The thread of the call that ends many waits serves other clients, too.
+TEST(EngineTest, ManyAnswersAreDeliveredByAnotherThread) {
+  auto engine = StartEngine(std::make_unique<NoJournal>());
+  std::mutex mutex;
+  std::vector<std::thread::id> threads;
+  const auto take_a_millisecond = [&] {
+    const Instant end = Clock::Steady().Now() + absl::Milliseconds(1);
+    while (Clock::Steady().Now() < end) {
+    }
+    std::lock_guard<std::mutex> lock(mutex);
+    threads.push_back(std::this_thread::get_id());
+  };
+  std::vector<std::unique_ptr<Sink>> sinks;
+  for (int i = 0; i < 300; ++i) {
+    sinks.push_back(std::make_unique<Sink>(take_a_millisecond));
+    engine->Submit(Get("key", absl::Seconds(100)), sinks.back().get());
+  }
+  Sink put;
+  engine->Submit(Put("key", "v"), &put);
+  Sink other;
+  engine->Submit(Get("key"), &other);  // while the rest is on its way
+  EXPECT_EQ(other.count(), 1);
+  for (const auto& sink : sinks) EXPECT_TRUE(sink->Wait().status.ok());
+  EXPECT_TRUE(put.Wait().status.ok());
+  EXPECT_EQ(threads.front(), std::this_thread::get_id());
+  EXPECT_NE(threads.back(), std::this_thread::get_id());
+  const auto own = std::count(threads.begin(), threads.end(), std::this_thread::get_id());
+  EXPECT_LT(own, 100);
+
+  // An engine that ends has delivered all.
+  for (int i = 0; i < 300; ++i) engine->Submit(Get("absent", absl::Seconds(100)), sinks[0].get());
+  engine->Shutdown();
+  EXPECT_EQ(sinks[0]->count(), 301);
 }
 
 TEST(EngineTest, ShutdownAnswersWhatIsParkedAndRefusesTheRest) {

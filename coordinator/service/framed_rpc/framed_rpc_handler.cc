@@ -3,9 +3,11 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
+#include "base/access/peer_access.h"
 #include "base/framed_rpc/server/server_connection.h"
 #include "base/status_macros.h"
 #include "coordinator/service/dispatch/unread_answers.h"
+#include "coordinator/service/engine/engine.h"
 #include "coordinator/service/engine/reply_sink.h"
 #include "coordinator/service/framed_rpc/framed_group_watch.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
@@ -94,8 +96,7 @@ bool IsFramedMethod(Method method) {
 
 FramedRpcHandler::FramedRpcHandler(Dispatcher& dispatcher, absl::Duration ping_timeout)
     : dispatcher_(dispatcher),
-      ping_timeout_(ping_timeout),
-      account_(dispatcher.engine().shared_account()) {
+      ping_timeout_(ping_timeout) {
   for (size_t i = 0; i < kMethodCount; ++i) {
     const Method method = static_cast<Method>(i);
     if (IsFramedMethod(method)) methods_.push_back(method);
@@ -122,8 +123,14 @@ absl::Status FramedRpcHandler::Start(const framed_rpc::Request& request) {
   return absl::OkStatus();
 }
 
-absl::Status FramedRpcHandler::ChargeUnread(int64_t before, int64_t bytes) {
-  return coordinator::ChargeUnread(dispatcher_.engine(), *account_, before, bytes);
+std::unique_ptr<framed_rpc::UnreadCharge> FramedRpcHandler::ChargeUnread(PeerAccess* access) {
+  Engine& engine = dispatcher_.engine();
+  std::string tenant;
+  if (access != nullptr) {
+    tenant = std::string(access->Current(engine.clock().Now())->OwnTenant());
+  }
+  return std::make_unique<UnreadAnswers>(
+      engine, tenant.empty() ? engine.shared_account() : engine.tenants().Of(tenant));
 }
 
 }  // namespace cohort::coordinator

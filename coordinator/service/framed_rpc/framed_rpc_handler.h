@@ -11,7 +11,6 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/framed_rpc/server/call_handler.h"
-#include "coordinator/core/interface/memory_account.h"
 #include "coordinator/service/dispatch/dispatcher.h"
 #include "coordinator/service/dispatch/method_table.h"
 
@@ -30,14 +29,11 @@ class FramedRpcHandler final : public framed_rpc::CallHandler {
   std::vector<std::string> MethodNames() const;
 
   absl::Status Start(const framed_rpc::Request& request) override;
-  // Errors: RESOURCE_EXHAUSTED (max_bytes_held).
-  absl::Status ChargeUnread(int64_t before, int64_t bytes) override;
+  std::unique_ptr<framed_rpc::UnreadCharge> ChargeUnread(PeerAccess* access) override;
 
  private:
   Dispatcher& dispatcher_;
   const absl::Duration ping_timeout_;
-  // Connections may give their bytes back when the dispatcher is gone.
-  const std::shared_ptr<MemoryAccount> account_;
   std::vector<Method> methods_;  // by their number on the wire
 };
 

@@ -4,6 +4,8 @@
 
 #include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
+#include "base/status_macros.h"
+#include "coordinator/core/interface/memory_account.h"
 #include "coordinator/service/grpc/byte_buffer.h"
 #include "coordinator/service/grpc/caller_access.h"
 #include "grpcpp/support/proto_buffer_reader.h"
@@ -31,6 +33,7 @@ void UnaryCall::Handle(grpc::CallbackServerContext* context, const grpc::ByteBuf
   // The buffer is not really const. It is emptied below, so that a parked call does not keep its
   // request.
   auto* const bytes = const_cast<grpc::ByteBuffer*>(request);
+  const Instant begin = Clock::Steady().Now();
   access_ = AccessOf(dispatcher_, *context);
   const auto size = static_cast<int64_t>(bytes->Length());
   Call call;
@@ -43,7 +46,7 @@ void UnaryCall::Handle(grpc::CallbackServerContext* context, const grpc::ByteBuf
       dispatcher_.CountRequest(access_.get(), Caller(), TenantRates::kGrpcRequest, size);
       MessageBytes message;
       status = dispatcher_.Run(method_, access_.get(), &reader, &message);
-      if (status.ok()) *response_ = ToByteBuffer(message);
+      if (status.ok()) status = SetResponse(message);
       return Complete(status);
     } else {
       status = dispatcher_.Decode(method_, access_.get(), &reader, bytes->Length(),
@@ -55,16 +58,32 @@ void UnaryCall::Handle(grpc::CallbackServerContext* context, const grpc::ByteBuf
   if (!status.ok()) return Complete(status);
   call.service_bytes = Dispatcher::kRpcCost;
   dispatcher_.engine().Submit(std::move(call), this, &handle_);
+  // Many calls are over by now.
+  dispatcher_.CountTime(asker_.key.tenant, Clock::Steady().Now() - begin);
 }
 
 void UnaryCall::OnReply(Reply&& reply, DeliveryContext& context) {
   MessageBytes message;
-  const absl::Status status = dispatcher_.Encode(method_, reply, asker_, context, &message);
-  if (status.ok()) {
-    charge_.Set(Dispatcher::kRpcCost + static_cast<int64_t>(message.own_size()));
-    *response_ = ToByteBuffer(message);
-  }
+  absl::Status status = dispatcher_.Encode(method_, reply, asker_, context, &message);
+  if (status.ok()) status = SetResponse(message);
   Complete(status);
+}
+
+absl::Status UnaryCall::SetResponse(const MessageBytes& message) {
+  // Members of a full coordinator still get their short answers, and operators theirs.
+  constexpr int64_t kUncheckedBytes = 1024;
+  const auto more = static_cast<int64_t>(message.own_size());
+  if (Engine& engine = dispatcher_.engine(); !asker_.key.tenant.empty()) {
+    account_ = engine.tenants().Of(asker_.key.tenant);
+    charge_.MoveTo(*account_);
+    if (more > kUncheckedBytes) {
+      COHORT_RETURN_IF_ERROR(
+          CheckRoom(*account_, MemoryKind::kCalls, more, engine.limits(), Share::kGoingOn));
+    }
+  }
+  charge_.Set(Dispatcher::kRpcCost + more);
+  *response_ = ToByteBuffer(message);
+  return absl::OkStatus();
 }
 
 absl::Status UnaryCall::CheckRights() {

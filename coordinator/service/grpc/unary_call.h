@@ -2,6 +2,8 @@
 #ifndef COHORT_COORDINATOR_SERVICE_GRPC_UNARY_CALL_H_
 #define COHORT_COORDINATOR_SERVICE_GRPC_UNARY_CALL_H_
 
+#include <memory>
+
 #include "base/clock.h"
 #include "coordinator/service/dispatch/dispatcher.h"
 #include "coordinator/service/dispatch/method_table.h"
@@ -27,6 +29,9 @@ class UnaryCall final : public grpc::ServerUnaryReactor, private ReplySink {
   UnaryCall(Dispatcher& dispatcher, Method method, grpc::ByteBuffer* response);
 
   void Handle(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request);
+  // Charges the answer, and makes it the response. Errors: RESOURCE_EXHAUSTED (max_bytes_held,
+  // max_tenant_bytes_held).
+  absl::Status SetResponse(const MessageBytes& message);
   // Nothing may touch `this` afterwards, unless inside a reaction or before Start returns.
   void Complete(const absl::Status& status);
 
@@ -46,7 +51,9 @@ class UnaryCall final : public grpc::ServerUnaryReactor, private ReplySink {
   CallHandle handle_;
   std::shared_ptr<PeerAccess> access_;  // null: there is no access policy
   Asker asker_;
-  SharedCharge charge_;  // its answer included, until gRPC has sent it
+  // Its answer included, until gRPC has sent it: then for the caller's tenant.
+  std::shared_ptr<MemoryAccount> account_;
+  SharedCharge charge_;
 };
 
 }  // namespace cohort::coordinator

@@ -5,18 +5,23 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
 
-#include "base/port/peer/peer_address.h"
+#include "base/clock.h"
 
 namespace cohort::coordinator::tcpstore {
 namespace {
 
 constexpr size_t kReadBytes = size_t{64} << 10;
-// Then other connections continue.
-constexpr int kRequestsPerIteration = 512;
+constexpr int kRequestsPerTurn = 512;
+constexpr absl::Duration kTurn = absl::Milliseconds(1);
+// A request of fewer bytes takes microseconds, unless its answer is large. The clock is read after
+// each other one, and after so many of these.
+constexpr size_t kLongRequestBytes = 4096;
+constexpr int kRequestsBetweenLooks = 8;
 
 // Lent to the connection that reads.
 char* SpareBuffer() {
@@ -33,19 +38,20 @@ RequestLimits LimitsOf(Dispatcher& dispatcher) {
 
 }  // namespace
 
-Connection::Connection(int fd, int port, EventLoop& loop, Dispatcher& dispatcher, Jobs& jobs,
-                       ListenerPeer peer)
+Connection::Connection(int fd, int port, EventLoop& loop, FairTurns& turns, Dispatcher& dispatcher,
+                       Jobs& jobs, ListenerPeer peer)
     : fd_(fd),
       socket_{fd, peer.tls},
       port_(port),
       loop_(loop),
+      turns_(turns),
       dispatcher_(dispatcher),
       jobs_(jobs),
-      account_(dispatcher.engine().shared_account()),
       peer_(std::move(peer)),
-      client_(PeerAddressAndPortOf(fd)),
+      client_(peer_.address),
       reader_(LimitsOf(dispatcher)),
-      charge_(peer_.incoming),
+      charge_(peer_.charged()),
+      unread_charge_(dispatcher.engine(), dispatcher.engine().tenants().Of(TenantOfPort(port))),
       events_(EPOLLIN) {}
 
 Connection::~Connection() { close(fd_); }
@@ -60,11 +66,27 @@ void Connection::OnEvents(uint32_t events) {
       blocked_ = false;
       FlushLocked();
     }
+  }
+  AwaitTurn();
+}
+
+void Connection::AwaitTurn() {
+  if (std::exchange(awaits_turn_, true)) return;
+  if (turns_client_ == nullptr) turns_client_ = turns_.ClientOf(TenantOfPort(port_));
+  turns_.Add(turns_client_, shared_from_this());
+}
+
+void Connection::OnTurn() {
+  awaits_turn_ = false;
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return;
     paused_ = Backlogged();
     if (paused_) return UpdateEvents();
     handling_ = true;
   }
-  requests_left_ = kRequestsPerIteration;
+  requests_left_ = kRequestsPerTurn;
+  turn_end_ = Clock::Steady().Now() + kTurn;
   // Bytes that were read before come first.
   absl::string_view before = input_;
   bool open = HandleInput(&before);
@@ -82,7 +104,7 @@ void Connection::OnEvents(uint32_t events) {
     again = open && !paused_ && (resumes || requests_left_ == 0 || socket_.HasInput());
   }
   if (!open) return Close();
-  if (again) loop_.Post([self = shared_from_this()] { self->OnEvents(0); });
+  if (again) AwaitTurn();
 }
 
 bool Connection::ReadSome() {
@@ -109,6 +131,7 @@ bool Connection::ReadSome() {
       input_.assign(input.data(), input.size());
     }
     if (input_.empty()) input_ = std::string();  // most connections wait for a whole request
+    charge_.MoveTo(peer_.charged());
     if (charge_.Set(static_cast<int64_t>(input_.capacity()))) {
       const absl::Status room = charge_.all()->Check();
       if (!room.ok()) {
@@ -139,7 +162,12 @@ bool Connection::HandleInput(absl::string_view* input) {
     if (*size == 0) return MaySendMore();
     begun_ = false;
     --requests_left_;
+    const bool may_take_long = *size >= kLongRequestBytes || MayBeLarge(request_.operation);
     if (!HandleRequest(request_)) return false;
+    if ((may_take_long || requests_left_ % kRequestsBetweenLooks == 0) &&
+        Clock::Steady().Now() > turn_end_) {
+      requests_left_ = 0;
+    }
     input->remove_prefix(*size);
   }
   return true;
@@ -286,7 +314,7 @@ void Connection::Close() {
     MutexLock lock(&mutex_);
     if (closed_) return;
     closed_ = true;
-    account_->Add(MemoryKind::kOutput, -unread_bytes_);
+    unread_charge_.Set(0).IgnoreError();
   }
   loop_.Remove(fd_);
   shutdown(fd_, SHUT_RDWR);

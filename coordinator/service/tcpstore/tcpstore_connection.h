@@ -19,10 +19,11 @@
 #include "base/port/limits/incomplete_request_bytes.h"
 #include "base/port/peer/listener_peer.h"
 #include "base/threads/event_loop.h"
+#include "base/threads/fair_turns.h"
 #include "base/threads/mutex.h"
 #include "base/tls/stream_socket.h"
-#include "coordinator/core/interface/memory_account.h"
 #include "coordinator/service/dispatch/dispatcher.h"
+#include "coordinator/service/dispatch/unread_answers.h"
 #include "coordinator/service/engine/reply_sink.h"
 #include "coordinator/service/tcpstore/tcpstore_calls.h"
 #include "coordinator/service/tcpstore/tcpstore_jobs.h"
@@ -36,16 +37,18 @@ namespace cohort::coordinator::tcpstore {
 // the reason. The connection does not read from a client that does not read its answers, or that
 // has kMaxCalls requests without an answer, or one whose answer may be large.
 class Connection final : public EventLoop::Handler,
+                         public FairTurns::Work,
                          public framed_rpc::ReplyBatch::Output,
                          public std::enable_shared_from_this<Connection> {
  public:
   // Takes `fd`, which does not block. The others outlive its use of them. `port` is the
   // coordinator's.
-  Connection(int fd, int port, EventLoop& loop, Dispatcher& dispatcher, Jobs& jobs,
-             ListenerPeer peer);
+  Connection(int fd, int port, EventLoop& loop, FairTurns& turns, Dispatcher& dispatcher,
+             Jobs& jobs, ListenerPeer peer);
   ~Connection() override;
 
   void OnEvents(uint32_t events) override;
+  void OnTurn() override;
   void Flush() override;
 
   // Closes it on the loop's thread.
@@ -72,6 +75,8 @@ class Connection final : public EventLoop::Handler,
   static constexpr size_t kMaxBacklog = size_t{8} << 20;
   static constexpr size_t kMaxCalls = 1024;
 
+  // Reads, or goes on with bytes that it has read, in the turn of its port.
+  void AwaitTurn();
   // These return false if the connection is to be closed.
   bool ReadSome();
   bool HandleInput(absl::string_view* input);
@@ -115,30 +120,34 @@ class Connection final : public EventLoop::Handler,
   const StreamSocket socket_;
   const int port_;
   EventLoop& loop_;
+  FairTurns& turns_;
   Dispatcher& dispatcher_;
   Jobs& jobs_;
-  const std::shared_ptr<MemoryAccount> account_;
   const ListenerPeer peer_;
   const std::string client_;  // its address and port
   // Only the loop's thread uses these.
   std::optional<Dialect> dialect_;
   std::string input_;  // the beginning of a request
   RequestReader reader_;
-  bool begun_ = false;    // its client may send the rest of it
+  bool begun_ = false;  // its client may send the rest of it
   Jobs::Client job_client_;
   IncomingCharge charge_;
   Request request_;
-  int requests_left_ = 0;  // of this iteration
+  std::shared_ptr<FairTurns::Client> turns_client_;  // null: not known yet
+  bool awaits_turn_ = false;
+  int requests_left_ = 0;  // of this turn
+  Instant turn_end_;
 
   Mutex mutex_;
   Answers answers_ ABSL_GUARDED_BY(mutex_);
-  Answers spare_answers_ ABSL_GUARDED_BY(mutex_);  // at most one, to be used again
+  Answers spare_answers_ ABSL_GUARDED_BY(mutex_);     // at most one, to be used again
   size_t large_answers_ ABSL_GUARDED_BY(mutex_) = 0;  // of those that are not there yet
   size_t waits_ ABSL_GUARDED_BY(mutex_) = 0;
   // In which the client stays counted although its wait was refused.
   std::vector<Jobs::BarrierPlace> lost_barriers_ ABSL_GUARDED_BY(mutex_);
   framed_rpc::SendQueue output_ ABSL_GUARDED_BY(mutex_);
   int64_t unread_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  UnreadAnswers unread_charge_ ABSL_GUARDED_BY(mutex_);
   bool handling_ ABSL_GUARDED_BY(mutex_) = false;  // the loop flushes when it is done
   bool paused_ ABSL_GUARDED_BY(mutex_) = false;    // it does not read: see Backlogged
   bool corked_ ABSL_GUARDED_BY(mutex_) = false;    // a batch will flush

@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/text/logging.h"
-#include "coordinator/service/dispatch/unread_answers.h"
 #include "coordinator/service/tcpstore/tcpstore_connection.h"
 
 namespace cohort::coordinator::tcpstore {
@@ -144,8 +143,7 @@ void Connection::FlushLocked() {
 bool Connection::ChargeUnread() {
   const auto bytes = static_cast<int64_t>(blocked_ ? output_.own_size() : 0);
   if (bytes == unread_bytes_) return true;
-  const absl::Status charged =
-      coordinator::ChargeUnread(dispatcher_.engine(), *account_, unread_bytes_, bytes);
+  const absl::Status charged = unread_charge_.Set(bytes);
   if (!charged.ok()) {
     Log(LogLevel::kWarning, "connection closed: its client does not read its answers",
         {{"client", client_}, {"unread_bytes", bytes}, {"why", charged.message()}});

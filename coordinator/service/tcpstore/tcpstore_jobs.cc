@@ -16,9 +16,9 @@ class Jobs::Release final : public ReplySink {
 
   void OnReply(Reply&& reply, DeliveryContext&) override {
     if (!reply.status.ok()) {
-      const absl::Status why(reply.status.code(),
-                             absl::StrCat(Printable(barrier_.name), " of a TCPStore was not released: ",
-                                          reply.status.message()));
+      const absl::Status why(reply.status.code(), absl::StrCat(Printable(barrier_.name),
+                                                               " of a TCPStore was not released: ",
+                                                               reply.status.message()));
       for (const auto& [refused, fail] : barrier_.arrived) fail(why);
     }
     delete this;
@@ -115,8 +115,8 @@ absl::StatusOr<bool> Jobs::EnterBarrier(int port, absl::string_view key, int64_t
                                                    barrier.size));
   }
   const std::string name = barrier.name;
-  *place = BarrierPlace{std::string(key), barrier.round,
-                        std::make_shared<std::atomic<bool>>(false)};
+  *place =
+      BarrierPlace{std::string(key), barrier.round, std::make_shared<std::atomic<bool>>(false)};
   absl::erase_if(barrier.arrived, [](const auto& one) { return one.first->load(); });
   barrier.arrived.emplace(place->refused, std::move(fail));
   // Under the lock: the last client releases only those that wait already.

@@ -5,10 +5,10 @@
 // connection counts as a client from its first request for which it has rights.
 //
 // PyTorch's own store ends with rank 0. Here a straggler of a dead job would keep its keys for the
-// next job, whose ranks would take them for their own. So a store also ends when a rank of a new job
-// comes, if one of its ranks has gone and only ranks are left: their connections are closed. Clients
-// are ranks that count themselves under kRanksKey, as those with a world_size do. An agent of
-// torchrun does not, so its store outlives its workers.
+// next job, whose ranks would take them for their own. So a store also ends when a rank of a new
+// job comes, if one of its ranks has gone and only ranks are left: their connections are closed.
+// Clients are ranks that count themselves under kRanksKey, as those with a world_size do. An agent
+// of torchrun does not, so its store outlives its workers.
 #ifndef COHORT_COORDINATOR_SERVICE_TCPSTORE_TCPSTORE_JOBS_H_
 #define COHORT_COORDINATOR_SERVICE_TCPSTORE_TCPSTORE_JOBS_H_
 
@@ -27,6 +27,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/threads/mutex.h"
 #include "coordinator/core/interface/call.h"
 #include "coordinator/service/engine/engine.h"

@@ -17,8 +17,8 @@ Server::Server(const ServerOptions& options, Dispatcher& dispatcher)
 
 void Server::Adopt(int fd, ListenerPeer peer) {
   framed_rpc::SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  loops_.Adopt(fd, peer.tls != nullptr, [&](EventLoop& loop) {
-    return std::make_shared<Connection>(fd, LocalPortOf(fd), loop, dispatcher_, jobs_,
+  loops_.Adopt(fd, peer.tls != nullptr, [&](EventLoop& loop, FairTurns& turns) {
+    return std::make_shared<Connection>(fd, LocalPortOf(fd), loop, turns, dispatcher_, jobs_,
                                         std::move(peer));
   });
 }

@@ -176,6 +176,25 @@ TEST_F(TcpStoreServerTest, AConnectionWithoutARequestIsNoClient) {
   EXPECT_EQ(KeysSeenBy(*Connect(1)), 1u);
 }
 
+TEST_F(TcpStoreServerTest, AConnectionWithoutARequestKeepsNoKeyOfADeadJob) {
+  const auto silent = Connect();
+  const auto pinging = Connect();
+  const std::string ping = RequestBytes(kPing, {std::string(4, 'p')});
+  ASSERT_EQ(pinging->Ask(ping, 4), std::string(4, 'p'));
+  auto last = Connect();
+  last->Send(Set("k", "v"));
+  ASSERT_EQ(KeysSeenBy(*last), 1u);
+  last.reset();
+  // The coordinator notices the end some time later, and until then the store is the old one.
+  uint64_t keys = 1;
+  for (const absl::Time end = absl::Now() + kTimeout; keys > 0 && absl::Now() < end;) {
+    keys = KeysSeenBy(*Connect());
+  }
+  EXPECT_EQ(keys, 0u);
+  EXPECT_EQ(pinging->Ask(ping, 4), std::string(4, 'p'));
+  EXPECT_EQ(KeysSeenBy(*silent), 0u);
+}
+
 TEST_F(TcpStoreServerTest, AWaitEndsWhenItsKeyIsSet) {
   const auto waiting = Connect(), setting = Connect();
   waiting->Send(Wait("k"));
@@ -327,6 +346,19 @@ TEST_F(TcpStoreServerTest, AClientThatGoesWithVeryManyWaitsLeavesNone) {
   }
   AwaitParkedCalls(0);
   EXPECT_EQ(KeysSeenBy(*other), 0u);
+}
+
+// The coordinator stops to read at the 1024th, and goes on once answers leave.
+TEST_F(TcpStoreServerTest, AClientWithVeryManyWaitsIsReadAgainAfterTheirEnd) {
+  const auto client = Connect(), other = Connect();
+  constexpr size_t kWaits = 1100;
+  for (size_t i = 0; i < kWaits; ++i) client->Send(Wait("k"));
+  client->Send(Get("k"));
+  AwaitParkedCalls(1024);
+  other->Send(Set("k", "v"));
+  // The answer to the Get may overtake others: no client has more than one request at a time.
+  EXPECT_EQ(client->Read(kWaits + 9).size(), kWaits + 9);
+  EXPECT_EQ(client->Ask(Get("k"), 9), TextBytes("v"));
 }
 
 TEST_F(TcpStoreServerTest, AClientThatGoesLeavesNoWait) {

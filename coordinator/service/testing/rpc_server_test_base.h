@@ -52,11 +52,11 @@ class CountingObserver final : public CallObserver {
 };
 
 // A coordinator on a port of its own, and a channel to it.
-class RpcServerTestBase : public testing::Test {
+class RpcServerTestBase : public ::testing::Test {
  protected:
   void SetUp() override {
     engine_options_.limits.max_inline_bytes = 64 << 10;
-    engine_ = Engine::Start(engine_options_, std::make_unique<MemoryJournal>(), Clock::Steady()).value();
+    engine_ = Engine::Start(engine_options_, std::make_unique<MemoryJournal>(), *clock_).value();
     dispatcher_ = std::make_unique<Dispatcher>(dispatcher_options_, *engine_, &observer_);
     auto server = RpcServer::Start(server_options_, *dispatcher_);
     ASSERT_TRUE(server.ok()) << server.status();
@@ -120,6 +120,7 @@ class RpcServerTestBase : public testing::Test {
     return members;
   }
 
+  const Clock* clock_ = &Clock::Steady();
   EngineOptions engine_options_;
   RpcServerOptions server_options_;
   DispatcherOptions dispatcher_options_;

@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "base/clock.h"
+#include "base/status_macros.h"
 #include "base/text/logging.h"
 #include "base/text/printable.h"
 #include "coordinator/service/engine/discard_reply.h"
@@ -16,6 +18,10 @@
 namespace cohort::coordinator::torchft {
 namespace {
 
+// A decision looks at all replicas. One that takes longer than this leaves the threads to others for
+// so many times as long: the calls that come meanwhile are decided together.
+constexpr absl::Duration kShortDecision = absl::Microseconds(200);
+constexpr int kDecisionShare = 10;
 // A replica that was silent for longer is forgotten when another one comes.
 constexpr absl::Duration kForgetAfter = absl::Minutes(10);
 // Each looks at all replicas.
@@ -28,7 +34,8 @@ constexpr int64_t kAnswerBytes = 64;
 constexpr int64_t kMemberHeadBytes = 8;
 
 int64_t CostOfReplica(const std::string& replica) {
-  return NodeCost<std::pair<const std::string, Instant>>() + CostOf(replica);
+  return NodeCost<std::pair<const std::string, Instant>>() +
+         NodeCost<std::pair<const std::string, Lighthouse::Owner>>() + 2 * CostOf(replica);
 }
 
 bool HasMissingKeys(const Reply& reply) {
@@ -62,22 +69,23 @@ Lighthouse::Lighthouse(int port, const QuorumOptions& options, Dispatcher& dispa
   }
 }
 
-absl::Status Lighthouse::Admit(Method method, PeerAccess* access) {
+absl::StatusOr<Lighthouse::Owner> Lighthouse::Admit(Method method, PeerAccess* access) {
   Caller caller;
   caller.key.tenant = TenantOfPort(port_);
-  return dispatcher_.Admit(method, access, &caller);
+  COHORT_RETURN_IF_ERROR(dispatcher_.Admit(method, access, &caller));
+  return caller.identity;
 }
 
-absl::Status Lighthouse::Heartbeat(const std::string& replica) {
+absl::Status Lighthouse::Heartbeat(const std::string& replica, const Owner& owner) {
   Work work;
   absl::Status status;
   {
     MutexLock lock(&mutex_);
     const Instant now = engine_.clock().Now();
     const auto before = state_.heartbeats.find(replica);
-    const bool was_alive = before != state_.heartbeats.end() &&
-                           now - before->second < options_.heartbeat_timeout;
-    status = Heard(replica, now);
+    const bool was_alive =
+        before != state_.heartbeats.end() && now - before->second < options_.heartbeat_timeout;
+    status = Heard(replica, owner, now);
     // One more that is alive may complete a quorum only if it asked and was thought to be dead.
     if (status.ok() && !was_alive) Decide(now, &work);
   }
@@ -85,22 +93,25 @@ absl::Status Lighthouse::Heartbeat(const std::string& replica) {
   return status;
 }
 
-absl::Status Lighthouse::Enter(QuorumCall* call, wire::QuorumMember member, absl::Duration wait) {
+absl::Status Lighthouse::Enter(QuorumCall* call, wire::QuorumMember member, const Owner& owner,
+                               absl::Duration wait) {
   const std::string replica = member.replica_id();
   const int64_t bytes = static_cast<int64_t>(member.ByteSizeLong()) + kMemberHeadBytes;
   call->replica_ = replica;
   {
     MutexLock lock(&mutex_);
-    absl::Status status = Heard(replica, engine_.clock().Now());
+    absl::Status status = Heard(replica, owner, engine_.clock().Now());
     if (!status.ok()) return status;
     const auto earlier = parked_.find(replica);
     const int64_t replaced = earlier == parked_.end() ? 0 : earlier->second.bytes;
     const int64_t sum = parked_bytes_ - replaced + bytes + kAnswerBytes;
     if (sum > dispatcher_.max_message_bytes()) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "torchft quorum at port ", port_, ": with replica ", Printable(replica),
-          ", the members that ask would take ", sum, " bytes of an answer, over "
-          "--max-message-bytes (", dispatcher_.max_message_bytes(), ")"));
+      return absl::ResourceExhaustedError(absl::StrCat("torchft quorum at port ", port_,
+                                                       ": with replica ", Printable(replica),
+                                                       ", the members that ask would take ", sum,
+                                                       " bytes of an answer, over "
+                                                       "--max-message-bytes (",
+                                                       dispatcher_.max_message_bytes(), ")"));
     }
   }
   GetCall get;
@@ -120,10 +131,10 @@ absl::Status Lighthouse::Enter(QuorumCall* call, wire::QuorumMember member, absl
     const Instant now = engine_.clock().Now();
     const auto earlier = parked_.find(replica);
     if (earlier != parked_.end()) {
-      work.endings.push_back(Ending{
-          earlier->second.call, earlier->second.handle,
-          absl::AbortedError(absl::StrCat("torchft quorum at port ", port_, ": replica ",
-                                          Printable(replica), " has called again"))});
+      work.endings.push_back(
+          Ending{earlier->second.call, earlier->second.handle,
+                 absl::AbortedError(absl::StrCat("torchft quorum at port ", port_, ": replica ",
+                                                 Printable(replica), " has called again"))});
       Remove(replica);
     }
     state_.candidates[replica] = Candidate{now, member.shrink_only(), member.commit_failures()};
@@ -153,11 +164,11 @@ absl::Status Lighthouse::Leave(QuorumCall* call, const absl::Status& reply) {
       } else if (is_parked) {
         const absl::Duration waited = now - state_.candidates[replica].since;
         why = absl::StrFormat("waited %.1fs; %s", absl::ToDoubleSeconds(waited),
-                              DecideQuorum(now, state_, options_).reason);
+                              now < next_decision_ ? reason_
+                                                   : DecideQuorum(now, state_, options_).reason);
       }
-      status = absl::DeadlineExceededError(absl::StrCat("torchft quorum at port ", port_,
-                                                        ": replica ", Printable(replica), " ",
-                                                        why));
+      status = absl::DeadlineExceededError(absl::StrCat(
+          "torchft quorum at port ", port_, ": replica ", Printable(replica), " ", why));
     }
     if (is_parked) {
       Remove(replica);
@@ -181,9 +192,18 @@ Instant Lighthouse::Tick() {
   return next;
 }
 
-absl::Status Lighthouse::Heard(const std::string& replica, Instant now) {
+absl::Status Lighthouse::Heard(const std::string& replica, const Owner& owner, Instant now) {
   const auto known = state_.heartbeats.find(replica);
   if (known != state_.heartbeats.end()) {
+    Owner& before = owners_[replica];
+    const bool alive =
+        now - known->second < options_.heartbeat_timeout || parked_.count(replica) > 0;
+    if (alive && before != nullptr && owner != nullptr && *before != *owner) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("torchft at port ", port_, ": replica ", Printable(replica), " belongs to ",
+                       Printable(*before), ", not to ", Printable(*owner)));
+    }
+    before = owner;
     known->second = now;
     return absl::OkStatus();
   }
@@ -205,6 +225,7 @@ absl::Status Lighthouse::Heard(const std::string& replica, Instant now) {
   if (!status.ok()) return status;
   replicas_charge_.Set(replicas_charge_.bytes() + cost);
   state_.heartbeats[replica] = now;
+  owners_[replica] = owner;
   return absl::OkStatus();
 }
 
@@ -212,7 +233,10 @@ void Lighthouse::ForgetSilent(Instant silent_since) {
   for (auto it = state_.heartbeats.begin(); it != state_.heartbeats.end();) {
     const auto& [replica, heard] = *it;
     const bool keep = heard > silent_since || parked_.count(replica) > 0;
-    if (!keep) replicas_charge_.Set(replicas_charge_.bytes() - CostOfReplica(replica));
+    if (!keep) {
+      replicas_charge_.Set(replicas_charge_.bytes() - CostOfReplica(replica));
+      owners_.erase(replica);
+    }
     it = keep ? std::next(it) : state_.heartbeats.erase(it);
   }
 }
@@ -225,6 +249,18 @@ void Lighthouse::Remove(const std::string& replica) {
 }
 
 void Lighthouse::Decide(Instant now, Work* work) {
+  if (now < next_decision_) {
+    next_tick_ = std::min(next_tick_, next_decision_);
+    move_alarm_(next_tick_);
+    return;
+  }
+  const Instant begin = Clock::Steady().Now();
+  DecideNow(now, work);
+  const absl::Duration took = Clock::Steady().Now() - begin;
+  if (took > kShortDecision) next_decision_ = now + took * kDecisionShare;
+}
+
+void Lighthouse::DecideNow(Instant now, Work* work) {
   next_tick_ = absl::InfiniteFuture();
   if (!chosen_.empty()) return;
   if (parked_.empty()) {
@@ -234,6 +270,7 @@ void Lighthouse::Decide(Instant now, Work* work) {
   }
   QuorumDecision decision = DecideQuorum(now, state_, options_);
   if (!decision.members.empty()) return Choose(std::move(decision), now, work);
+  reason_ = decision.reason;
   if (now >= next_telling_) TellWhoIsMissing(now, decision.reason);
   next_tick_ = std::min(decision.valid_until, next_telling_);
   move_alarm_(next_tick_);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -67,14 +68,19 @@ class Lighthouse final : private ReplySink {
   Lighthouse(int port, const QuorumOptions& options, Dispatcher& dispatcher,
              std::function<void(Instant)> move_alarm);
 
+  // The identity of a client; null: there is no access policy.
+  using Owner = std::shared_ptr<const std::string>;
   // As Dispatcher::Admit, for the tenant of the port.
-  absl::Status Admit(Method method, PeerAccess* access);
-  // Errors: RESOURCE_EXHAUSTED (names the limit).
-  absl::Status Heartbeat(const std::string& replica);
+  absl::StatusOr<Owner> Admit(Method method, PeerAccess* access);
+  // A replica belongs to the identity that used its id, until it has been silent for the heartbeat
+  // timeout. Errors: PERMISSION_DENIED (it is of another identity), RESOURCE_EXHAUSTED (names the
+  // limit).
+  absl::Status Heartbeat(const std::string& replica, const Owner& owner);
 
   // Parks a call for at most `wait`. An earlier call of the replica ends with ABORTED. Errors: the
-  // call is not parked; RESOURCE_EXHAUSTED (names the limit).
-  absl::Status Enter(QuorumCall* call, wire::QuorumMember member, absl::Duration wait);
+  // call is not parked; those of Heartbeat.
+  absl::Status Enter(QuorumCall* call, wire::QuorumMember member, const Owner& owner,
+                     absl::Duration wait);
   // The call ends: the engine has replied to it (`reply`), or the caller is gone. Returns the
   // status with which it ends.
   absl::Status Leave(QuorumCall* call, const absl::Status& reply);
@@ -101,11 +107,13 @@ class Lighthouse final : private ReplySink {
     int64_t add_to_id = 0;  // 0: the id stays
   };
 
-  absl::Status Heard(const std::string& replica, Instant now)
+  absl::Status Heard(const std::string& replica, const Owner& owner, Instant now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetSilent(Instant silent_since) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Remove(const std::string& replica) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Now, or a little later if the last decision took long.
   void Decide(Instant now, Work* work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DecideNow(Instant now, Work* work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes the members of a decision from the parked calls.
   void Choose(QuorumDecision decision, Instant now, Work* work)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -128,6 +136,7 @@ class Lighthouse final : private ReplySink {
   QuorumState state_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Parked> parked_ ABSL_GUARDED_BY(mutex_);  // of state_.candidates
   int64_t parked_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, Owner> owners_ ABSL_GUARDED_BY(mutex_);  // of state_.heartbeats
   SharedCharge replicas_charge_ ABSL_GUARDED_BY(mutex_);
   Instant next_forgetting_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   int64_t quorum_id_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -135,6 +144,8 @@ class Lighthouse final : private ReplySink {
   std::map<std::string, Parked> chosen_ ABSL_GUARDED_BY(mutex_);
   Instant id_asked_ ABSL_GUARDED_BY(mutex_);
   Instant next_tick_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  Instant next_decision_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  std::string reason_ ABSL_GUARDED_BY(mutex_);  // of the last decision that there is no quorum
   Instant next_telling_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   bool has_told_ ABSL_GUARDED_BY(mutex_) = false;
 };

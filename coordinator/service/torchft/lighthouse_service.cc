@@ -34,15 +34,15 @@ template <typename Message>
 absl::Status Parse(absl::string_view method, const grpc::ByteBuffer* request, Message* message) {
   // The buffer is not really const. It is emptied, so that a parked call does not keep its request.
   auto* const bytes = const_cast<grpc::ByteBuffer*>(request);
-  const absl::Status status = WithMemory(
-      absl::StrCat(kServiceName, "/", method), "a request", static_cast<int64_t>(bytes->Length()),
-      [&] {
-        grpc::ProtoBufferReader reader(bytes);
-        return reader.status().ok() && message->ParseFromZeroCopyStream(&reader)
-                   ? absl::OkStatus()
-                   : absl::InvalidArgumentError(
-                         "the request is not a well-formed message of this method");
-      });
+  const absl::Status status =
+      WithMemory(absl::StrCat(kServiceName, "/", method), "a request",
+                 static_cast<int64_t>(bytes->Length()), [&] {
+                   grpc::ProtoBufferReader reader(bytes);
+                   return reader.status().ok() && message->ParseFromZeroCopyStream(&reader)
+                              ? absl::OkStatus()
+                              : absl::InvalidArgumentError(
+                                    "the request is not a well-formed message of this method");
+                 });
   bytes->Clear();
   return status;
 }
@@ -86,7 +86,9 @@ class QuorumReactor final : public grpc::ServerUnaryReactor, private QuorumCall 
         charge_(dispatcher.engine().account(), MemoryKind::kCalls, Dispatcher::kRpcCost) {}
 
   absl::Status Enter(grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes) {
-    COHORT_RETURN_IF_ERROR(lighthouse_.Admit(Method::kJoin, AccessOf(dispatcher_, *context).get()));
+    COHORT_ASSIGN_OR_RETURN(
+        const Lighthouse::Owner owner,
+        lighthouse_.Admit(Method::kJoin, AccessOf(dispatcher_, *context).get()));
     const DecodeContext decode = dispatcher_.MakeDecodeContext(TimeLeft(context->raw_deadline()));
     wire::LighthouseQuorumRequest request;
     COHORT_RETURN_IF_ERROR(Parse("Quorum", bytes, &request));
@@ -95,7 +97,7 @@ class QuorumReactor final : public grpc::ServerUnaryReactor, private QuorumCall 
     COHORT_RETURN_IF_ERROR(
         dispatcher_.engine().CheckRoom(MemoryKind::kCalls, size, Share::kGoingOn));
     charge_.Set(Dispatcher::kRpcCost + size);
-    return lighthouse_.Enter(this, std::move(*request.mutable_requester()),
+    return lighthouse_.Enter(this, std::move(*request.mutable_requester()), owner,
                              CapWait(absl::InfiniteDuration(), decode));
   }
 
@@ -162,12 +164,13 @@ class LighthouseService final : public RawService {
  private:
   absl::Status HandleHeartbeat(const grpc::CallbackServerContext& context,
                                const grpc::ByteBuffer* bytes) {
-    COHORT_RETURN_IF_ERROR(
+    COHORT_ASSIGN_OR_RETURN(
+        const Lighthouse::Owner owner,
         lighthouse_.Admit(Method::kKeepAlive, AccessOf(dispatcher_, context).get()));
     wire::LighthouseHeartbeatRequest request;
     COHORT_RETURN_IF_ERROR(Parse("Heartbeat", bytes, &request));
     COHORT_RETURN_IF_ERROR(CheckReplicaId("replica_id", request.replica_id()));
-    return lighthouse_.Heartbeat(request.replica_id());
+    return lighthouse_.Heartbeat(request.replica_id(), owner);
   }
 
   Lighthouse& lighthouse_;

@@ -304,14 +304,39 @@ TEST_F(JoinTimeoutTest, AQuorumForWhichAReplicaDoesNotAskWaitsForTheTimeout) {
   EXPECT_GE(absl::Now() - before, absl::Milliseconds(290));
 }
 
+class LongJoinTimeoutTest : public LighthouseServiceTest {
+ protected:
+  LongJoinTimeoutTest() { server_options_.torchft.join_timeout = absl::Seconds(3); }
+};
+
+// Replicas that a quorum left out wait for further replicas as long as if they had just asked.
+TEST_F(LongJoinTimeoutTest, AReplicaThatWasLeftOutGivesTheNextQuorumItsTimeout) {
+  Form({Replica("a"), Replica("b")});
+  Asking c(channel_, Replica("c"));
+  Asking d(channel_, Replica("d"));
+  AwaitWaiting(2, 4);
+  ASSERT_FALSE(c.IsAnswered(absl::Seconds(1))) << "two of four are not the majority";
+  Asking b(channel_, Replica("b"));
+  AwaitWaiting(3, 5);
+  wire::QuorumMember a = Replica("a");
+  a.set_shrink_only(true);
+  const absl::Time before = absl::Now();
+  ASSERT_THAT(Form({a}).Members(), ElementsAre("a", "b"));
+  EXPECT_THAT(Form({Replica("e")}).Members(), ElementsAre("c", "d", "e"));
+  EXPECT_GE(absl::Now() - before, absl::Milliseconds(2990));
+  EXPECT_TRUE(b.Get().status.ok());
+  EXPECT_TRUE(c.Get().status.ok());
+  EXPECT_TRUE(d.Get().status.ok());
+}
+
 // Starts the coordinator again with the same journal.
 class RestartTest : public LighthouseServiceTest {
  protected:
   void SetUp() override { Start(); }
   void Start() {
-    engine_ = Engine::Start(EngineOptions(), std::make_unique<SqliteJournal>(path_),
-                            Clock::Steady())
-                  .value();
+    engine_ =
+        Engine::Start(EngineOptions(), std::make_unique<SqliteJournal>(path_), Clock::Steady())
+            .value();
     dispatcher_ = std::make_unique<Dispatcher>(DispatcherOptions(), *engine_, &observer_);
     server_ = RpcServer::Start(server_options_, *dispatcher_).value();
     channel_ = NewChannel();
