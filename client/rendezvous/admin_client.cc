@@ -133,11 +133,10 @@ class AdminClientImpl final : public AdminClient {
                     const std::function<void(absl::StatusOr<int64_t>)>& done) {
       FindGroup(connection, scope, deadline, cancellation, first, done);
     };
-    return std::make_unique<GroupWatcherImpl>(
-        std::make_shared<ChangeStream<GroupChanges>>(
-            connection_, absl::StrCat("watch_group ", group), std::move(request),
-            options, std::move(find)),
-        std::move(first));
+    return std::make_unique<GroupWatcherImpl>(std::make_shared<ChangeStream<GroupChanges>>(
+                                                  connection_, absl::StrCat("watch_group ", group),
+                                                  std::move(request), options, std::move(find)),
+                                              std::move(first));
   }
 
   absl::StatusOr<WhoIsMissingReport> WhoIsMissing(absl::string_view group,
@@ -231,6 +230,18 @@ class AdminClientImpl final : public AdminClient {
     }
     stats.tenant_count = response.tenant_count();
     return stats;
+  }
+
+  absl::StatusOr<AccessAnswer> CheckAccess(absl::string_view method,
+                                           const std::vector<std::string>& names) override {
+    v1::CheckAccessRequest request;
+    request.set_method(std::string(method));
+    request.set_tenant(connection_->options().tenant);
+    for (const std::string& name : names) request.add_names(name);
+    v1::CheckAccessResponse response;
+    COHORT_RETURN_IF_ERROR(Call(method::kCheckAccess, request, &response));
+    return AccessAnswer{response.allowed(), response.method(), response.identity(),
+                        response.tenant(),  response.needs(),  response.role()};
   }
 
  private:

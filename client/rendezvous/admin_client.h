@@ -54,6 +54,15 @@ struct ServerStats {
   std::vector<TenantUse> tenants;
   int64_t tenant_count = 0;  // of all tenants; 0 if the coordinator does not report them
 };
+// Whether a client may call a method, and why.
+struct AccessAnswer {
+  bool allowed = false;
+  std::string method;    // such as "cohort.v1.GroupService/Join"
+  std::string identity;  // of the client; empty: there is no access policy
+  std::string tenant;    // in which the role counts; "*": all tenants
+  std::string needs;     // the role that the method needs
+  std::string role;      // the client's role
+};
 
 // Thread-safe. Every call is bounded by `timeout`.
 class AdminClient {
@@ -81,11 +90,18 @@ class AdminClient {
   // `group` empty: all groups of the tenant.
   virtual absl::StatusOr<std::vector<ParkedCall>> DumpWaits(absl::string_view group) = 0;
   // Sets the given ones; returns all.
-  virtual absl::StatusOr<std::map<std::string, int64_t>> Limits(const std::map<std::string, int64_t>& set) = 0;
+  virtual absl::StatusOr<std::map<std::string, int64_t>> Limits(
+      const std::map<std::string, int64_t>& set) = 0;
   virtual absl::StatusOr<DrainResult> Drain(bool release_waiters, bool resume) = 0;
-  virtual absl::Status Evict(absl::string_view group, absl::string_view member, absl::string_view reason) = 0;
+  virtual absl::Status Evict(absl::string_view group, absl::string_view member,
+                             absl::string_view reason) = 0;
   virtual absl::Status CloseGroup(absl::string_view group, absl::string_view reason) = 0;
   virtual absl::StatusOr<ServerStats> Stats() = 0;
+  // Whether a client with these names may call the method, such as "Join", in the tenant of the
+  // connection. Without names: whether this client may. With names, this client must be an operator
+  // in all tenants.
+  virtual absl::StatusOr<AccessAnswer> CheckAccess(absl::string_view method,
+                                                   const std::vector<std::string>& names) = 0;
 
  protected:
   AdminClient() = default;

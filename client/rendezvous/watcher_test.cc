@@ -5,6 +5,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -48,10 +49,10 @@ class WatcherTest : public ProcessGroupTestBase {
     EXPECT_TRUE(opened.ok()) << opened;
     return watcher;
   }
-  void Publish(int64_t revision) {
+  void Publish(int64_t revision, v1::GroupEventKind kind = v1::GROUP_EVENT_KIND_LEFT) {
     v1::GroupEvent event;
     event.set_revision(revision);
-    event.set_kind(v1::GROUP_EVENT_KIND_LEFT);
+    event.set_kind(kind);
     fake_.PublishEvent(event);
   }
   // The revisions from which streams were opened.
@@ -125,6 +126,22 @@ TEST_F(WatcherTest, GoesOnAfterTheLastEventWhenTheConnectionBreaks) {
   const std::vector<int64_t> opened = Opened();
   EXPECT_EQ(opened.front(), kFirst);
   EXPECT_EQ(opened.back(), kFirst + 2);
+}
+
+TEST_F(WatcherTest, GoesOnAfterABookmark) {
+  auto watcher = OpenWatch();
+  Step step(*watcher);
+  Publish(kFirst + 5, v1::GROUP_EVENT_KIND_UNSPECIFIED);
+  const Instant end = Clock::Steady().Now() + kLong;
+  while (watcher->revision() != kFirst + 5 && Clock::Steady().Now() < end)
+    std::this_thread::yield();
+  EXPECT_EQ(watcher->revision(), kFirst + 5);
+  EXPECT_TRUE(step.Waits());
+  fake_.Stop();
+  fake_.Start();
+  Publish(kFirst + 6);
+  EXPECT_THAT(Revisions(step.Await()), ElementsAre(kFirst + 6));
+  EXPECT_EQ(Opened().back(), kFirst + 5);
 }
 
 TEST_F(WatcherTest, TriesAgainWhileTheCoordinatorIsAway) {

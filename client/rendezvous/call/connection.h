@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -28,6 +29,10 @@ struct ConnectionOptions {
   // coordinator offers that: less work and fewer wake-ups than HTTP/2. False: everything goes by
   // gRPC.
   bool framed_rpc = true;
+  // For a server that calls for a client of its own: the names of that client (docs/security.md,
+  // "Workers"). The coordinator gives the calls the rights that both have. Empty: this process
+  // calls in its own name.
+  std::vector<std::string> client_names;
   // Called while the coordinator cannot be reached, does not answer or drains. Every call that
   // blocks meanwhile calls it about each second, from one second on, on its caller's thread.
   // Watches call it when they try again.

@@ -78,6 +78,10 @@ class FakeCoordinator::Group final : public v1::GroupService::Service {
     response->set_state(v1::GROUP_STATE_ACTIVE);
     return fake_->Enter("KeepAlive", context, *request);
   }
+  grpc::Status ReportError(grpc::ServerContext* context, const v1::ReportErrorRequest* request,
+                           v1::ReportErrorResponse*) override {
+    return fake_->Enter("ReportError", context, *request);
+  }
   grpc::Status GetGroup(grpc::ServerContext* context, const v1::GetGroupRequest* request,
                         v1::GetGroupResponse* response) override {
     response->mutable_group()->set_revision(1000);
@@ -116,15 +120,16 @@ class FakeCoordinator::Group final : public v1::GroupService::Service {
         }
         for (; next < fake_->events_.size(); ++next) {
           if (fake_->events_[next].revision() > request->from_revision()) {
-            *response.add_events() = fake_->events_[next];
             response.set_revision(fake_->events_[next].revision());
+            if (fake_->events_[next].kind() == v1::GROUP_EVENT_KIND_UNSPECIFIED) continue;
+            *response.add_events() = fake_->events_[next];
           }
         }
-        if (response.events_size() == 0 && !response.report()) {
+        if (response.revision() == 0 && !response.report()) {
           fake_->mutex_.AwaitWithTimeout(absl::Condition(&fake_->stopping_), kLook);
         }
       }
-      if (response.events_size() > 0 || response.report()) writer->Write(response);
+      if (response.revision() > 0 || response.report()) writer->Write(response);
     }
     MutexLock lock(&fake_->mutex_);
     --fake_->open_watches_;

@@ -68,6 +68,7 @@ class FakeCoordinator {
   void DropBlobs();
   // Names its start to the watches that open from now on.
   void set_incarnation(const std::string& incarnation);
+  // One without a kind is a bookmark: watches get its revision alone.
   void PublishEvent(v1::GroupEvent event);
   // Asks the members that watch for their reports, as who-is-missing does.
   void AskForReport();

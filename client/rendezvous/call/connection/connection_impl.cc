@@ -12,6 +12,7 @@
 #include "base/framed_rpc/client/client_event_loop.h"
 #include "base/id128.h"
 #include "base/rpc/client_channel.h"
+#include "base/rpc/client_names.h"
 #include "base/rpc/random_bits.h"
 #include "base/text/printable.h"
 #include "client/rendezvous/call/connection/stubs.h"
@@ -80,9 +81,13 @@ void KeepCallbackThreads() {
 
 std::shared_ptr<grpc::Channel> MakeChannel(const ConnectionOptions& options, const ClientTls& tls) {
   KeepCallbackThreads();
-  return CreateClientChannel(
-      options.address, {options.keepalive_ping, options.max_message_bytes, options.use_http_proxy},
-      tls.grpc);
+  ClientChannelOptions channel{options.keepalive_ping, options.max_message_bytes,
+                               options.use_http_proxy};
+  if (!options.client_names.empty()) {
+    channel.metadata_name = kClientNamesMetadata;
+    channel.metadata_value = EncodeClientNames(options.client_names);
+  }
+  return CreateClientChannel(options.address, channel, tls.grpc);
 }
 
 std::shared_ptr<framed_rpc::Channel> MakeFramedChannel(const ConnectionOptions& options,
@@ -91,6 +96,7 @@ std::shared_ptr<framed_rpc::Channel> MakeFramedChannel(const ConnectionOptions& 
   framed.keepalive = options.keepalive_ping;
   framed.tls = tls.framed_rpc;
   framed.token = tls.token;
+  framed.client_names = EncodeClientNames(options.client_names);
   framed.max_message_bytes = static_cast<size_t>(options.max_message_bytes);
   return std::make_shared<framed_rpc::Channel>(options.address, framed,
                                                options.framed_rpc && !options.use_http_proxy);

@@ -80,6 +80,7 @@ struct Method : MethodInfo {
   X(AdminService, Limits)            \
   X(AdminService, Drain)             \
   X(AdminService, Evict)             \
+  X(AdminService, CheckAccess)       \
   X(AdminService, ServerStats)
 
 namespace method {
