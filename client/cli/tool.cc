@@ -83,6 +83,8 @@ void AddCommands(CLI::App& app, Context& context) {
   AddWorkerCommand(app, context);
   AddTraceCommand(app, context);
   AddLimitsCommand(app, context);
+  AddCanICommand(app, context);
+  AddPolicyCommand(app, context);
   app.footer(kFooter);
 }
 

@@ -130,7 +130,9 @@ TEST(Arguments, HelpListsExitCodesAndExamples) {
                                              {"push"},
                                              {"pull"},
                                              {"server"},
-                                             {"limits"}}) {
+                                             {"limits"},
+                                             {"can-i"},
+                                             {"policy", "check"}}) {
     std::vector<std::string> arguments = command;
     arguments.push_back("--help");
     const ToolResult help = tool(arguments);

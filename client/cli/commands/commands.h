@@ -7,10 +7,12 @@
 namespace cohort::cli {
 
 void AddBarrierCommand(CLI::App& parent, Context& context);
+void AddCanICommand(CLI::App& parent, Context& context);  // access_command.cc
 void AddDrainCommand(CLI::App& parent, Context& context);
 void AddGroupCommand(CLI::App& parent, Context& context);
 void AddLimitsCommand(CLI::App& parent, Context& context);  // server_command.cc
 void AddObjectCommand(CLI::App& parent, Context& context);
+void AddPolicyCommand(CLI::App& parent, Context& context);  // access_command.cc
 void AddServerCommand(CLI::App& parent, Context& context);
 void AddStoreCommand(CLI::App& parent, Context& context);
 void AddWaitsCommand(CLI::App& parent, Context& context);  // who_is_missing_command.cc

@@ -737,6 +737,45 @@ TEST(StoreCommand, WatchGoesOnWhenTheCoordinatorHasForgottenTheChanges) {
   EXPECT_EQ(tool({"store", "watch", "k", "--from", "5"}).code, 1);
 }
 
+TEST(AccessCommands, SayWhyAClientMayOrMayNot) {
+  ToolRun tool;
+  EXPECT_EQ(tool({"can-i", "Join"}).code, 8);
+  tool.fake.access = {true, "cohort.v1.GroupService/Join", "token:ci", "a", "member", "operator"};
+  const ToolResult may = tool({"can-i", "Join", "--as", "token:ci", "--as", "dns:x"});
+  EXPECT_EQ(may.code, 0);
+  EXPECT_EQ(may.out,
+            "yes: cohort.v1.GroupService/Join needs the role member, and token:ci is operator in "
+            "tenant a\n");
+  EXPECT_EQ(tool.fake.calls.back(), "CheckAccess(Join, token:ci,dns:x)");
+  tool.fake.access = {false, "cohort.v1.AdminService/Drain", "anonymous", "*", "operator", "none"};
+  const ToolResult may_not = tool({"can-i", "Drain"});
+  EXPECT_EQ(may_not.code, 8);
+  EXPECT_EQ(may_not.out,
+            "no: cohort.v1.AdminService/Drain needs the role operator, and anonymous has no role "
+            "in all tenants\n");
+  EXPECT_EQ(
+      tool({"can-i", "Drain", "--json"}).out,
+      R"({"allowed":false,"method":"cohort.v1.AdminService/Drain","identity":"anonymous","tenant":"*",)"
+      R"("needs":"operator","role":"none"})"
+      "\n");
+  tool.fake.access = {true};
+  EXPECT_EQ(tool({"can-i", "Drain"}).out, "yes: the coordinator has no access policy\n");
+}
+
+TEST(AccessCommands, CheckAFile) {
+  ToolRun tool;
+  const std::string path = ::testing::TempDir() + "/policy.json";
+  std::ofstream(path) << R"({"rules": [{"identity": "token:*", "tenant": "a", "role": "member"}]})";
+  EXPECT_EQ(tool({"policy", "check", path}).out, path + " can be used\n");
+  EXPECT_EQ(tool({"policy", "check", path, "--as", "token:ci"}).out,
+            "TENANT  ROLE\na       member\n");
+  EXPECT_EQ(tool({"policy", "check", path, "--as", "anonymous"}).out, "anonymous has no role\n");
+  std::ofstream(path) << R"({"rules": [{"identity": "a*b", "tenant": "a", "role": "member"}]})";
+  const ToolResult wrong = tool({"policy", "check", path});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("rule 1: identity must be a text with \"*\" at its end alone"));
+}
+
 TEST(DrainCommand, SaysWhatItDid) {
   ToolRun tool;
   tool.fake.drain = {3, 4, 1};

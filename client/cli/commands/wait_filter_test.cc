@@ -189,6 +189,25 @@ TEST_F(WaitFilterTest, AnAsteriskStandsForAllGroupsThatBeginSo) {
   EXPECT_EQ(code("torch-0-*"), 4);
 }
 
+TEST_F(WaitFilterTest, AnOpenWaitOutweighsGroupsOfWhichNotAllIsKnown) {
+  client::WhoIsMissingReport silent = report_;
+  silent.unanswered = {{1, 1}};
+  client::WhoIsMissingReport waits = report_;
+  waits.waits.emplace_back();
+  tool_.fake.groups.resize(2);
+  tool_.fake.groups[0].name = "torch-0";
+  tool_.fake.groups[1].name = "torch-1";
+  const auto code = [this](const client::WhoIsMissingReport& first,
+                           const client::WhoIsMissingReport& second) {
+    tool_.fake.who_is_missing_of = {{"torch-0", first}, {"torch-1", second}};
+    return tool_({"who-is-missing", "torch-*"}).code;
+  };
+  EXPECT_EQ(code(silent, waits), 3);
+  EXPECT_EQ(code(waits, silent), 3);
+  EXPECT_EQ(code(silent, report_), 5);
+  EXPECT_EQ(code(report_, silent), 5);
+}
+
 TEST_F(WaitFilterTest, ARemarkLeadsToTheWaitsOfTcpStoreClients) {
   const std::string remark =
       "cohort: PyTorch's TCPStore clients of port 7700 have 1 open wait: see 'cohort waits "

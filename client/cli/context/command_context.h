@@ -45,7 +45,7 @@ enum class ExitCode : int {
   kUnavailable = 5,      // UNAVAILABLE: no coordinator, or it drains
   kAborted = 6,          // ABORTED, CANCELLED: a member was lost, the generation or the round ended
   kExhausted = 7,        // RESOURCE_EXHAUSTED: a limit
-  kConditionNotMet = 8,  // compare-and-set did not write, the queue stayed empty
+  kConditionNotMet = 8,  // compare-and-set did not write, the queue stayed empty, may not
   kConflict = 9,         // FAILED_PRECONDITION, ALREADY_EXISTS: members disagree, a rank is taken
   kInterrupted = 130,    // SIGINT (SIGTERM: 143)
   kClosedPipe = 141,     // the reader of standard output has gone

@@ -71,7 +71,9 @@ class FakeAdmin : public client::AdminClient {
                                                           absl::Duration timeout) override {
     Record(fake_, "WhoIsMissing", group, absl::FormatDuration(timeout));
     if (!fake_.who_is_missing_error.ok()) return fake_.who_is_missing_error;
-    return Answer(fake_.who_is_missing);
+    const auto of_group = fake_.who_is_missing_of.find(std::string(group));
+    return Answer(of_group == fake_.who_is_missing_of.end() ? fake_.who_is_missing
+                                                            : of_group->second);
   }
   absl::StatusOr<std::vector<client::ParkedCall>> DumpWaits(absl::string_view group) override {
     Record(fake_, "DumpWaits", group);
@@ -100,6 +102,11 @@ class FakeAdmin : public client::AdminClient {
     Record(fake_, "Stats");
     if (!fake_.stats_error.ok()) return fake_.stats_error;
     return Answer(fake_.stats);
+  }
+  absl::StatusOr<client::AccessAnswer> CheckAccess(absl::string_view method,
+                                                   const std::vector<std::string>& names) override {
+    Record(fake_, "CheckAccess", method, absl::StrJoin(names, ","));
+    return Answer(fake_.access);
   }
 
  private:

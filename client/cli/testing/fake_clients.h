@@ -57,12 +57,15 @@ class FakeClients : public Clients {
   std::vector<client::GroupInfo> groups;
   std::vector<client::GroupEvent> group_events;
   client::WhoIsMissingReport who_is_missing = OfThisVersion();
+  // By group, where the answer differs.
+  std::map<std::string, client::WhoIsMissingReport> who_is_missing_of;
   absl::Status who_is_missing_error;
   std::vector<client::ParkedCall> parked;
   std::map<std::string, int64_t> limits;
   client::DrainResult drain;
   client::ServerStats stats = LongUp();
   absl::Status stats_error;
+  client::AccessAnswer access;
 
   client::RoundReport round;
   std::vector<std::string> objects;

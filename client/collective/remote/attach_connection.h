@@ -21,8 +21,9 @@ namespace cohort::client {
 // Thread-safe.
 class AttachConnection {
  public:
-  // Errors: UNAVAILABLE (no worker listens there: another host, or another network namespace),
-  // PERMISSION_DENIED (another user's worker), NOT_FOUND (no such session), DEADLINE_EXCEEDED.
+  // `socket`: as LocalSocket::Connect takes it. Errors: UNAVAILABLE (no worker listens there:
+  // another host, or another network namespace), PERMISSION_DENIED (another user's worker),
+  // NOT_FOUND (no such session), DEADLINE_EXCEEDED.
   static absl::StatusOr<std::unique_ptr<AttachConnection>> Connect(absl::string_view socket,
                                                                    absl::string_view session,
                                                                    Instant deadline);

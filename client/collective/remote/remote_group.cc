@@ -262,9 +262,10 @@ absl::StatusOr<std::vector<std::string>> RemoteGroup::AllGatherObjectsOf(
 }
 
 void RemoteGroup::Abort(const absl::Status& cause) {
+  constexpr size_t kMostSaid = 1024;  // the worker cuts longer ones
   v1::AbortGroupRequest request;
   request.set_group(group_);
-  request.set_cause(std::string(cause.message()));
+  request.set_cause(std::string(cause.message().substr(0, kMostSaid)));
   v1::AbortGroupResponse response;
   wire().Notify(&Stub::AbortGroup, request, &response);
 }

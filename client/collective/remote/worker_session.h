@@ -24,6 +24,9 @@ struct WorkerSessionOptions {
   absl::Duration connect_timeout = absl::Seconds(10);
   // False: no memory is shared with the worker, as if it were on another host.
   bool attach = true;
+  // A folder in which this process meets a worker of the same machine and user across their network
+  // namespaces (shm::HostFolder). Empty: COHORT_HOST_FOLDER; not set: no folder.
+  std::string host_folder;
   // Where memory is shared: tensors of this process that are larger are copied there, smaller ones
   // travel with the call. Up to 16 KiB both take the same time, and the second no memory.
   int64_t inline_bytes = int64_t{8} << 10;
@@ -33,8 +36,8 @@ struct WorkerSessionOptions {
 class WorkerSession {
  public:
   // Blocks for at most `connect_timeout`. Errors: INVALID_ARGUMENT (no address, or a longer path
-  // than Unix sockets have), UNAVAILABLE (the worker does not answer, or is draining),
-  // DEADLINE_EXCEEDED, the reason of the thread's CancellationScope.
+  // than Unix sockets have; a wrong host folder), UNAVAILABLE (the worker does not answer, or is
+  // draining), DEADLINE_EXCEEDED, the reason of the thread's CancellationScope.
   static absl::StatusOr<std::shared_ptr<WorkerSession>> Connect(
       const WorkerSessionOptions& options);
   virtual ~WorkerSession() = default;

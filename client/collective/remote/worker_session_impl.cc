@@ -124,14 +124,30 @@ absl::Status WorkerSessionImpl::Open() {
     why_not_attached_ = "it was not asked for";
     return absl::OkStatus();
   }
-  absl::StatusOr<std::unique_ptr<AttachConnection>> attached = AttachConnection::Connect(
-      opened_.attach_socket(), opened_.session(), Clock::Steady().Now() + kShortTimeout);
+  COHORT_ASSIGN_OR_RETURN(const shm::HostFolder folder,
+                          shm::HostFolder::Open(options_.host_folder));
+  absl::StatusOr<std::unique_ptr<AttachConnection>> attached =
+      AttachConnection::Connect(folder.AddressOf(opened_.attach_socket(), opened_.attach_folder()),
+                                opened_.session(), Clock::Steady().Now() + kShortTimeout);
   if (attached.ok()) {
     attached_ = *std::move(attached);
-  } else {
-    why_not_attached_ = std::string(attached.status().message());
+    return absl::OkStatus();
+  }
+  why_not_attached_ = std::string(attached.status().message());
+  if (absl::IsUnavailable(attached.status())) {
+    absl::StrAppend(&why_not_attached_, WhyNotReached(folder));
   }
   return absl::OkStatus();
+}
+
+std::string WorkerSessionImpl::WhyNotReached(const shm::HostFolder& folder) const {
+  const bool has_folder = !opened_.attach_folder().empty();
+  if (has_folder && opened_.attach_folder() == folder.id()) return "";
+  return absl::StrCat(
+      ". A worker on this machine in another network namespace (container, pod) needs this "
+      "process's user and a folder that both mount, in COHORT_HOST_FOLDER: the worker has ",
+      has_folder ? "one" : "none", ", this process ",
+      folder.empty() ? "none" : (has_folder ? "another one" : "one"));
 }
 
 std::string WorkerSessionImpl::WhyNotConnected() {

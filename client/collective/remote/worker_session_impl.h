@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/rpc/client_tls.h"
+#include "base/shm/host_folder.h"
 #include "base/tensor/tensor.h"
 #include "base/threads/hooked_call.h"
 #include "base/threads/mutex.h"
@@ -154,6 +155,8 @@ class WorkerSessionImpl final : public WorkerSession,
   absl::Status Read(const grpc::Status& status, bool from_worker, bool* answered) const;
   // The error of an attempt to connect, such as a refused certificate.
   std::string WhyNotConnected();
+  // The end of a sentence that says why the worker's local socket is out of reach.
+  std::string WhyNotReached(const shm::HostFolder& folder) const;
   // Reads events until the stream ends.
   void Listen();
   void OnGroupEnded(const v1::GroupEnded& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

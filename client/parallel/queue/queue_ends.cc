@@ -105,6 +105,7 @@ absl::StatusOr<std::unique_ptr<WriterQueue>> WriterQueue::Make(const std::string
   if (!acceptor.ok()) return About(name, acceptor.status());
   queue->acceptor_ = *std::move(acceptor);
   queue->handle_.set_local(queue->acceptor_->name());
+  queue->handle_.set_local_folder(queue->acceptor_->folder());
   if (!options.listen.empty()) COHORT_RETURN_IF_ERROR(queue->Listen());
   return queue;
 }

@@ -29,9 +29,10 @@ class PeerStats(NamedTuple):
 
 def group_options(group: str, *, world_size: Optional[int] = None, rank: Optional[int] = None,
                   address: Optional[str] = None, advertised_host: str = '',
-                  host_identity: str = '', device: Any = None, placement: Optional[str] = None,
-                  device_heap_bytes: int = 0, worker: Optional[str] = None,
-                  attached: bool = False, **membership: Any) -> dict:
+                  host_identity: str = '', host_folder: str = '', device: Any = None,
+                  placement: Optional[str] = None, device_heap_bytes: int = 0,
+                  worker: Optional[str] = None, attached: bool = False,
+                  **membership: Any) -> dict:
     """The options of `Group` as the extension module reads them."""
     if address is None and worker:
         address = ''
@@ -39,8 +40,8 @@ def group_options(group: str, *, world_size: Optional[int] = None, rank: Optiona
                                  **membership)
     number = arrays.device_number(device)
     options.update(
-        advertised_host=advertised_host, host_identity=host_identity, device=number,
-        placement=placement, device_heap_bytes=device_heap_bytes, worker=worker,
+        advertised_host=advertised_host, host_identity=host_identity, host_folder=host_folder,
+        device=number, placement=placement, device_heap_bytes=device_heap_bytes, worker=worker,
         attached=attached, nccl_library='' if number is None else arrays.nccl_library())
     return options
 
@@ -85,8 +86,9 @@ class Group(Collectives, RaggedCollectives, Scans, GroupObjects, TensorMaps):
                  member: str = '', timeout: Timeout = 300, join_timeout: Timeout = 300,
                  lease: Timeout = 30, data_expiration: Timeout = 3600, parameters_digest: str = '',
                  labels: Optional[Dict[str, str]] = None, advertised_host: str = '',
-                 host_identity: str = '', device: Any = None, placement: Optional[str] = None,
-                 device_heap_bytes: int = 0, worker: Optional[str] = None, attached: bool = False):
+                 host_identity: str = '', host_folder: str = '', device: Any = None,
+                 placement: Optional[str] = None, device_heap_bytes: int = 0,
+                 worker: Optional[str] = None, attached: bool = False):
         """Joins, waits until the group is complete, and connects the ranks.
 
         Args:
@@ -95,6 +97,9 @@ class Group(Collectives, RaggedCollectives, Scans, GroupObjects, TensorMaps):
           advertised_host: the address to which ranks on other hosts connect, without a port. Empty:
             the local address towards the coordinator.
           host_identity: ranks with different names share no memory. Empty: this machine.
+          host_folder: a folder that containers of one machine mount, so that their ranks share memory
+            across network namespaces. Empty: COHORT_HOST_FOLDER. With `worker`, the folder in which
+            this process meets the daemon.
           device: this rank's GPU: its number in CUDA, "cuda:1", or torch.device("cuda", 1).
           placement: which arrays the collectives take, the same on all ranks: "host", "device" or
             "both". None: "both" with `device`, else "host".
@@ -117,7 +122,8 @@ class Group(Collectives, RaggedCollectives, Scans, GroupObjects, TensorMaps):
             min_world_size=min_world_size, member=member, timeout=timeout,
             join_timeout=join_timeout, lease=lease, data_expiration=data_expiration,
             parameters_digest=parameters_digest, labels=labels, advertised_host=advertised_host,
-            host_identity=host_identity, device=device, placement=placement,
+            host_identity=host_identity, host_folder=host_folder, device=device,
+            placement=placement,
             device_heap_bytes=device_heap_bytes, worker=worker, attached=attached))
 
     def _join(self, options: dict) -> None:

@@ -37,6 +37,7 @@ bool GroupForm::Read(Options& options) {
   if (!ReadMembership(options, &local_.membership) ||
       !options.Get("advertised_host", &local_.bootstrap.advertised_host) ||
       !options.Get("host_identity", &local_.bootstrap.host_identity) ||
+      !options.Get("host_folder", &local_.bootstrap.host_folder) ||
       !options.Get("device", &device_) || !options.Get("device_heap_bytes", &heap_bytes) ||
       !options.Get("nccl_library", &nccl_library_)) {
     return false;
@@ -73,6 +74,7 @@ bool GroupForm::ReadWorker(Options& options) {
   }
   client::RemoteGroupOptions& remote = remote_.emplace();
   remote.worker.address = worker;
+  remote.worker.host_folder = local_.bootstrap.host_folder;
   remote.worker.connect_timeout =
       std::min(remote.worker.connect_timeout, membership.join_timeout);
   remote.coordinator = membership.connection.address;

@@ -1,7 +1,10 @@
 """The coordinator, the rank and the size from the environment."""
 
 import asyncio
+import os
+import tempfile
 
+import numpy
 import pytest
 
 import cohort
@@ -122,3 +125,34 @@ def test_default_address(monkeypatch):
     assert '127.0.0.1:7700' in repr(cohort.Store())
     monkeypatch.setenv('COHORT_ADDRESS', '')  # as if it were not set
     assert '127.0.0.1:7700' in repr(cohort.Store())
+
+
+# --- The folder through which containers of one machine share memory.
+
+def sum_of_two_ranks(name, address, folder=''):
+    """The sum that ranks in one folder get."""
+    groups = run_ranks(2, lambda rank: cohort.Group(
+        name, rank=rank, world_size=2, address=address, timeout=LONG, join_timeout=LONG,
+        host_folder=folder))
+    sums = run_ranks(2, lambda rank: groups[rank].all_reduce(numpy.ones(3)).tolist())
+    for group in groups:
+        group.close()
+    return sums
+
+
+def test_ranks_meet_in_the_folder_of_the_option_or_the_variable(address, monkeypatch):
+    with tempfile.TemporaryDirectory(dir='/tmp') as folder:  # a socket's path is short
+        assert sum_of_two_ranks('option', address, folder) == [[2, 2, 2]] * 2
+        monkeypatch.setenv('COHORT_HOST_FOLDER', folder)
+        assert sum_of_two_ranks('variable', address) == [[2, 2, 2]] * 2
+        assert not os.listdir(folder)
+
+
+def test_a_wrong_folder_is_an_error_that_names_the_rank(address, monkeypatch):
+    wrong = r'rank 0 \(.*\): host_folder is "/none": No such file or directory'
+    with pytest.raises(cohort.FailedPrecondition, match=wrong):
+        sum_of_two_ranks('option', address, '/none')
+    monkeypatch.setenv('COHORT_HOST_FOLDER', '/proc/version')
+    wrong = r'rank 0 \(.*\): COHORT_HOST_FOLDER is "/proc/version": it is not a folder'
+    with pytest.raises(cohort.FailedPrecondition, match=wrong):
+        sum_of_two_ranks('variable', address)

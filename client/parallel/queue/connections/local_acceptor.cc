@@ -8,6 +8,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "base/shm/host_folder.h"
 #include "base/shm/local_socket.h"
 #include "base/status_macros.h"
 #include "base/text/logging.h"
@@ -66,10 +67,11 @@ class LocalSlot final : public ReaderSlot {
 class LocalAcceptor::State final : public EventLoop::Handler,
                                    public std::enable_shared_from_this<State> {
  public:
-  State(ConnectionLoop& loop, shm::LocalListener listener, std::shared_ptr<RingWriter> writer,
-        v1::QueueHandle handle)
+  State(ConnectionLoop& loop, shm::LocalListener listener, std::string folder,
+        std::shared_ptr<RingWriter> writer, v1::QueueHandle handle)
       : loop_(loop),
         listener_(std::move(listener)),
+        folder_(std::move(folder)),
         writer_(std::move(writer)),
         handle_(std::move(handle)) {}
 
@@ -80,6 +82,7 @@ class LocalAcceptor::State final : public EventLoop::Handler,
   void Remove(Connection& connection) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::string& name() const { return listener_.name(); }
+  const std::string& folder() const { return folder_; }
   RingWriter& writer() { return *writer_; }
   const v1::QueueHandle& handle() const { return handle_; }
 
@@ -92,6 +95,7 @@ class LocalAcceptor::State final : public EventLoop::Handler,
 
   ConnectionLoop& loop_;
   const shm::LocalListener listener_;
+  const std::string folder_;  // its id
   const std::shared_ptr<RingWriter> writer_;
   const v1::QueueHandle handle_;
   bool complained_ = false;  // only for the loop's thread
@@ -265,9 +269,11 @@ void LocalAcceptor::State::Close() {
 
 absl::StatusOr<std::unique_ptr<LocalAcceptor>> LocalAcceptor::Open(
     std::shared_ptr<RingWriter> writer, const v1::QueueHandle& handle) {
-  COHORT_ASSIGN_OR_RETURN(shm::LocalListener listener, shm::LocalListener::Create());
+  COHORT_ASSIGN_OR_RETURN(const shm::HostFolder folder, shm::HostFolder::Open());
+  COHORT_ASSIGN_OR_RETURN(shm::LocalListener listener, shm::LocalListener::Create(folder));
   std::shared_ptr<ConnectionLoop> loop = ConnectionLoop::Shared();
-  auto state = std::make_shared<State>(*loop, std::move(listener), std::move(writer), handle);
+  auto state =
+      std::make_shared<State>(*loop, std::move(listener), folder.id(), std::move(writer), handle);
   if (!state->Open()) return absl::ResourceExhaustedError("no room to watch a local socket");
   return absl::WrapUnique(new LocalAcceptor(std::move(loop), std::move(state)));
 }
@@ -279,5 +285,6 @@ LocalAcceptor::~LocalAcceptor() {
 }
 
 const std::string& LocalAcceptor::name() const { return state_->name(); }
+const std::string& LocalAcceptor::folder() const { return state_->folder(); }
 
 }  // namespace cohort::parallel

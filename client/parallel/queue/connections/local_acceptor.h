@@ -16,7 +16,8 @@ namespace cohort::parallel {
 class LocalAcceptor {
  public:
   // Admits readers that know the handle's token. While the process has no descriptors left, new
-  // readers wait. Errors: RESOURCE_EXHAUSTED (no descriptors).
+  // readers wait. With COHORT_HOST_FOLDER, readers also come from other network namespaces. Errors:
+  // RESOURCE_EXHAUSTED (no descriptors), those of HostFolder::Open and LocalListener::Create.
   static absl::StatusOr<std::unique_ptr<LocalAcceptor>> Open(std::shared_ptr<RingWriter> writer,
                                                              const v1::QueueHandle& handle);
   // Closes the connections of all readers.
@@ -24,6 +25,7 @@ class LocalAcceptor {
 
   // For the handle.
   const std::string& name() const;
+  const std::string& folder() const;
 
  private:
   class Connection;

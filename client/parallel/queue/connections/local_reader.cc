@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/shm/host_folder.h"
 #include "base/shm/local_socket.h"
 #include "base/status_macros.h"
 #include "base/text/printable.h"
@@ -164,8 +165,11 @@ absl::StatusOr<std::unique_ptr<ByteSource>> OpenLocalReader(const v1::QueueHandl
                                                             const WaitLimit& limit) {
   if (handle.local().empty()) return absl::UnavailableError("the writer has no local socket");
   COHORT_RETURN_IF_ERROR(limit.Cancelled());
-  COHORT_ASSIGN_OR_RETURN(shm::LocalSocket socket,
-                          shm::LocalSocket::Connect(handle.local(), limit.deadline()));
+  COHORT_ASSIGN_OR_RETURN(const shm::HostFolder folder, shm::HostFolder::Open());
+  COHORT_ASSIGN_OR_RETURN(
+      shm::LocalSocket socket,
+      shm::LocalSocket::Connect(folder.AddressOf(handle.local(), handle.local_folder()),
+                                limit.deadline()));
   // A child of the writer may hold the name of the socket; it does not answer.
   if (PeerProcess(socket).HasEnded()) return absl::UnavailableError("the writer's process is gone");
   // A cancellation hangs up, which ends the waits for the writer's messages.

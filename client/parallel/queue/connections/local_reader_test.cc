@@ -1,11 +1,13 @@
 // Readers of the same host: they come, leave, and are refused.
 #include "client/parallel/queue/connections/local_reader.h"
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -94,6 +96,30 @@ TEST_F(LocalTest, ReadersComeAndGoWhileItIsWritten) {
   writing.join();
   EXPECT_TRUE(writer_->AwaitChange([&] { return writer_->readers().empty(); }, {Soon()}));
   EXPECT_EQ(writer_->departures().size(), 30U);
+}
+
+// A thread of this process is in another network namespace.
+TEST_F(LocalTest, AReaderOfAnotherNetworkNamespaceComesThroughTheFolder) {
+  char folder[] = "/tmp/host-folder-XXXXXX";  // a socket's path is short
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  setenv("COHORT_HOST_FOLDER", folder, 1);
+  acceptor_ = *LocalAcceptor::Open(writer_, handle_);
+  handle_.set_local(acceptor_->name());
+  absl::StatusOr<std::unique_ptr<ByteSource>> without, with;
+  bool is_elsewhere = false;
+  std::thread other([&] {
+    is_elsewhere = unshare(CLONE_NEWNET) == 0;
+    without = OpenLocalReader(handle_, "a reader", Soon());
+    handle_.set_local_folder(acceptor_->folder());
+    with = OpenLocalReader(handle_, "a reader", Soon());
+  });
+  other.join();
+  unsetenv("COHORT_HOST_FOLDER");
+  acceptor_.reset();
+  EXPECT_EQ(rmdir(folder), 0);
+  if (!is_elsewhere) GTEST_SKIP() << "needs the right to make network namespaces";
+  EXPECT_EQ(without.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(with.ok()) << with.status();
 }
 
 TEST_F(LocalTest, ClosingTheAcceptorEndsItsReaders) {

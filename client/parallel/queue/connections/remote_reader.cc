@@ -27,7 +27,7 @@ namespace cohort::parallel {
 namespace {
 
 // Larger than the writer's chunks.
-constexpr ClientChannelOptions kChannel = {absl::Seconds(20), 4 << 20};
+const ClientChannelOptions kChannel = {absl::Seconds(20), 4 << 20};
 // The time in which the writer takes note that this reader leaves.
 constexpr absl::Duration kGoodbye = absl::Milliseconds(500);
 

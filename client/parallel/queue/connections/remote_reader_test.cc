@@ -92,6 +92,24 @@ TEST_F(StreamTest, AnUnidentifiedConnectionIsNotLingeredFor) {
   server_->Finish(absl::InfiniteDuration());
 }
 
+// Nor does a stream that says nothing stay for long.
+TEST_F(StreamTest, AStreamWithoutAHelloIsEnded) {
+  StreamServerOptions options;
+  options.listen = "127.0.0.1:0";
+  options.hello_timeout = absl::Milliseconds(50);
+  server_ = *StreamServer::Start(options, writer_, handle_);
+  RawReader silent(server_->addresses()[0]);
+  const grpc::Status end = silent.End();
+  EXPECT_EQ(end.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(end.error_message(), "its hello did not come");
+  // One that has said it stays.
+  const auto reader = OpenStreamReader(handle_, server_->addresses()[0], "a reader", {}, Soon());
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ(RawReader(server_->addresses()[0]).End().error_code(),
+            grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(writer_->readers().size(), 1U);
+}
+
 TEST_F(StreamTest, AReaderThatLiesIsRemovedAndGetsTheReason) {
   RawReader liar(address_);
   v1::ReadQueueRequest request;

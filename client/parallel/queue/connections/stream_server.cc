@@ -98,25 +98,28 @@ absl::StatusOr<std::vector<ListenSocket>> OpenSockets(const std::string& listen)
 class Service final
     : public v1::QueueService::WithRawCallbackMethod_Read<v1::QueueService::Service> {
  public:
-  Service(std::shared_ptr<RingWriter> writer, const v1::QueueHandle& handle)
-      : writer_(std::move(writer)), handle_(handle) {}
+  Service(std::shared_ptr<RingWriter> writer, const v1::QueueHandle& handle,
+          absl::Duration hello_timeout)
+      : writer_(std::move(writer)), handle_(handle), hello_timeout_(hello_timeout) {}
 
   WriterStream::Reactor* Read(grpc::CallbackServerContext* context) override {
-    return WriterStream::Start(writer_, handle_, count_, context);
+    return WriterStream::Start(writer_, handle_, count_, hello_timeout_, context);
   }
   StreamCount& count() { return *count_; }
 
  private:
   const std::shared_ptr<RingWriter> writer_;
   const v1::QueueHandle handle_;
+  const absl::Duration hello_timeout_;
   const std::shared_ptr<StreamCount> count_ = std::make_shared<StreamCount>();
 };
 
 }  // namespace
 
 struct StreamServer::Impl {
-  Impl(std::shared_ptr<RingWriter> writer, const v1::QueueHandle& handle)
-      : service(std::move(writer), handle) {}
+  Impl(std::shared_ptr<RingWriter> writer, const v1::QueueHandle& handle,
+       absl::Duration hello_timeout)
+      : service(std::move(writer), handle, hello_timeout) {}
 
   Service service;
   std::unique_ptr<grpc::Server> server;
@@ -143,7 +146,7 @@ absl::StatusOr<std::unique_ptr<StreamServer>> StreamServer::Start(
     COHORT_ASSIGN_OR_RETURN(listener.tls, TlsContext::Load(options.tls.files, TlsSide::kServer));
     listener.plain = listener.plain_local = false;
   }
-  auto impl = std::make_unique<Impl>(std::move(writer), handle);
+  auto impl = std::make_unique<Impl>(std::move(writer), handle, options.hello_timeout);
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(kMostRequestBytes);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,

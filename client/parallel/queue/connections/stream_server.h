@@ -21,6 +21,8 @@ struct StreamServerOptions {
   // COHORT_SOCKET_IFNAME, or else the hosts it listens at.
   std::string advertise;
   RankTls tls;
+  // A stream without a hello by then is ended.
+  absl::Duration hello_timeout = absl::Seconds(10);
 };
 
 class StreamServer {

@@ -4,10 +4,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/port/peer/grpc_peer.h"
 #include "base/rpc/status_conversion.h"
 #include "base/text/printable.h"
 #include "client/parallel/queue/connections/handshake.h"
+#include "grpcpp/alarm.h"
 #include "grpcpp/support/proto_buffer_reader.h"
 #include "grpcpp/support/slice.h"
 
@@ -88,7 +91,13 @@ class WriterStream::StreamReactor final : public Reactor {
   explicit StreamReactor(std::shared_ptr<WriterStream> stream) : stream_(std::move(stream)) {
     stream_->count_->Add(1, 0);
   }
-  void Begin() { StartRead(&request_); }
+  void Begin(absl::Duration hello_timeout) {
+    hello_alarm_.Set(absl::ToChronoTime(absl::Now() + hello_timeout),
+                     [weak = std::weak_ptr<WriterStream>(stream_)](bool) {
+                       if (const auto stream = weak.lock()) stream->OnHelloTimeout();
+                     });
+    StartRead(&request_);
+  }
 
   void OnReadDone(bool ok) override {
     if (!ok) return stream_->End(absl::CancelledError("its process is gone, or its connection"));
@@ -112,6 +121,7 @@ class WriterStream::StreamReactor final : public Reactor {
  private:
   const std::shared_ptr<WriterStream> stream_;
   grpc::ByteBuffer request_;
+  grpc::Alarm hello_alarm_;
 };
 
 WriterStream::WriterStream(std::shared_ptr<RingWriter> writer, const v1::QueueHandle& handle,
@@ -127,12 +137,13 @@ WriterStream::WriterStream(std::shared_ptr<RingWriter> writer, const v1::QueueHa
 WriterStream::Reactor* WriterStream::Start(std::shared_ptr<RingWriter> writer,
                                            const v1::QueueHandle& handle,
                                            std::shared_ptr<StreamCount> count,
+                                           absl::Duration hello_timeout,
                                            grpc::CallbackServerContext* context) {
   const std::shared_ptr<WriterStream> stream(
       new WriterStream(std::move(writer), handle, std::move(count), context->peer()));
   auto* const reactor = new StreamReactor(stream);
   stream->reactor_ = reactor;
-  reactor->Begin();
+  reactor->Begin(hello_timeout);
   return reactor;
 }
 
@@ -165,11 +176,16 @@ bool WriterStream::OnHello(const v1::QueueHello& hello) {
     End(status);
     return false;
   }
+  greeted_.store(true);
   if (!TakeTicket()) return false;  // cancelled meanwhile
   slot_ = std::make_shared<StreamSlot>(Printable(hello.name()), shared_from_this());
   count_->Add(0, 1);
   writer_->Admit(slot_);
   return true;
+}
+
+void WriterStream::OnHelloTimeout() {
+  if (!greeted_.load()) End(absl::DeadlineExceededError("its hello did not come"));
 }
 
 bool WriterStream::OnProgress(const v1::QueueProgress& progress) {

@@ -43,9 +43,11 @@ class WriterStream final : public std::enable_shared_from_this<WriterStream> {
  public:
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
-  // The reactor owns itself. It ends when the reader goes or has received the end of the queue.
+  // The reactor owns itself. It ends when the reader goes or has received the end of the queue, or
+  // has said no hello within `hello_timeout`.
   static Reactor* Start(std::shared_ptr<RingWriter> writer, const v1::QueueHandle& handle,
-                        std::shared_ptr<StreamCount> count, grpc::CallbackServerContext* context);
+                        std::shared_ptr<StreamCount> count, absl::Duration hello_timeout,
+                        grpc::CallbackServerContext* context);
 
  private:
   class StreamReactor;
@@ -59,6 +61,7 @@ class WriterStream final : public std::enable_shared_from_this<WriterStream> {
   bool OnRequest(const grpc::ByteBuffer& bytes);
   bool OnHello(const v1::QueueHello& hello);
   bool OnProgress(const v1::QueueProgress& progress);
+  void OnHelloTimeout();
   // Ends the stream with `status`; the first status stays.
   void End(const absl::Status& status);
 
@@ -80,6 +83,7 @@ class WriterStream final : public std::enable_shared_from_this<WriterStream> {
   bool end_sent_ = false;
   grpc::ByteBuffer message_;
 
+  std::atomic<bool> greeted_{false};
   std::atomic<bool> over_{false};
   Mutex mutex_;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);

@@ -73,7 +73,8 @@ def connect(store: Any, rank: int, size: int, timeout: datetime.timedelta, group
     joined = cohort.Group(
         common.name, rank=rank, world_size=size, address=common.address, tenant=common.tenant,
         member=member, timeout=seconds, join_timeout=seconds, lease=options.lease,
-        device=device_of(options, bound), advertised_host=options.advertised_host)
+        device=device_of(options, bound), advertised_host=options.advertised_host,
+        host_folder=options.host_folder)
     return joined, store, common, options, timeout, global_ranks
 
 

@@ -18,6 +18,7 @@ class Options:
         for example by torch.cuda.set_device. A program that has not gets no CUDA and no NCCL.
       lease: the silence in seconds after which a rank is lost.
       advertised_host: the address to which ranks on other hosts connect, without a port.
+      host_folder: as in cohort.Group.
       farewell: how many seconds a rank takes at most to leave, while it waits for the others to
         leave as well. Groups that are left one after the other share them.
     """
@@ -26,4 +27,5 @@ class Options:
     device: Any = None
     lease: float = 30
     advertised_host: str = ''
+    host_folder: str = ''
     farewell: float = 2

@@ -271,7 +271,8 @@ class ProcessGroup(Collectives, dist.ProcessGroup):
     def _join_another(self, name: str, **options: Any) -> cohort.Group:
         return cohort.Group(name, address=self._common.address, tenant=self._common.tenant,
                             lease=self.cohort_options.lease,
-                            advertised_host=self.cohort_options.advertised_host, **options)
+                            advertised_host=self.cohort_options.advertised_host,
+                            host_folder=self.cohort_options.host_folder, **options)
 
     def _look(self) -> Tuple[Dict[int, cohort.Error], Optional[cohort.Error]]:
         """Returns the errors about the ranks that have left, and the group's error if no other rank
