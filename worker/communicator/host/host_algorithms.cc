@@ -23,13 +23,14 @@ int64_t StreamFrom() {
 }  // namespace
 
 HostAlgorithms::HostAlgorithms(const HostSharedMemory& space, const RankHeaps& heaps,
-                               const std::vector<int>& names, const FutexWaiter& waiter, int rank)
+                               const std::vector<int>& names, const FutexWaiter& waiter, int rank,
+                               std::optional<int64_t> stream_from)
     : space_(space),
       heaps_(heaps),
       names_(names),
       waiter_(waiter),
       rank_(rank),
-      stream_from_(StreamFrom()),
+      stream_from_(stream_from.value_or(StreamFrom())),
       barrier_(space, waiter, names, rank) {
   const auto ranks = static_cast<size_t>(space.ranks());
   inputs_.resize(ranks);

@@ -3,6 +3,7 @@
 #define COHORT_WORKER_COMMUNICATOR_HOST_HOST_ALGORITHMS_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -52,9 +53,11 @@ struct Slice {
 // of that algorithm alone.
 class HostAlgorithms {
  public:
-  // The arguments outlive this object. `names`: the ranks' numbers in errors, by rank.
+  // The references outlive this object. `names`: the ranks' numbers in errors, by rank.
+  // `stream_from`: see HostMemory.
   HostAlgorithms(const HostSharedMemory& space, const RankHeaps& heaps,
-                 const std::vector<int>& names, const FutexWaiter& waiter, int rank);
+                 const std::vector<int>& names, const FutexWaiter& waiter, int rank,
+                 std::optional<int64_t> stream_from);
 
   ArrivalBarrier& barrier() { return barrier_; }
   absl::Status ArriveAndWait(const FlatCall& call, Stage stage, Instant deadline) {

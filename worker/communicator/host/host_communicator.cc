@@ -38,7 +38,7 @@ HostCommunicator::HostCommunicator(HostMemory memory, int rank)
       names_(memory.names.empty() ? Counted(space_.ranks()) : std::move(memory.names)),
       rank_(rank),
       waiter_(space_, rank, memory.gives_way, memory.waits),
-      algorithms_(space_, heaps_, names_, waiter_, rank),
+      algorithms_(space_, heaps_, names_, waiter_, rank, memory.stream_from),
       mailbox_(space_, heaps_, waiter_, rank),
       control_mailbox_(space_, heaps_, waiter_, rank, MessageChannel::kControl) {}
 

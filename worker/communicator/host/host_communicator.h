@@ -3,6 +3,7 @@
 #define COHORT_WORKER_COMMUNICATOR_HOST_HOST_COMMUNICATOR_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -22,6 +23,8 @@ struct HostMemory {
   std::vector<int> names;
   WaitLog* waits = nullptr;  // outlives the communicator; null: waits are not logged
   bool gives_way = false;    // waits without spinning, as where ranks outnumber processors
+  // Operations that touch as many bytes store past the cache. Absent: most of the last-level cache.
+  std::optional<int64_t> stream_from = {};
 };
 
 // Run chooses one of three algorithms by the size of the call and the place of the tensors: see

@@ -1,5 +1,11 @@
 #include <unistd.h>
 
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "base/shm/heap.h"
 #include "worker/communicator/host/host_communicator.h"
 #include "worker/communicator/testing/conformance.h"
@@ -19,7 +25,7 @@ TestMemory& TensorMemory() {
 }
 
 // Each rank has mappings of its own, as in a process of its own.
-Communicators Create(int size) {
+Communicators CreateWith(int size, std::optional<int64_t> stream_from) {
   Communicators ranks;
   absl::StatusOr<HostSharedMemory> space = HostSharedMemory::Create(size);
   EXPECT_TRUE(space.ok()) << space.status();
@@ -31,11 +37,16 @@ Communicators Create(int size) {
     heaps[static_cast<size_t>(rank)] = {std::shared_ptr<void>(), &own};
     absl::StatusOr<HostSharedMemory> mapped = HostSharedMemory::Attach(dup(space->fd()), size);
     EXPECT_TRUE(mapped.ok()) << mapped.status();
-    ranks.push_back(
-        std::make_unique<HostCommunicator>(HostMemory{*std::move(mapped), std::move(heaps)}, rank));
+    HostMemory memory{*std::move(mapped), std::move(heaps)};
+    memory.stream_from = stream_from;
+    ranks.push_back(std::make_unique<HostCommunicator>(std::move(memory), rank));
   }
   return ranks;
 }
+
+Communicators Create(int size) { return CreateWith(size, std::nullopt); }
+// All operations store past the cache, as those that are larger than the last-level cache do.
+Communicators CreateStreaming(int size) { return CreateWith(size, 0); }
 
 const std::vector<int> kSizes = {1, 2, 3, 4, 5, 7, 8};
 
@@ -43,6 +54,9 @@ INSTANTIATE_TEST_SUITE_P(Plain, ConformanceTest,
                          ::testing::Values(Backend{"plain", kSizes, Create}));
 INSTANTIATE_TEST_SUITE_P(Registered, ConformanceTest,
                          ::testing::Values(Backend{"registered", kSizes, Create, &TensorMemory()}));
+INSTANTIATE_TEST_SUITE_P(Streaming, ConformanceTest,
+                         ::testing::Values(Backend{
+                             "streaming", {2, 3, 8}, CreateStreaming, &TensorMemory()}));
 INSTANTIATE_TEST_SUITE_P(Mixed, ConformanceTest,
                          ::testing::Values(Backend{
                              "mixed", {2, 3, 5}, Create, &TensorMemory(), true}));

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/abort_error.h"
+#include "base/error_ranks.h"
 #include "gtest/gtest.h"
 
 namespace cohort::worker {
@@ -128,6 +129,34 @@ TEST_F(HostMailboxTest, AMessageThatStopsHalfwayEndsTheCommunicator) {
   const absl::Status next = mailbox.Exchange(absl::MakeConstSpan(&receive, 1), Soon());
   EXPECT_EQ(next, AbortError("rank 0 gave up receive of 20000 u8 from rank 1: it did not "
                                      "come"));
+}
+
+// None of them has begun, so the communicator goes on.
+TEST_F(HostMailboxTest, OnlyTheSendersThatHaveNotComeAreMissing) {
+  const auto arrives = [this](int rank, uint64_t number) {
+    FragmentLine& line = space_.channel(rank, 0, MessageChannel::kData).line(number);
+    line.count = 1;
+    line.type = static_cast<uint8_t>(DataType::kU8);
+    line.offset = -1;
+    line.bytes = 1;
+    line.number.store(number);
+  };
+  arrives(2, 1);
+  char bytes[3];
+  std::vector<Transfer> receives;
+  for (int rank = 1; rank <= 3; ++rank)
+    receives.push_back(Transfer::Receive(rank, &bytes[rank - 1], 1, DataType::kU8));
+  const absl::Status late =
+      mailbox_.Exchange(receives, Clock::Steady().Now() + absl::Milliseconds(10));
+  EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(late.message(),
+            "receive of 1 u8 from rank 1, receive of 1 u8 from rank 3: it did not come");
+  EXPECT_EQ(MissingRanksOf(late), (std::vector<RankRange>{{1, 1}, {3, 3}}));
+  arrives(1, 1);
+  arrives(2, 2);
+  arrives(3, 1);
+  const absl::Status received = mailbox_.Exchange(receives, Soon());
+  EXPECT_TRUE(received.ok()) << received;
 }
 
 TEST_F(HostMailboxTest, AWaitWithoutTimeLooksOnce) {

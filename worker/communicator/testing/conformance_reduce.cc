@@ -41,6 +41,9 @@ TEST_P(ConformanceTest, AllReduce) {
     for (const DataType type : {DataType::kF32, DataType::kBF16, DataType::kU8}) {
       for (const int64_t count : Counts(type)) check(type, Reduction{ReduceOp::kSum}, count);
     }
+    if (Has(DataType::kF32, ReduceOp::kPreMulSum, world.size())) {
+      check(DataType::kF32, {ReduceOp::kPreMulSum, kScale}, Counts(DataType::kF32).back());
+    }
   });
 }
 
@@ -106,6 +109,9 @@ TEST_P(ConformanceTest, ReduceScatter) {
     }
     for (const DataType type : {DataType::kF32, DataType::kBF16}) {
       for (const int64_t count : Counts(type)) check(type, Reduction{ReduceOp::kSum}, count);
+    }
+    if (Has(DataType::kF32, ReduceOp::kPreMulSum, world.size())) {
+      check(DataType::kF32, {ReduceOp::kPreMulSum, kScale}, Counts(DataType::kF32).back());
     }
   });
 }

@@ -19,8 +19,10 @@ namespace {
 constexpr size_t kMostUnknown = 256;
 // How many may have the hello of one rank's stream, and owe its proof: of one at most it is true.
 constexpr size_t kMostAlike = 16;
-// Then those that have come before are read.
-constexpr int kAcceptsAtATime = 64;
+// Then those that have come before are read. Fewer than kMostAlike: a proof that has come is read
+// before its connection is the oldest of so many.
+constexpr int kAcceptsAtATime = 8;
+static_assert(kAcceptsAtATime < static_cast<int>(kMostAlike));
 
 // Both messages begin with magic and version.
 constexpr size_t kVersionEnds = sizeof(uint64_t) + sizeof(uint32_t);
