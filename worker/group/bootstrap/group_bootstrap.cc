@@ -1,3 +1,4 @@
+// One file, though long: the rounds of one exchange use that which the ranks said in the first.
 #include "worker/group/bootstrap/group_bootstrap.h"
 
 #include <sys/eventfd.h>
@@ -17,6 +18,8 @@
 #include "base/id128.h"
 #include "base/rank_set.h"
 #include "base/rpc/rank_network.h"
+#include "base/shm/host_folder.h"
+#include "base/shm/local_socket.h"
 #include "base/status_macros.h"
 #include "base/text/printable.h"
 #include "base/threads/mutex.h"
@@ -28,15 +31,14 @@
 #include "worker/communicator/socket/socket_communicator.h"
 #include "worker/group/bootstrap/host_bootstrap.h"
 #include "worker/group/bootstrap/host_identity.h"
+#include "worker/group/bootstrap/neighbors.h"
 #include "worker/group/connections/secure_connections.h"
 
 namespace cohort::worker {
 namespace {
 
 // The version of RankInfo, and of all messages that ranks then send each other.
-constexpr uint32_t kVersion = 7;
-// The heap_bytes of a rank whose memory no other process can map.
-constexpr uint64_t kUnshared = 0;
+constexpr uint32_t kVersion = 8;
 // The names of the rounds through the coordinator.
 constexpr char kRankInfo[] = "cohort.bootstrap.rank_info";
 constexpr char kReach[] = "cohort.bootstrap.reach";
@@ -56,7 +58,7 @@ absl::StatusOr<std::string> RandomSecret() {
   return secret;
 }
 
-std::vector<PeerTls> PeersOf(const std::vector<v1::RankInfo>& infos) {
+std::vector<PeerTls> PeersOf(const RankInfos& infos) {
   static_assert(static_cast<int>(TlsState::kUnknown) == v1::RANK_TLS_UNSPECIFIED &&
                 static_cast<int>(TlsState::kOn) == v1::RANK_TLS_ON &&
                 static_cast<int>(TlsState::kOff) == v1::RANK_TLS_OFF &&
@@ -128,6 +130,7 @@ class Bootstrap {
       return connected;
     }
     COHORT_RETURN_IF_ERROR(ExchangeRankInfo(coordinator_address));
+    firsts_ = FirstRanks(infos_);
     COHORT_RETURN_IF_ERROR(ReplaceLoopback());
     COHORT_ASSIGN_OR_RETURN(HostMembers members, ShareMemoryOnHost());
     COHORT_ASSIGN_OR_RETURN(connections.hosts, ExchangeReach(members, connected));
@@ -180,9 +183,22 @@ class Bootstrap {
     return options_.host_identity.empty() ? MachineIdentity() : options_.host_identity;
   }
 
+  // Opens the local listener. Errors: why this rank cannot use its folder.
+  absl::Status ListenOnHost(v1::RankInfo& info) {
+    COHORT_ASSIGN_OR_RETURN(folder_, shm::HostFolder::Open(options_.host_folder));
+    COHORT_ASSIGN_OR_RETURN(local_listener_, shm::LocalListener::Create(folder_));
+    info.set_local_socket(local_listener_.name());
+    if (!folder_.empty()) info.set_host_folder(absl::StrCat(Machine(), "/", folder_.id()));
+    return absl::OkStatus();
+  }
+
   absl::Status ExchangeRankInfo(const std::string& coordinator_address) {
-    COHORT_ASSIGN_OR_RETURN(local_listener_, shm::LocalListener::Create());
     v1::RankInfo info;
+    if (const absl::Status listens = ListenOnHost(info); absl::IsResourceExhausted(listens)) {
+      return listens;
+    } else if (!listens.ok()) {
+      info.set_host_folder_error(listens.message().data(), listens.message().size());
+    }
     AdvertisedHost advertised = {options_.advertised_host, "advertised_host"};
     if (advertised.host.empty()) {
       COHORT_ASSIGN_OR_RETURN(advertised, AdvertisedHostOfEnvironment());
@@ -198,9 +214,8 @@ class Bootstrap {
     info.set_version(kVersion);
     info.set_host(options_.host_identity.empty() ? HostIdentity() : options_.host_identity);
     info.set_machine(Machine());
-    info.set_local_socket(local_listener_.name());
     const shm::Segment& heap = options_.heap->segment();
-    info.set_heap_bytes(heap.fd() < 0 ? kUnshared : heap.size());
+    info.set_heap_bytes(heap.fd() < 0 ? 0 : heap.size());
     info.set_address(listener_->address());
     COHORT_ASSIGN_OR_RETURN(*info.mutable_secret(), RandomSecret());
     info.set_host_name(HostName());
@@ -221,8 +236,10 @@ class Bootstrap {
       MakePrintable(*other.mutable_machine());
       MakePrintable(*other.mutable_address());
       MakePrintable(*other.mutable_address_origin());
+      MakePrintable(*other.mutable_host_folder_error());
       infos_.push_back(std::move(other));
     }
+    COHORT_RETURN_IF_ERROR(CheckHostFolders());
     COHORT_RETURN_IF_ERROR(CheckPlacements());
     secret_ = Id128::FromBytes(infos_[0].secret());
     return absl::OkStatus();
@@ -244,6 +261,10 @@ class Bootstrap {
   // Ranks that advertise a loopback address to other hosts choose their address towards one of
   // these. All ranks take part, or none: each sees the same addresses.
   absl::Status ReplaceLoopback() {
+    // Ranks that all share memory need no addresses, whatever their network namespaces.
+    if (std::count(firsts_.begin(), firsts_.end(), 0u) == static_cast<long>(firsts_.size())) {
+      return absl::OkStatus();
+    }
     bool replaces = false;
     for (size_t rank = 0; rank < infos_.size(); ++rank) {
       if (!HasUselessAddress(rank)) continue;
@@ -291,6 +312,18 @@ class Bootstrap {
         ". Set advertised_host, COHORT_ADVERTISED_HOST or COHORT_SOCKET_IFNAME on that rank"));
   }
 
+  // Without the folder, a rank would be many times slower than the user expects.
+  absl::Status CheckHostFolders() const {
+    for (size_t rank = 0; rank < infos_.size(); ++rank) {
+      const v1::RankInfo& info = infos_[rank];
+      if (info.host_folder_error().empty()) continue;
+      return absl::FailedPreconditionError(absl::StrCat("group ", group_.group(), ": rank ", rank,
+                                                        " (", info.host_name(),
+                                                        "): ", info.host_folder_error()));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status CheckPlacements() const {
     const auto placement_of = [&](size_t rank) {
       return NameOf(static_cast<Placement>(infos_[rank].placement()));
@@ -306,40 +339,39 @@ class Bootstrap {
 
   absl::StatusOr<HostMembers> ShareMemoryOnHost() {
     HostBootstrapOptions options;
-    RankSet unshared;
     options.rank = group_.rank();
     options.secret = secret_;
     options.listener = &local_listener_;
     options.heap = {options_.heap, &options_.heap->segment()};
     options.window = options_.host_window;
+    const auto self = static_cast<size_t>(group_.rank());
+    RankSet unshared;
+    bool had_company = false;
     for (size_t rank = 0; rank < infos_.size(); ++rank) {
       const v1::RankInfo& info = infos_[rank];
-      if (info.host() != infos_[static_cast<size_t>(group_.rank())].host()) continue;
-      if (info.heap_bytes() == kUnshared) unshared.Add(static_cast<int>(rank));
-      options.candidates.push_back(
-          {static_cast<int>(rank), info.local_socket(), info.heap_bytes()});
+      const bool is_neighbor = AreNeighbors(infos_[self], info);
+      had_company = had_company || (rank != self && is_neighbor);
+      if (is_neighbor && IsUnshared(info)) unshared.Add(static_cast<int>(rank));
+      if (firsts_[rank] != firsts_[self]) continue;
+      const std::string folder = HaveOneFolder(infos_[self], info) ? folder_.id() : "";
+      options.candidates.push_back({static_cast<int>(rank),
+                                    folder_.AddressOf(info.local_socket(), folder),
+                                    info.heap_bytes()});
     }
-    const bool had_company = options.candidates.size() > 1;
-    // A rank whose memory no other process can map uses sockets to all others.
-    const bool own_unshared = unshared.Contains(group_.rank());
-    options.candidates.erase(
-        std::remove_if(options.candidates.begin(), options.candidates.end(),
-                       [&](const HostCandidate& candidate) {
-                         return candidate.rank != group_.rank() &&
-                                (own_unshared || unshared.Contains(candidate.rank));
-                       }),
-        options.candidates.end());
     // An operation log needs all ranks on this host.
     if (options_.placement != Placement::kHost && options.candidates.size() == infos_.size() &&
         group_.world_size() <= NcclOperationLog::kMaxRanks) {
       options.common_bytes = NcclOperationLog::Bytes(group_.world_size());
     }
     absl::StatusOr<HostMembers> members = BootstrapHost(options, deadline_);
-    if (members.ok() && members->why_not.empty() && had_company && !unshared.empty()) {
+    if (!members.ok() || !members->why_not.empty()) return members;
+    if (had_company && !unshared.empty()) {
       members->why_not =
           absl::StrCat("rank ", unshared.ToString(),
                        " shares no memory: a seccomp filter or a security module of its process "
                        "refuses memfd_create");
+    } else {
+      members->why_not = WhyNotOneHost(infos_, firsts_, self);
     }
     return members;
   }
@@ -436,9 +468,11 @@ class Bootstrap {
   client::ProcessGroup& group_;
   const BootstrapOptions& options_;
   const Instant deadline_;
+  shm::HostFolder folder_;
   shm::LocalListener local_listener_;
   std::optional<Listener> listener_;
-  std::vector<v1::RankInfo> infos_;  // by rank
+  RankInfos infos_;
+  std::vector<size_t> firsts_;  // see FirstRanks
   Id128 secret_;
   bool tls_ = false;  // between hosts
 };

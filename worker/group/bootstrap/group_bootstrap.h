@@ -30,6 +30,9 @@ struct BootstrapOptions {
   std::string advertised_host;
   // Ranks with different names share no memory. Empty: this machine and its network namespace.
   std::string host_identity;
+  // A folder in which ranks of one machine meet across its network namespaces, such as those of
+  // containers that mount it (shm::HostFolder). Empty: COHORT_HOST_FOLDER; not set: no folder.
+  std::string host_folder;
   // The same on all ranks.
   Placement placement = Placement::kHost;
   // TLS on the sockets to other hosts: all ranks use it, or none.
@@ -60,8 +63,8 @@ struct ConnectedRanks {
 // SecureConnections. Errors: those of ProcessGroup::AllGather (naming the
 // missing ranks); FAILED_PRECONDITION (ranks of another version); INVALID_ARGUMENT, on all ranks
 // alike (different placements); FAILED_PRECONDITION, on all ranks alike (some use TLS between
-// hosts); FAILED_PRECONDITION, on all ranks alike (a rank advertises a loopback address to other
-// hosts); UNAVAILABLE, DEADLINE_EXCEEDED and RESOURCE_EXHAUSTED name the rank that could not be
+// hosts, a rank advertises a loopback address to other hosts, or a rank cannot use its host
+// folder); UNAVAILABLE, DEADLINE_EXCEEDED and RESOURCE_EXHAUSTED name the rank that could not be
 // connected. A rank that cannot connect ends the generation, and the ranks that wait for it get its
 // reason at once, as UNAVAILABLE.
 absl::StatusOr<ConnectedRanks> ConnectRanks(client::ProcessGroup& group,

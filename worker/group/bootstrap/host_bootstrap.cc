@@ -100,7 +100,8 @@ class HostBootstrap {
   absl::StatusOr<HostMembers> Lead() {
     HostMembers members;
     std::vector<std::shared_ptr<const shm::Segment>> heaps = AcceptAll(members);
-    RejectTheRest();
+    // Ranks that come later do not wait.
+    options_.listener->RejectAll();
     if (members.links.empty()) return Alone(members.why_not);
     std::sort(members.links.begin(), members.links.end(),
               [](const HostLink& a, const HostLink& b) { return a.rank < b.rank; });
@@ -251,14 +252,6 @@ class HostBootstrap {
         .Send(absl::StrCat(std::string(1, kNotLetIn), why_not), {}, absl::InfinitePast())
         .IgnoreError();
     return true;
-  }
-
-  // Closes the connections of ranks that come later, so that they do not wait.
-  void RejectTheRest() const {
-    const int listener = options_.listener->fd();
-    shutdown(listener, SHUT_RDWR);
-    while (UniqueFd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC)).get() >= 0) {
-    }
   }
 
   // A stand-in for the secret, in hellos to another user's process.

@@ -21,7 +21,7 @@ namespace cohort::worker {
 // A rank that may be able to share memory.
 struct HostCandidate {
   int rank = 0;
-  std::string local_socket;
+  std::string local_socket;  // as LocalSocket::Connect takes it
   uint64_t heap_bytes = 0;
 };
 

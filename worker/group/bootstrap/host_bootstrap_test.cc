@@ -4,14 +4,20 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "base/clock.h"
+#include "base/testing/user_namespace.h"
 #include "base/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -23,8 +29,10 @@ using shm::LocalListener;
 using shm::LocalSocket;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr size_t kHeapBytes = 4096;
+constexpr uid_t kOtherUser = 61234;
 
 Instant Soon() { return Clock::Steady().Now() + absl::Seconds(60); }
 
@@ -266,6 +274,139 @@ TEST_F(HostBootstrapTest, TheErrorOfTheFirstRankReachesWaitingRanks) {
   first.join();
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 7 has no room"));
+}
+
+// A process of another user that listens at the name of rank 0, whose own process is gone.
+class OtherUser {
+ public:
+  OtherUser() {
+    int pipe[2];
+    if (pipe2(pipe, O_CLOEXEC) != 0) return;
+    reads_ = UniqueFd(pipe[0]);
+    const UniqueFd writes(pipe[1]);
+    process_ = fork();
+    if (process_ == 0) _exit(Listen(writes.get()) ? 0 : 1);
+    name_ = ReadOne();
+  }
+
+  // Empty: this process cannot start one of another user.
+  const std::string& name() const { return name_; }
+  // The first message that it got, when it has ended. Absent: it did not get one without memory.
+  std::optional<std::string> Heard() {
+    const std::string bytes = ReadOne();
+    int how = 0;
+    if (waitpid(process_, &how, 0) != process_ || how != 0) return std::nullopt;
+    return bytes;
+  }
+
+ private:
+  // Runs in the other process.
+  static bool Listen(int pipe) {
+    if (setuid(kOtherUser) != 0) return false;
+    const absl::StatusOr<LocalListener> listener = LocalListener::Create();
+    if (!listener.ok() || !Write(pipe, listener->name())) return false;
+    const absl::StatusOr<LocalSocket> rank = listener->Accept(Soon());
+    if (!rank.ok()) return false;
+    const absl::StatusOr<LocalSocket::Message> hello = rank->Receive(Soon());
+    return hello.ok() && hello->fds.empty() && Write(pipe, hello->bytes);
+  }
+  static bool Write(int pipe, const std::string& bytes) {
+    return write(pipe, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
+  }
+  std::string ReadOne() {
+    std::string bytes(LocalSocket::kMaxBytes, '\0');
+    const ssize_t size = read(reads_.get(), &bytes[0], bytes.size());
+    bytes.resize(static_cast<size_t>(std::max<ssize_t>(size, 0)));
+    return bytes;
+  }
+
+  UniqueFd reads_;
+  pid_t process_ = -1;
+  std::string name_;
+};
+
+class OtherUserTest : public HostBootstrapTest {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+    HostBootstrapTest::SetUp();
+  }
+  // A process of another user comes to rank 0 as rank 1 does: with the secret and with memory. It
+  // gets no memory.
+  pid_t Come() {
+    const pid_t process = fork();
+    if (process != 0) return process;
+    if (setuid(kOtherUser) != 0) _exit(1);
+    const absl::StatusOr<shm::Segment> heap = shm::Segment::Create("test", kHeapBytes);
+    const absl::StatusOr<LocalSocket> first = LocalSocket::Connect(listeners_[0].name(), Soon());
+    if (!heap.ok() || !first.ok()) _exit(2);
+    const int fd = heap->fd();
+    if (!first->Send(Hello(), absl::MakeConstSpan(&fd, 1), Soon()).ok()) _exit(3);
+    const absl::StatusOr<LocalSocket::Message> answer = first->Receive(Soon());
+    _exit(answer.ok() && answer->fds.empty() && answer->bytes[0] == 'n' ? 0 : 4);
+  }
+  // Rank 0 says why it is alone.
+  void ExpectNoMemory(pid_t other, const std::string& why) {
+    ExpectLeftOut(BootstrapHost(OptionsOf(0), Soon()), why);
+    int how = 0;
+    EXPECT_EQ(waitpid(other, &how, 0), other);
+    EXPECT_EQ(how, 0);
+  }
+  // Rank 1 finds the other user's process and says why it is alone.
+  void ExpectNoSecret(OtherUser& other, const std::string& why) {
+    candidates_[0].local_socket = other.name();
+    HostBootstrapOptions options = OptionsOf(1);
+    options.secret = {0x0123456789abcdef, 0xfedcba9876543210};
+    const absl::StatusOr<HostMembers> members = BootstrapHost(options, Soon());
+    ASSERT_TRUE(members.ok()) << members.status();
+    EXPECT_THAT(members->ranks, ElementsAre(1));
+    EXPECT_THAT(members->why_not, HasSubstr(why));
+    const std::optional<std::string> heard = other.Heard();
+    ASSERT_TRUE(heard.has_value());
+    EXPECT_EQ(heard->size(), Hello().size());
+    for (const uint64_t word : {options.secret.high, options.secret.low}) {
+      std::string bytes(sizeof(word), '\0');
+      std::memcpy(&bytes[0], &word, sizeof(word));
+      EXPECT_THAT(*heard, Not(HasSubstr(bytes)));
+    }
+  }
+};
+
+TEST_F(OtherUserTest, GetsAHelloWithoutTheSecret) {
+  OtherUser other;
+  ASSERT_NE(other.name(), "");
+  ExpectNoSecret(other, absl::StrCat("rank 0 is a process of user ", kOtherUser));
+}
+
+// In the rank's namespace the other user has the number of the rank's own user.
+TEST_F(OtherUserTest, GetsNoSecretOfTheOverflowUser) {
+  if (!testing::HasUserNamespaces()) GTEST_SKIP() << "needs user namespaces";
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        OtherUser other;
+        const bool ready = testing::EnterUserNamespace(testing::kOverflowUser);
+        ExpectNoSecret(other, "rank 0 is a process of a user whom this user namespace");
+        _exit(ready && !HasFailure() ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST_F(OtherUserTest, GetsNoMemoryWithTheSecret) {
+  ExpectNoMemory(Come(), absl::StrCat("rank 1 is a process of user ", kOtherUser));
+}
+
+TEST_F(OtherUserTest, GetsNoMemoryOfTheOverflowUser) {
+  if (!testing::HasUserNamespaces()) GTEST_SKIP() << "needs user namespaces";
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        const pid_t other = Come();
+        const bool ready = testing::EnterUserNamespace(testing::kOverflowUser);
+        ExpectNoMemory(other, "rank 1 is a process of a user whom this user namespace");
+        _exit(ready && !HasFailure() ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

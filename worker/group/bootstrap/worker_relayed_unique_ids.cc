@@ -59,12 +59,13 @@ absl::StatusOr<std::vector<std::string>> WorkerRelayedUniqueIds::Fetch(absl::str
 
 absl::Status WorkerRelayedUniqueIds::Report(absl::string_view name, Phase phase,
                                             absl::string_view detail) {
+  constexpr size_t kMostSaid = 512;  // as much as the coordinator gets
   v1::ReportGroupInitRequest request;
   request.set_group(membership_.number());
   request.set_generation(generation_);
   request.set_name(std::string(name));
   request.set_phase(ToProto(phase));
-  request.set_detail(std::string(detail));
+  request.set_detail(std::string(detail.substr(0, kMostSaid)));
   v1::ReportGroupInitResponse response;
   return SessionOf(membership_).Call(&Stub::ReportGroupInit, request, kShortTimeout, &response);
 }

@@ -117,6 +117,28 @@ TEST_P(TensorCollectivesTest, ExchangeOfAnyLayout) {
   }
 }
 
+TEST_P(TensorCollectivesTest, AMessageThatDiffersFromItsTensorCostsNoOtherMessage) {
+  for (const bool first_differs : {true, false}) {
+    CollectiveWorld world(GetParam(), 2);
+    const Tensor sent = world.Allocate(DataType::kF32, {4});
+    for (int i = 0; i < 4; ++i) static_cast<float*>(sent.data())[i] = static_cast<float>(i + 1);
+    const Tensor shorter = world.Allocate(DataType::kF32, {3});
+    // Columns, so that the messages come to contiguous memory first.
+    const Tensor fits = *world.Allocate(DataType::kF32, {4, 2}).Narrow(1, 0, 1);
+    const Tensor differs = *world.Allocate(DataType::kF32, {4, 2}).Narrow(1, 1, 1);
+    const std::vector<absl::Status> statuses = world.Run([&](TensorCollectives& collectives) {
+      const bool sends = collectives.rank() == 0;
+      const int peer = 1 - collectives.rank();
+      const client::TensorTransfer right = {sends, peer, sends ? sent : fits};
+      const client::TensorTransfer wrong = {sends, peer, sends ? shorter : differs};
+      return first_differs ? collectives.Exchange({wrong, right}, Soon())
+                           : collectives.Exchange({right, wrong}, Soon());
+    });
+    EXPECT_TRUE(absl::IsInvalidArgument(statuses[1])) << statuses[1];
+    EXPECT_EQ(ElementsOf(fits), ElementsOf(sent)) << first_differs;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Media, TensorCollectivesTest,
                          ::testing::Values(Medium::kHeap, Medium::kMixed, Medium::kProcess,
                                            Medium::kSocket),

@@ -1,4 +1,4 @@
-// Memberships at a real coordinator, in one process.
+// Memberships at a real coordinator or a scripted one, in one process.
 #include "worker/group/membership/rank_membership.h"
 
 #include <memory>
@@ -8,9 +8,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "base/clock.h"
 #include "base/shm/heap.h"
 #include "base/threads/mutex.h"
+#include "client/rendezvous/testing/fake_coordinator.h"
+#include "cohort/v1/group.pb.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/coordinator_process.h"
 
@@ -114,6 +118,50 @@ TEST_F(RankMembershipTest, ALateEndOfTheGenerationBeforeEndsNothing) {
   ASSERT_TRUE(Await(first_broke_)) << "it was never told how generation 1 ended";
   EXPECT_EQ(told, "");
   members_[0]->StopWatching();
+}
+
+// The scripted coordinator completes a generation and reports a loss in it, before it answers the
+// member's call.
+TEST(RejoinTest, ALossBeforeTheAnswerEndsTheGenerationAtOnce) {
+  client::FakeCoordinator coordinator;
+  absl::Notification is_told;
+  RankMembershipOptions options;
+  options.membership.connection.address = coordinator.address();
+  options.membership.group = "memberships";
+  options.membership.rank = 0;
+  options.membership.world_size = 1;
+  options.membership.on_event = [&](const client::GroupEvent& /*event*/) {
+    if (!is_told.HasBeenNotified()) is_told.Notify();
+  };
+  auto heap = shm::Heap::Create("membership-test", size_t{1} << 20);
+  ASSERT_TRUE(heap.ok()) << heap.status();
+  options.bootstrap.heap = *std::move(heap);
+  const auto member = RankMembership::Join(std::move(options));
+  ASSERT_TRUE(member.ok()) << member.status();
+  ASSERT_TRUE(coordinator.AwaitOpenWatches(1));
+
+  coordinator.set_generation(2);
+  coordinator.Hold("Join", true);
+  absl::Status rejoined;
+  std::thread thread([&] { rejoined = (*member)->Rejoin(kLong).status(); });
+  EXPECT_TRUE(coordinator.AwaitSeen("Join", 2));
+  v1::GroupEvent lost;
+  lost.set_revision(11);  // after that in which the generation becomes complete
+  lost.set_kind(v1::GROUP_EVENT_KIND_LOST);
+  lost.set_generation(2);
+  lost.set_member("trainer-1");
+  lost.set_rank(1);
+  coordinator.PublishEvent(lost);
+  EXPECT_TRUE(is_told.WaitForNotificationWithTimeout(kLong));
+  // A new watch would report it a second time.
+  coordinator.Hold("WatchGroup", true);
+  coordinator.Hold("Join", false);
+  thread.join();
+  EXPECT_TRUE(rejoined.ok()) << rejoined;
+  std::string told;
+  (*member)->Notify({[&told](const std::string& cause) { told = cause; },
+                     [&told](int /*rank*/, const std::string& cause) { told = cause; }});
+  EXPECT_THAT(told, ::testing::HasSubstr("rank 1 (trainer-1) ended the generation"));
 }
 
 }  // namespace
