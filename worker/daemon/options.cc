@@ -31,6 +31,9 @@ Flags FlagsOf(Options& options) {
   flags.Add("host-identity", options.host_identity,
             "workers with different ones share no memory; empty: this machine and its network "
             "namespace");
+  flags.Add("host-folder", options.host_folder,
+            "folder in which ranks and clients of one machine and user meet across network "
+            "namespaces, such as those of containers, to share memory; empty: COHORT_HOST_FOLDER");
   flags.Add("max-calls", options.max_calls, 1, kMaxCalls,
             "calls that block at once, each of which has a thread (1024)");
   flags.Add("max-calls-per-session", options.max_calls_per_session, 1, kMaxCalls,
@@ -45,8 +48,9 @@ Flags FlagsOf(Options& options) {
   flags.Add("max-descriptors-per-session", options.max_descriptors_per_session, 0, kNoLimit,
             "of --max-descriptors, those of one client's session; 0: half of them (0)");
   flags.Add("max-tensor-bytes", options.max_tensor_bytes, int64_t{0}, kMostTensorBytes,
-            "memory that tensors of clients take here, those of attached clients apart; 0: three "
-            "quarters of what the machine and its cgroup let this process have (0)");
+            "memory that tensors of clients take here, those of attached clients apart, and inline "
+            "tensors and objects of calls in flight; 0: three quarters of what the machine and its "
+            "cgroup let this process have (0)");
   flags.Add("max-tensor-bytes-per-session", options.max_tensor_bytes_per_session, int64_t{0},
             kMostTensorBytes,
             "of --max-tensor-bytes, that of one client's session; 0: all of it (0)");
@@ -57,6 +61,14 @@ Flags FlagsOf(Options& options) {
                                        : absl::OkStatus();
   });
   return flags;
+}
+
+QuotaLimits TensorLimitsOf(const Options& options, int64_t memory) {
+  QuotaLimits limits;
+  // The rest is for the process itself, and for bytes on their way to and from clients.
+  limits.max_in_all = options.max_tensor_bytes > 0 ? options.max_tensor_bytes : memory / 4 * 3;
+  limits.max_per_session = options.max_tensor_bytes_per_session;
+  return limits;
 }
 
 }  // namespace cohort::worker

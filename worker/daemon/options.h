@@ -8,6 +8,7 @@
 
 #include "absl/time/time.h"
 #include "base/daemon/flags.h"
+#include "worker/daemon/limits/quota.h"
 
 namespace cohort::worker {
 
@@ -18,6 +19,7 @@ struct Options : DaemonOptions {
   std::vector<std::string> allowed_coordinators;
   std::string advertise;      // empty: the one towards the coordinator
   std::string host_identity;  // empty: this machine's
+  std::string host_folder;    // empty: COHORT_HOST_FOLDER
   int max_calls = 1024;
   int max_calls_per_session = 256;
   absl::Duration stream_idle_limit = absl::Seconds(30);
@@ -30,6 +32,9 @@ struct Options : DaemonOptions {
 
 // `options` outlives the flags.
 Flags FlagsOf(Options& options);
+
+// The limits on tensors of clients, in a process that may use `memory` bytes.
+QuotaLimits TensorLimitsOf(const Options& options, int64_t memory);
 
 }  // namespace cohort::worker
 

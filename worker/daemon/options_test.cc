@@ -1,5 +1,6 @@
 #include "worker/daemon/options.h"
 
+#include <cstdint>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "base/status_macros.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/daemon/limits/quota.h"
 
 namespace cohort::worker {
 namespace {
@@ -96,6 +98,20 @@ TEST(OptionsTest, PrintedOptionsAreReadBack) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->options.max_calls, 77);
   EXPECT_EQ(read->text, written->text);
+}
+
+TEST(OptionsTest, TensorsTakeThreeQuartersOfTheMemoryUnlessAFlagSaysOtherwise) {
+  constexpr int64_t kContainer = int64_t{256} << 20;
+  Options options;
+  QuotaLimits limits = TensorLimitsOf(options, kContainer);
+  EXPECT_EQ(limits.max_in_all, int64_t{192} << 20);
+  EXPECT_EQ(limits.max_per_session, 0);
+  EXPECT_EQ(TensorLimitsOf(options, 2 * kContainer).max_in_all, int64_t{384} << 20);
+  options.max_tensor_bytes = 2 * kContainer;
+  options.max_tensor_bytes_per_session = 4096;
+  limits = TensorLimitsOf(options, kContainer);
+  EXPECT_EQ(limits.max_in_all, 2 * kContainer);
+  EXPECT_EQ(limits.max_per_session, 4096);
 }
 
 TEST(OptionsTest, HelpAndVersion) {

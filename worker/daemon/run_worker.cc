@@ -22,6 +22,8 @@
 #include "base/daemon/port_file.h"
 #include "base/daemon/run_daemon.h"
 #include "base/memory/memory_limit.h"
+#include "base/port/peer/ip_network.h"
+#include "base/shm/host_folder.h"
 #include "base/status_macros.h"
 #include "base/text/logging.h"
 #include "base/tls/tls_context.h"
@@ -83,20 +85,17 @@ DescriptorShares ShareDescriptors() {
 // Returns the exit code.
 absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   const DescriptorShares shares = ShareDescriptors();
-  QuotaLimits tensor_bytes;
-  tensor_bytes.max_in_all =
-      options.max_tensor_bytes > 0 ? options.max_tensor_bytes : MemoryLimitBytes() / 4 * 3;
-  tensor_bytes.max_per_session = options.max_tensor_bytes_per_session;
   QuotaLimits descriptors;
   descriptors.max_in_all = options.max_descriptors > 0 ? options.max_descriptors : shares.sessions;
   descriptors.max_per_session = options.max_descriptors_per_session > 0
                                     ? options.max_descriptors_per_session
                                     : descriptors.max_in_all / 2;
-  SessionTable sessions(Quotas(descriptors, tensor_bytes));
+  SessionTable sessions(Quotas(descriptors, TensorLimitsOf(options, MemoryLimitBytes())));
   CallGate gate(options.max_calls, options.max_calls_per_session);
   Metrics metrics;
+  COHORT_ASSIGN_OR_RETURN(const shm::HostFolder folder, shm::HostFolder::Open(options.host_folder));
   COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<AttachServer> attach,
-                          AttachServer::Start(sessions));
+                          AttachServer::Start(sessions, folder));
   WorkerServiceOptions service_options;
   service_options.coordinator = options.coordinator;
   service_options.allowed_coordinators = options.allowed_coordinators;
@@ -106,8 +105,10 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   if (access != nullptr) policy_watch.emplace(access, [] {});
   service_options.advertised_host = options.advertise;
   service_options.host_identity = options.host_identity;
+  service_options.host_folder = options.host_folder;
   service_options.max_message_bytes = options.max_message_bytes;
   service_options.attach_socket = attach->name();
+  service_options.attach_folder = folder.id();
   service_options.stream_idle_limit = options.stream_idle_limit;
   WorkerService service(service_options, sessions, gate, metrics);
   WorkerServerOptions server_options;
@@ -122,11 +123,13 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
     COHORT_ASSIGN_OR_RETURN(server_options.tls, TlsContext::Load(options.tls, TlsSide::kServer));
   }
   server_options.access = access;
+  COHORT_ASSIGN_OR_RETURN(server_options.proxies, ParseIpNetworks(options.proxies));
   server_options.plain = options.insecure || !options.tls.any();
   COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerServer> server,
                           WorkerServer::Start(server_options, service));
   if (!options.metrics_listen.empty()) {
-    COHORT_ASSIGN_OR_RETURN(MetricsAccess metrics_access, MetricsAccessOf(options, access));
+    COHORT_ASSIGN_OR_RETURN(MetricsAccess metrics_access,
+                            MetricsAccessOf(options, access, server_options.tls));
     COHORT_RETURN_IF_ERROR(
         metrics.Serve(options.metrics_listen, sessions, std::move(metrics_access)));
   }

@@ -38,6 +38,11 @@ Caller WorkerAccess::CallerOf(const char* method, const grpc::ServerContextBase&
   return CallerOf(method, checks_ ? AccessOfGrpcCall(context).get() : nullptr);
 }
 
+std::vector<std::string> WorkerAccess::NamesOf(const grpc::ServerContextBase& context) const {
+  const std::shared_ptr<PeerAccess> access = checks_ ? AccessOfGrpcCall(context) : nullptr;
+  return access == nullptr ? std::vector<std::string>() : access->Names(Clock::Steady().Now());
+}
+
 Caller WorkerAccess::CallerOf(const char* method, PeerAccess* access) {
   Caller caller;
   caller.audit_ = &audit_;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -56,6 +57,9 @@ class WorkerAccess {
   explicit WorkerAccess(bool checks) : checks_(checks) {}
 
   Caller CallerOf(const char* method, const grpc::ServerContextBase& context);
+  // The names that the coordinator is told when the worker calls it for this client. Empty: there
+  // is no access policy.
+  std::vector<std::string> NamesOf(const grpc::ServerContextBase& context) const;
   // `access`: of a connection of framed RPC.
   Caller CallerOf(const char* method, PeerAccess* access);
 

@@ -21,17 +21,25 @@ IdleStreamWatch::IdleStreamWatch(absl::Duration idle_limit, int max_unnamed)
       loop_("cohort-streams", std::clamp(idle_limit / 4, kShortestTick, kLongestTick),
             [this] { OnTick(); }) {}
 
-absl::Status IdleStreamWatch::Add(const std::shared_ptr<Stream>& stream) {
+absl::Status IdleStreamWatch::Add(const std::shared_ptr<Stream>& stream,
+                                  const std::string& identity) {
   COHORT_RETURN_IF_ERROR(loop_.Start());
   MutexLock lock(&mutex_);
+  if (!unnamed_by_identity_.HasRoom(identity, 1, max_unnamed_)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(unnamed_by_identity_.Of(identity), " streams of ", identity,
+                     " have not sent their first part, as many as one identity may have of ",
+                     max_unnamed_, " (--max-calls)"));
+  }
   if (unnamed_ >= max_unnamed_) {
     return absl::ResourceExhaustedError(
         absl::StrCat(unnamed_, " streams have not sent their first part, as many as the worker "
                                "takes (--max-calls ",
                      max_unnamed_, ")"));
   }
-  streams_[stream.get()] = {stream, false};
+  streams_[stream.get()] = {stream, false, identity};
   ++unnamed_;
+  unnamed_by_identity_.Add(identity, 1);
   loop_.SetTicking(true);
   return absl::OkStatus();
 }
@@ -39,7 +47,7 @@ absl::Status IdleStreamWatch::Add(const std::shared_ptr<Stream>& stream) {
 absl::Status IdleStreamWatch::AddNamed(const std::shared_ptr<Stream>& stream) {
   COHORT_RETURN_IF_ERROR(loop_.Start());
   MutexLock lock(&mutex_);
-  streams_[stream.get()] = {stream, true};
+  streams_[stream.get()] = {stream, true, ""};
   loop_.SetTicking(true);
   return absl::OkStatus();
 }
@@ -47,15 +55,21 @@ absl::Status IdleStreamWatch::AddNamed(const std::shared_ptr<Stream>& stream) {
 void IdleStreamWatch::Name(Stream* stream) {
   MutexLock lock(&mutex_);
   const auto found = streams_.find(stream);
-  if (found == streams_.end() || std::exchange(found->second.named, true)) return;
+  if (found != streams_.end()) SetNamed(found->second);
+}
+
+void IdleStreamWatch::SetNamed(Entry& entry) {
+  if (std::exchange(entry.named, true)) return;
   --unnamed_;
+  unnamed_by_identity_.Add(entry.identity, -1);
+  entry.identity.clear();
 }
 
 void IdleStreamWatch::Remove(Stream* stream) {
   MutexLock lock(&mutex_);
   const auto found = streams_.find(stream);
   if (found == streams_.end()) return;
-  if (!found->second.named) --unnamed_;
+  SetNamed(found->second);
   streams_.erase(found);
   if (streams_.empty()) loop_.SetTicking(false);
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -13,6 +14,7 @@
 #include "base/clock.h"
 #include "base/threads/event_loop.h"
 #include "base/threads/mutex.h"
+#include "worker/daemon/limits/identity_counts.h"
 
 namespace cohort::worker {
 
@@ -36,11 +38,12 @@ class IdleStreamWatch {
   };
 
   // At most `max_unnamed` streams at a time have not named their session yet. No session's share of
-  // calls counts those.
+  // calls counts those. One identity leaves others a quarter (identity_counts.h).
   IdleStreamWatch(absl::Duration idle_limit, int max_unnamed);
 
-  // Errors: RESOURCE_EXHAUSTED (unnamed streams, threads).
-  absl::Status Add(const std::shared_ptr<Stream>& stream);
+  // `identity`: of the client; empty: the worker has no access policy. Errors: RESOURCE_EXHAUSTED
+  // (unnamed streams, threads).
+  absl::Status Add(const std::shared_ptr<Stream>& stream, const std::string& identity);
   // Adds a stream that a session's share counts from the start. Errors: RESOURCE_EXHAUSTED
   // (threads).
   absl::Status AddNamed(const std::shared_ptr<Stream>& stream);
@@ -52,8 +55,11 @@ class IdleStreamWatch {
   struct Entry {
     std::weak_ptr<Stream> stream;
     bool named = false;
+    std::string identity;  // until it is named
   };
 
+  // Counts the entry no longer as one that has not named its session.
+  void SetNamed(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnTick();
 
   const absl::Duration idle_limit_;
@@ -61,6 +67,7 @@ class IdleStreamWatch {
   Mutex mutex_;
   std::map<Stream*, Entry> streams_ ABSL_GUARDED_BY(mutex_);
   int unnamed_ ABSL_GUARDED_BY(mutex_) = 0;
+  IdentityCounts unnamed_by_identity_ ABSL_GUARDED_BY(mutex_);
   EventLoop loop_;  // last: its thread uses the rest
 };
 

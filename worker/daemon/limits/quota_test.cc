@@ -98,5 +98,17 @@ TEST(QuotaTest, AWaivedOneCountsNothing) {
   EXPECT_TRUE(other.Add(3, "memory").ok());
 }
 
+TEST(QuotaTest, AWaivedOneIsGivenBackToItsIdentity) {
+  const auto quota = std::make_shared<Quota>(kTensorBytes, QuotaLimits{8, 0});
+  const auto share = [&quota] {
+    return std::make_shared<QuotaShare>(quota, "this session holds", "spiffe://a");
+  };
+  HeldQuota waived = HeldQuota::Take(share(), 6, "memory").value();
+  EXPECT_FALSE(HeldQuota::Take(share(), 1, "memory").ok());
+  waived.Waive();
+  const absl::Status next = HeldQuota::Take(share(), 6, "memory").status();
+  EXPECT_TRUE(next.ok()) << next;
+}
+
 }  // namespace
 }  // namespace cohort::worker

@@ -21,6 +21,9 @@ namespace cohort::worker {
 namespace {
 
 constexpr absl::Duration kTimeout = absl::Seconds(300);
+// Requests and answers that are not larger are not counted: their calls have threads, which take
+// more.
+constexpr size_t kSmallBytes = 4096;
 constexpr char kRunCollective[] = "cohort.v1.WorkerService/RunCollective";
 
 }  // namespace
@@ -28,13 +31,15 @@ constexpr char kRunCollective[] = "cohort.v1.WorkerService/RunCollective";
 grpc::Status WorkerService::RunCollective(grpc::ServerContext* context,
                                           const v1::RunCollectiveRequest* request,
                                           v1::RunCollectiveResponse* response) {
-  return Answer(context,
-                RunCollective(access_.CallerOf("RunCollective", *context), *request, response));
+  auto memory = std::make_shared<HeldQuota>();
+  KeepUntilAnswered(memory);
+  return Answer(context, RunCollective(access_.CallerOf("RunCollective", *context), *request,
+                                       /*buffered=*/0, response, memory.get()));
 }
 
 absl::Status WorkerService::RunCollective(const Caller& caller,
-                                          const v1::RunCollectiveRequest& request,
-                                          v1::RunCollectiveResponse* response) {
+                                          const v1::RunCollectiveRequest& request, int64_t buffered,
+                                          v1::RunCollectiveResponse* response, HeldQuota* memory) {
   const Instant started = Clock::Steady().Now();
   const Collective collective = CollectiveOf(request.collective());
   int64_t bytes = 0;
@@ -46,7 +51,12 @@ absl::Status WorkerService::RunCollective(const Caller& caller,
     COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
                             ReadTimeout(request.has_timeout(), request.timeout(), kTimeout));
     COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter(session->calls()));
-    CollectiveRequest call(session->tensors(), options_.max_message_bytes, request, response);
+    *memory = session->CountCall();
+    if (buffered > static_cast<int64_t>(kSmallBytes)) {
+      COHORT_RETURN_IF_ERROR(memory->Add(buffered, "the request of a call"));
+    }
+    CollectiveRequest call(session->tensors(), options_.max_message_bytes, request, response,
+                           *memory);
     LocalGroup* const group = entry->local();
     if (group == nullptr) {
       return absl::FailedPreconditionError(absl::StrCat("group ", entry->facts().group,
@@ -83,13 +93,16 @@ absl::Status WorkerService::RunCollective(const Caller& caller,
 grpc::ServerUnaryReactor* WorkerService::RunObject(grpc::CallbackServerContext* context,
                                                    const v1::RunObjectRequest* request,
                                                    v1::RunObjectResponse* response) {
+  // The call keeps its body until its answer is sent.
+  const auto memory = std::make_shared<HeldQuota>();
   return RunCancellable(context, sessions_, gate_, access_.CallerOf("RunObject", *context),
                         request->session(), [=](const auto& session, const auto&) {
                           const Instant started = Clock::Steady().Now();
                           auto bytes = static_cast<int64_t>(request->object().size());
-                          const absl::Status status =
-                              WithMemory("cohort.v1.WorkerService/RunObject", "an object", bytes,
-                                         [&] { return RunObject(*session, *request, response); });
+                          const absl::Status status = WithMemory(
+                              "cohort.v1.WorkerService/RunObject", "an object", bytes, [&] {
+                                return RunObject(*session, *request, response, memory.get());
+                              });
                           for (const std::string& object : response->objects()) {
                             bytes = std::max(bytes, static_cast<int64_t>(object.size()));
                           }
@@ -102,6 +115,14 @@ grpc::ServerUnaryReactor* WorkerService::RunObject(grpc::CallbackServerContext* 
 namespace {
 
 using Objects = std::vector<std::string>;
+
+// Counts the objects of an answer, unless they are small.
+absl::Status Count(const Objects& objects, HeldQuota& memory) {
+  int64_t bytes = 0;
+  for (const std::string& object : objects) bytes += static_cast<int64_t>(object.size());
+  return bytes <= static_cast<int64_t>(kSmallBytes) ? absl::OkStatus()
+                                                    : memory.Add(bytes, "the answer of a call");
+}
 
 // Runs the request, without a look at `taken`.
 absl::StatusOr<Objects> RunObjectOnce(client::ProcessGroup& member,
@@ -142,8 +163,8 @@ absl::StatusOr<Objects> RunObjectOnce(client::ProcessGroup& member,
 
 // Runs the request after those before it in `inbox`. Gives a client that has cancelled its call, and
 // calls again, the answer of that call if there was one.
-absl::StatusOr<Objects> TakeNext(ClientRank& entry, int source, const v1::RunObjectRequest& request,
-                                 absl::Duration timeout) {
+absl::StatusOr<Objects> TakeNext(const Session& session, ClientRank& entry, int source,
+                                 const v1::RunObjectRequest& request, absl::Duration timeout) {
   const Instant deadline = Clock::Steady().Now() + timeout;
   const std::shared_ptr<ClientRank::Inbox> inbox = entry.InboxOf(source);
   if (!inbox->mutex.LockFor(timeout)) {
@@ -157,10 +178,14 @@ absl::StatusOr<Objects> TakeNext(ClientRank& entry, int source, const v1::RunObj
                            ? absl::HashOf(request.operation(), request.peer(), request.object())
                            : 0;
   if (inbox->sent > request.taken() && inbox->asked == asked) return inbox->last;
-  inbox->last.clear();
-  COHORT_ASSIGN_OR_RETURN(
-      inbox->last,
-      RunObjectOnce(entry.membership(), request, deadline - Clock::Steady().Now()));
+  inbox->last = Objects();
+  inbox->last_bytes = HeldQuota();
+  COHORT_ASSIGN_OR_RETURN(Objects objects, RunObjectOnce(entry.membership(), request,
+                                                         deadline - Clock::Steady().Now()));
+  HeldQuota bytes = session.CountCall();
+  COHORT_RETURN_IF_ERROR(Count(objects, bytes));
+  inbox->last = std::move(objects);
+  inbox->last_bytes = std::move(bytes);
   inbox->sent = request.taken() + 1;
   inbox->asked = asked;
   return inbox->last;
@@ -183,16 +208,24 @@ std::optional<int> InboxOf(const v1::RunObjectRequest& request, int world_size) 
 }  // namespace
 
 absl::Status WorkerService::RunObject(Session& session, const v1::RunObjectRequest& request,
-                                      v1::RunObjectResponse* response) {
+                                      v1::RunObjectResponse* response, HeldQuota* memory) {
   COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<ClientRank> entry,
                           session.FindGroup(request.group()));
   COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
                           ReadTimeout(request.has_timeout(), request.timeout(), kTimeout));
+  *memory = session.CountCall();
+  const size_t bytes = request.ByteSizeLong();
+  if (bytes > kSmallBytes) {
+    // The memory of an object doubles while its parts arrive, and a member's number has four bytes.
+    const size_t most = 2 * bytes + sizeof(int32_t) * static_cast<size_t>(request.members_size());
+    COHORT_RETURN_IF_ERROR(memory->Add(static_cast<int64_t>(most), "the request of a call"));
+  }
   client::ProcessGroup& member = entry->membership();
   const std::optional<int> inbox = InboxOf(request, member.world_size());
   COHORT_ASSIGN_OR_RETURN(Objects objects, inbox.has_value()
-                                               ? TakeNext(*entry, *inbox, request, timeout)
+                                               ? TakeNext(session, *entry, *inbox, request, timeout)
                                                : RunObjectOnce(member, request, timeout));
+  COHORT_RETURN_IF_ERROR(Count(objects, *memory));
   for (std::string& object : objects) response->add_objects(std::move(object));
   return absl::OkStatus();
 }

@@ -20,6 +20,11 @@ using client::TensorTransfer;
 constexpr int kMaxTransfers = 65536;
 constexpr int kMaxTensors = 65536;
 constexpr size_t kMostSaid = 4096;
+// Requests and outputs that are not larger are not counted: their calls have threads, which take
+// more.
+constexpr int64_t kSmallBytes = 1024;
+// A tensor of a request, besides its message: at most 16 dimensions with their strides.
+constexpr int64_t kBytesOfTensor = 512;
 
 Sizes ToSizes(const google::protobuf::RepeatedField<int64_t>& sizes) {
   return Sizes(sizes.begin(), sizes.end());
@@ -39,16 +44,35 @@ std::vector<int> ToRanks(const google::protobuf::RepeatedField<int64_t>& numbers
 
 CollectiveRequest::CollectiveRequest(const TensorTable& tensors, int64_t max_inline_bytes,
                                      const v1::RunCollectiveRequest& request,
-                                     v1::RunCollectiveResponse* response)
+                                     v1::RunCollectiveResponse* response, HeldQuota& memory)
     : tensors_(tensors),
       inline_left_(max_inline_bytes),
       request_(request),
       collective_(CollectiveOf(request.collective())),
-      response_(response) {}
+      response_(response),
+      memory_(memory) {}
+
+absl::Status CollectiveRequest::CountRequest() {
+  if (static_cast<int64_t>(request_.ByteSizeLong()) <= kSmallBytes) return absl::OkStatus();
+  const int64_t tensors = int64_t{request_.transfers_size()} + 2 * int64_t{request_.tensors_size()};
+  return memory_.Add(static_cast<int64_t>(request_.SpaceUsedLong()) + tensors * kBytesOfTensor,
+                     "the request of a call");
+}
+
+absl::Status CollectiveRequest::CountOutput(int64_t bytes) {
+  small_outputs_ += bytes;
+  if (small_outputs_ <= kSmallBytes) return absl::OkStatus();
+  const absl::Status counted = memory_.Add(std::exchange(small_outputs_, 0), "an inline output");
+  has_room_ = counted.ok();
+  return counted;
+}
 
 absl::Status CollectiveRequest::Run(client::Group& group, const CallOptions& options) {
+  COHORT_RETURN_IF_ERROR(CountRequest());
   const absl::Status read = ReadArguments(group.rank());
   if (read.ok()) return RunCollective(group, options);
+  // The wait for the other ranks would hold the request.
+  if (!has_room_) return read;
   return group.FailCollectiveAs(read, options);
 }
 
@@ -186,6 +210,7 @@ absl::StatusOr<Tensor> CollectiveRequest::Writable(const v1::TensorRef& ref,
                                                      " bytes, where --max-message-bytes ",
                                                      "leaves room for ", inline_left_));
   }
+  COHORT_RETURN_IF_ERROR(CountOutput(layout.bytes));
   inline_left_ -= layout.bytes;
   bytes_ = std::max(bytes_, layout.bytes);
   inline_bytes->resize(static_cast<size_t>(layout.bytes));

@@ -10,6 +10,7 @@
 #include "base/tensor/tensor.h"
 #include "client/collective/group.h"
 #include "cohort/v1/worker.pb.h"
+#include "worker/daemon/limits/quota.h"
 #include "worker/daemon/tensors/tensor_table.h"
 
 namespace cohort::worker {
@@ -17,14 +18,17 @@ namespace cohort::worker {
 // Tensors lie in the session's table, in the request or in the response. One thread.
 class CollectiveRequest {
  public:
-  // All arguments outlive it. All inline outputs together have at most `max_inline_bytes`.
+  // All arguments outlive it. All inline outputs together have at most `max_inline_bytes`. `memory`
+  // counts the request and its inline outputs, unless they are small.
   CollectiveRequest(const TensorTable& tensors, int64_t max_inline_bytes,
-                    const v1::RunCollectiveRequest& request, v1::RunCollectiveResponse* response);
+                    const v1::RunCollectiveRequest& request, v1::RunCollectiveResponse* response,
+                    HeldQuota& memory);
 
   // If the request of a collective is invalid, all ranks get the error: see
   // Group::FailCollectiveAs. For messages, only this rank gets it; NOT_FOUND (a tensor of the
-  // request) is possible then. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (inline outputs too
-  // large), those of the collective.
+  // request) is possible then. If `memory` has no room, the call has not begun, and the client may
+  // repeat it. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (inline outputs too large; those of
+  // `memory`), those of the collective.
   absl::Status Run(client::Group& group, const client::CallOptions& options);
   // The bytes of the largest tensor of the call.
   int64_t bytes() const { return bytes_; }
@@ -44,6 +48,9 @@ class CollectiveRequest {
   // Returns a broadcast's tensor: for reads at the root, for writes elsewhere.
   absl::StatusOr<Tensor> BroadcastTensor(bool root);
   absl::StatusOr<Tensor> Resident(const v1::TensorRef& ref);
+  // Counts the memory of the request, and `bytes` of an output.
+  absl::Status CountRequest();
+  absl::Status CountOutput(int64_t bytes);
   absl::StatusOr<Reduction> ReadReduction() const;
 
   const TensorTable& tensors_;
@@ -51,6 +58,9 @@ class CollectiveRequest {
   const v1::RunCollectiveRequest& request_;
   const Collective collective_;  // kUnknown: this version does not know the request's number
   v1::RunCollectiveResponse* const response_;
+  HeldQuota& memory_;
+  int64_t small_outputs_ = 0;  // bytes that `memory_` does not count yet
+  bool has_room_ = true;       // in `memory_`
   KeptCall call_;
   int64_t bytes_ = 0;
 };

@@ -17,6 +17,7 @@
 #include "worker/daemon/limits/quota.h"
 #include "worker/daemon/methods/answer.h"
 #include "worker/daemon/methods/cancellable_call.h"
+#include "worker/daemon/methods/request_texts.h"
 #include "worker/daemon/methods/served_addresses.h"
 #include "worker/daemon/methods/worker_service.h"
 #include "worker/daemon/sessions/attached_rank.h"
@@ -27,6 +28,8 @@ namespace {
 
 constexpr absl::Duration kJoinTimeout = absl::Seconds(300);
 constexpr absl::Duration kRejoinTimeout = absl::Seconds(60);
+// The group keeps the cause of its end.
+constexpr size_t kMaxCauseBytes = 1024;
 
 void Fill(uint64_t group, const GroupFacts& facts, v1::JoinGroupResponse* response) {
   response->set_group(group);
@@ -95,7 +98,7 @@ absl::Status CheckCoordinator(const WorkerServiceOptions& daemon, const std::str
                    });
   if (may) return absl::OkStatus();
   return caller.Deny(absl::StrCat("this worker calls the coordinator ", daemon.coordinator,
-                                  ", not ", Printable(address),
+                                  ", not ", Excerpt(address),
                                   ", which is not in --allowed-coordinators"));
 }
 
@@ -139,6 +142,7 @@ absl::StatusOr<LocalGroupOptions> ReadJoin(const WorkerServiceOptions& daemon,
   options.gives_way = true;
   options.bootstrap.advertised_host = daemon.advertised_host;
   options.bootstrap.host_identity = daemon.host_identity;
+  options.bootstrap.host_folder = daemon.host_folder;
   options.bootstrap.timeout = timeout;
   options.bootstrap.cancellation = joining;
   // The daemon runs the calls of other ranks itself, with the certificate of its environment.
@@ -189,18 +193,21 @@ grpc::ServerUnaryReactor* WorkerService::JoinGroup(grpc::CallbackServerContext* 
   return RunCancellable(context, sessions_, gate_, caller, request->session(),
                         [=](const auto& session, const auto& cancellation) -> absl::Status {
                           COHORT_RETURN_IF_ERROR(sessions_.CheckServing());
-                          return Join(session, *request, caller, cancellation, response);
+                          return Join(session, *request, caller, access_.NamesOf(*context),
+                                      cancellation, response);
                         });
 }
 
 absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
                                  const v1::JoinGroupRequest& request, const Caller& caller,
+                                 std::vector<std::string> client_names,
                                  const std::shared_ptr<client::Cancellation>& joining,
                                  v1::JoinGroupResponse* response) {
   const client::Cancellation::Listener end_of_session(
       session->joining(), [&](const absl::Status& why) { joining->Cancel(why); });
   COHORT_ASSIGN_OR_RETURN(LocalGroupOptions options,
                           ReadJoin(options_, addresses_, request, caller, *session, joining));
+  options.membership.connection.client_names = std::move(client_names);
 
   // The exact number is known in each generation once the ranks have met; until then this is the
   // most.
@@ -208,7 +215,7 @@ absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
   COHORT_ASSIGN_OR_RETURN(
       HeldQuota taken,
       HeldQuota::Take(session->descriptors(), MostDescriptorsOfGroup(request.world_size()),
-                            of_ranks(request.world_size())));
+                      of_ranks(request.world_size())));
   auto descriptors = std::make_shared<HeldQuota>(std::move(taken));
   options.bootstrap.take_descriptors = [descriptors, of_ranks](int size, int count) {
     return descriptors->Resize(count, of_ranks(size));
@@ -299,7 +306,7 @@ grpc::Status WorkerService::AbortGroup(grpc::ServerContext* context,
         sessions_.Find(request->session(), access_.CallerOf("AbortGroup", *context)));
     COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<ClientRank> entry,
                             session->FindGroup(request->group()));
-    entry->Abort(Printable(request->cause()));
+    entry->Abort(Printable(absl::string_view(request->cause()).substr(0, kMaxCauseBytes)));
     return absl::OkStatus();
   };
   return Answer(context, abort());

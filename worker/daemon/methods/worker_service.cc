@@ -40,13 +40,36 @@ void Fill(const client::FlightCall& call, v1::FlightEntry* to) {
 
 WorkerService::WorkerService(WorkerServiceOptions options, SessionTable& sessions, CallGate& gate,
                              Metrics& metrics)
-    : options_(std::move(options)),
+    : CheckedService(
+          *v1::JoinGroupRequest::descriptor()->file()->FindServiceByName("WorkerService"),
+          [this](const char* method, const grpc::ServerContextBase& context) {
+            return access_.CallerOf(method, context).Has(RoleOfMethod(method), "");
+          }),
+      options_(std::move(options)),
       access_(options_.checks_access),
       started_(Clock::Steady().Now()),
       sessions_(sessions),
       gate_(gate),
       metrics_(metrics),
-      streams_(options_.stream_idle_limit, gate.max_calls()) {}
+      streams_(options_.stream_idle_limit, gate.max_calls()) {
+  AddCallback("OpenSession", this, &WorkerService::OpenSession);
+  AddCallback("JoinGroup", this, &WorkerService::JoinGroup);
+  AddCallback("RejoinGroup", this, &WorkerService::RejoinGroup);
+  AddBlocking("LeaveGroup", this, &WorkerService::LeaveGroup);
+  AddBlocking("AbortGroup", this, &WorkerService::AbortGroup);
+  AddBlocking("CreateTensor", this, &WorkerService::CreateTensor);
+  AddBlocking("FreeTensor", this, &WorkerService::FreeTensor);
+  AddCallback("WriteTensor", this, &WorkerService::WriteTensor);
+  AddCallback("ReadTensor", this, &WorkerService::ReadTensor);
+  AddBlocking<WorkerService, v1::RunCollectiveRequest>("RunCollective", this,
+                                                       &WorkerService::RunCollective);
+  AddCallback<WorkerService, v1::RunObjectRequest>("RunObject", this, &WorkerService::RunObject);
+  AddBlocking("PublishUniqueIds", this, &WorkerService::PublishUniqueIds);
+  AddBlocking("FetchUniqueIds", this, &WorkerService::FetchUniqueIds);
+  AddBlocking("ReportGroupInit", this, &WorkerService::ReportGroupInit);
+  AddBlocking("GetWorker", this, &WorkerService::GetWorker);
+  AddBlocking("GetFlightRecord", this, &WorkerService::GetFlightRecord);
+}
 
 grpc::ServerWriteReactor<v1::SessionEvent>* WorkerService::OpenSession(
     grpc::CallbackServerContext* context, const v1::OpenSessionRequest* request) {
@@ -59,6 +82,7 @@ grpc::ServerWriteReactor<v1::SessionEvent>* WorkerService::OpenSession(
   v1::SessionOpened& opened = *event.mutable_opened();
   opened.set_session((*session)->id().ToBytes());
   opened.set_attach_socket(options_.attach_socket);
+  opened.set_attach_folder(options_.attach_folder);
   opened.set_coordinator(options_.coordinator);
   opened.set_pid(getpid());
   opened.set_host(HostName());

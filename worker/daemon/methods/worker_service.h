@@ -13,10 +13,15 @@
 #include "base/access/peer_access.h"
 #include "base/clock.h"
 #include "client/rendezvous/call/cancellation.h"
-#include "cohort/v1/worker.grpc.pb.h"
+#include "cohort/v1/worker.pb.h"
+#include "grpcpp/server_context.h"
+#include "grpcpp/support/server_callback.h"
+#include "grpcpp/support/status.h"
 #include "worker/daemon/access/caller.h"
 #include "worker/daemon/limits/call_gate.h"
 #include "worker/daemon/limits/idle_stream_watch.h"
+#include "worker/daemon/limits/quota.h"
+#include "worker/daemon/methods/checked_service.h"
 #include "worker/daemon/methods/metrics.h"
 #include "worker/daemon/sessions/session_table.h"
 
@@ -29,8 +34,10 @@ struct WorkerServiceOptions {
   bool checks_access = false;   // see WorkerAccess
   std::string advertised_host;  // see BootstrapOptions
   std::string host_identity;    // see BootstrapOptions
+  std::string host_folder;      // see BootstrapOptions
   int64_t max_message_bytes = 0;
   std::string attach_socket;                             // at which clients of this host get memory
+  std::string attach_folder;                             // the id of its folder
   absl::Duration stream_idle_limit = absl::Seconds(30);  // for ReadTensor and WriteTensor
 };
 
@@ -39,12 +46,7 @@ struct WorkerServiceOptions {
 // methods use the callback API. OpenSession, JoinGroup, RejoinGroup and RunObject must notice at
 // once that their caller is gone. The parts of WriteTensor and ReadTensor may never come or be
 // taken.
-using Service = v1::WorkerService;
-using CallbackMethods = Service::WithCallbackMethod_OpenSession<
-    Service::WithCallbackMethod_JoinGroup<Service::WithCallbackMethod_RejoinGroup<
-        Service::WithCallbackMethod_RunObject<Service::WithCallbackMethod_WriteTensor<
-            Service::WithCallbackMethod_ReadTensor<Service::Service>>>>>>;
-class WorkerService final : public CallbackMethods {
+class WorkerService final : public CheckedService {
  public:
   // All references outlive it.
   WorkerService(WorkerServiceOptions options, SessionTable& sessions, CallGate& gate,
@@ -54,68 +56,72 @@ class WorkerService final : public CallbackMethods {
   void ServeAt(std::vector<std::string> addresses) { addresses_ = std::move(addresses); }
 
   // worker_service.cc
-  grpc::ServerWriteReactor<v1::SessionEvent>* OpenSession(
-      grpc::CallbackServerContext* context, const v1::OpenSessionRequest* request) override;
+  grpc::ServerWriteReactor<v1::SessionEvent>* OpenSession(grpc::CallbackServerContext* context,
+                                                          const v1::OpenSessionRequest* request);
   grpc::Status GetWorker(grpc::ServerContext* context, const v1::GetWorkerRequest* request,
-                         v1::GetWorkerResponse* response) override;
+                         v1::GetWorkerResponse* response);
   grpc::Status GetFlightRecord(grpc::ServerContext* context,
                                const v1::GetFlightRecordRequest* request,
-                               v1::GetFlightRecordResponse* response) override;
+                               v1::GetFlightRecordResponse* response);
 
   // group_methods.cc
   grpc::ServerUnaryReactor* JoinGroup(grpc::CallbackServerContext* context,
                                       const v1::JoinGroupRequest* request,
-                                      v1::JoinGroupResponse* response) override;
+                                      v1::JoinGroupResponse* response);
   grpc::ServerUnaryReactor* RejoinGroup(grpc::CallbackServerContext* context,
                                         const v1::RejoinGroupRequest* request,
-                                        v1::JoinGroupResponse* response) override;
+                                        v1::JoinGroupResponse* response);
   grpc::Status LeaveGroup(grpc::ServerContext* context, const v1::LeaveGroupRequest* request,
-                          v1::LeaveGroupResponse* response) override;
+                          v1::LeaveGroupResponse* response);
   grpc::Status AbortGroup(grpc::ServerContext* context, const v1::AbortGroupRequest* request,
-                          v1::AbortGroupResponse* response) override;
+                          v1::AbortGroupResponse* response);
 
   // unique_id_methods.cc
   grpc::Status PublishUniqueIds(grpc::ServerContext* context,
                                 const v1::PublishUniqueIdsRequest* request,
-                                v1::PublishUniqueIdsResponse* response) override;
+                                v1::PublishUniqueIdsResponse* response);
   grpc::Status FetchUniqueIds(grpc::ServerContext* context,
                               const v1::FetchUniqueIdsRequest* request,
-                              v1::FetchUniqueIdsResponse* response) override;
+                              v1::FetchUniqueIdsResponse* response);
   grpc::Status ReportGroupInit(grpc::ServerContext* context,
                                const v1::ReportGroupInitRequest* request,
-                               v1::ReportGroupInitResponse* response) override;
+                               v1::ReportGroupInitResponse* response);
 
   // tensor_methods.cc
   grpc::Status CreateTensor(grpc::ServerContext* context, const v1::CreateTensorRequest* request,
-                            v1::CreateTensorResponse* response) override;
+                            v1::CreateTensorResponse* response);
   grpc::Status FreeTensor(grpc::ServerContext* context, const v1::FreeTensorRequest* request,
-                          v1::FreeTensorResponse* response) override;
-  grpc::ServerReadReactor<v1::WriteTensorRequest>* WriteTensor(
-      grpc::CallbackServerContext* context, v1::WriteTensorResponse* response) override;
+                          v1::FreeTensorResponse* response);
+  grpc::ServerReadReactor<v1::WriteTensorRequest>* WriteTensor(grpc::CallbackServerContext* context,
+                                                               v1::WriteTensorResponse* response);
   grpc::ServerWriteReactor<v1::ReadTensorResponse>* ReadTensor(
-      grpc::CallbackServerContext* context, const v1::ReadTensorRequest* request) override;
+      grpc::CallbackServerContext* context, const v1::ReadTensorRequest* request);
 
   // collective_methods.cc
   grpc::Status RunCollective(grpc::ServerContext* context, const v1::RunCollectiveRequest* request,
-                             v1::RunCollectiveResponse* response) override;
-  // The same for both ways of a request: gRPC and plain frames.
-  absl::Status RunCollective(const Caller& caller, const v1::RunCollectiveRequest& request,
                              v1::RunCollectiveResponse* response);
+  // The same for both ways of a request: gRPC and plain frames. `buffered` is the memory of the
+  // request beside the message. `memory` counts the call; it lives until the answer is sent.
+  absl::Status RunCollective(const Caller& caller, const v1::RunCollectiveRequest& request,
+                             int64_t buffered, v1::RunCollectiveResponse* response,
+                             HeldQuota* memory);
   // The caller of RunCollective by a connection in plain frames.
   Caller FramedCaller(PeerAccess* access) { return access_.CallerOf("RunCollective", access); }
   grpc::ServerUnaryReactor* RunObject(grpc::CallbackServerContext* context,
                                       const v1::RunObjectRequest* request,
-                                      v1::RunObjectResponse* response) override;
+                                      v1::RunObjectResponse* response);
 
  private:
   // Joins a group until `joining` is cancelled.
   absl::Status Join(const std::shared_ptr<Session>& session, const v1::JoinGroupRequest& request,
-                    const Caller& caller, const std::shared_ptr<client::Cancellation>& joining,
+                    const Caller& caller, std::vector<std::string> client_names,
+                    const std::shared_ptr<client::Cancellation>& joining,
                     v1::JoinGroupResponse* response);
   absl::Status Rejoin(const std::shared_ptr<Session>& session,
                       const v1::RejoinGroupRequest& request, v1::JoinGroupResponse* response);
+  // `memory` counts the call; it lives until the answer is sent.
   absl::Status RunObject(Session& session, const v1::RunObjectRequest& request,
-                         v1::RunObjectResponse* response);
+                         v1::RunObjectResponse* response, HeldQuota* memory);
 
   const WorkerServiceOptions options_;
   WorkerAccess access_;

@@ -65,8 +65,9 @@ void Reply(const shm::LocalSocket& client, const absl::Status& status, v1::Attac
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Start(SessionTable& sessions) {
-  COHORT_ASSIGN_OR_RETURN(shm::LocalListener listener, shm::LocalListener::Create());
+absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Start(SessionTable& sessions,
+                                                                  const shm::HostFolder& folder) {
+  COHORT_ASSIGN_OR_RETURN(shm::LocalListener listener, shm::LocalListener::Create(folder));
   UniqueFd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (stop.get() < 0) return absl::ResourceExhaustedError("no file descriptors are left");
   auto server = absl::WrapUnique(new AttachServer(sessions, std::move(listener), std::move(stop)));

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/shm/host_folder.h"
 #include "base/shm/local_socket.h"
 #include "base/unique_fd.h"
 #include "cohort/v1/attach.pb.h"
@@ -27,8 +28,10 @@ class AttachServer {
  public:
   static constexpr size_t kMaxClients = 4096;
 
-  // `sessions` outlives it. Errors: RESOURCE_EXHAUSTED (descriptors, threads).
-  static absl::StatusOr<std::unique_ptr<AttachServer>> Start(SessionTable& sessions);
+  // `sessions` outlives it. Processes that see `folder` connect from other network namespaces, too.
+  // Errors: RESOURCE_EXHAUSTED (descriptors, threads), those of LocalListener::Create.
+  static absl::StatusOr<std::unique_ptr<AttachServer>> Start(SessionTable& sessions,
+                                                             const shm::HostFolder& folder = {});
   // Closes all clients' connections; their sessions continue.
   ~AttachServer();
 

@@ -11,10 +11,14 @@
 #include <system_error>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/id128.h"
 #include "base/shm/segment.h"
 #include "base/testing/no_new_threads.h"
+#include "base/testing/user_namespace.h"
 #include "base/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -268,6 +272,48 @@ TEST_F(AttachServerTest, AnotherUserTakesNoThreads) {
   ASSERT_EQ(waitpid(child, &how, 0), child);
   EXPECT_EQ(how, 0);
   EXPECT_TRUE(opened);
+}
+
+// Runs in a child process, which ends with the result. Reads the listener's name and a session.
+bool IsRefusedAsOtherUser(int told) {
+  char session[Id128::kBytes];
+  char name[128];
+  if (geteuid() == 0 && setuid(kOtherUser) != 0) return false;
+  if (read(told, session, sizeof(session)) != sizeof(session)) return false;
+  const ssize_t length = read(told, name, sizeof(name));
+  if (length <= 0) return false;
+  const absl::StatusOr<v1::AttachAnswer> answer =
+      Attach({name, static_cast<size_t>(length)}, {session, sizeof(session)});
+  return answer.ok() && answer->code() == static_cast<int>(absl::StatusCode::kPermissionDenied) &&
+         absl::StrContains(answer->text(), "whom this user namespace does not map");
+}
+
+// The worker's user has the overflow number in its namespace, so its client seems to be of that
+// user. The function does not return.
+void ServeInUserNamespace() {
+  int told[2];
+  if (pipe(told) != 0) _exit(2);
+  const pid_t client = fork();
+  if (client == 0) {
+    close(told[1]);
+    _exit(IsRefusedAsOtherUser(told[0]) ? 0 : 1);
+  }
+  if (!testing::EnterUserNamespace(testing::kOverflowUser)) _exit(3);
+  SessionTable sessions;
+  const std::unique_ptr<AttachServer> server = AttachServer::Start(sessions).value();
+  const auto session = sessions.Open({"test", getpid(), "", ""}, Caller()).value();
+  const std::string bytes = absl::StrCat(session->id().ToBytes(), server->name());
+  if (write(told[1], bytes.data(), bytes.size()) < 0) _exit(4);
+  close(told[1]);
+  int how = 0;
+  waitpid(client, &how, 0);
+  _exit(how == 0 ? 0 : 1);
+}
+
+TEST(AttachServerUserTest, TheOverflowUserOfANamespaceIsNotAttached) {
+  if (!testing::HasUserNamespaces()) GTEST_SKIP() << "needs user namespaces";
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(ServeInUserNamespace(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #define COHORT_WORKER_DAEMON_SERVER_FRAMED_COLLECTIVE_HANDLER_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -24,7 +25,7 @@ class FramedCollectiveHandler final : public framed_rpc::BlockingHandler {
   explicit FramedCollectiveHandler(WorkerService& service) : service_(service) {}
 
   absl::Status Run(uint16_t method, absl::string_view request, PeerAccess* access,
-                   std::string* answer) override;
+                   std::string* answer, std::shared_ptr<const void>* kept) override;
 
  private:
   WorkerService& service_;

@@ -1,5 +1,6 @@
 #include "worker/daemon/server/framed_collective_handler.h"
 
+#include <memory>
 #include <string>
 
 #include "absl/time/time.h"
@@ -18,7 +19,8 @@ class FramedCollectiveHandlerTest : public ::testing::Test {
  protected:
   absl::Status Run(const std::string& request) {
     std::string answer;
-    const absl::Status status = handler_.Run(0, request, /*access=*/nullptr, &answer);
+    std::shared_ptr<const void> kept;
+    const absl::Status status = handler_.Run(0, request, /*access=*/nullptr, &answer, &kept);
     EXPECT_EQ(answer, "");
     return status;
   }
@@ -51,6 +53,13 @@ TEST_F(FramedCollectiveHandlerTest, ARequestThatIsNoMessageIsRejected) {
   const absl::Status status = Run(std::string(100, '\xff'));
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("no message"));
+}
+
+TEST_F(FramedCollectiveHandlerTest, ALongTextIsRejected) {
+  v1::RunCollectiveRequest request;
+  request.set_session(std::string(16, 'x'));
+  request.set_why(std::string(4097, 'x'));
+  EXPECT_EQ(Run(request.SerializeAsString()).message(), "why: 4097 bytes; at most 4096");
 }
 
 }  // namespace

@@ -87,6 +87,7 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
   listener.tls = options.tls;
   listener.access = options.access;
   listener.plain = options.plain;
+  listener.proxies = options.proxies;
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              listener.http2.max_concurrent_streams);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);

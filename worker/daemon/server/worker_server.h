@@ -12,6 +12,7 @@
 #include "base/access/access_policy.h"
 #include "base/framed_rpc/server/blocking_server.h"
 #include "base/port/listener.h"
+#include "base/port/peer/ip_network.h"
 #include "base/tls/tls_context.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
@@ -33,6 +34,7 @@ struct WorkerServerOptions {
   int max_connections = 0;
   std::shared_ptr<TlsContext> tls;
   std::shared_ptr<AccessPolicy> access;  // null: each client has all rights
+  std::vector<IpNetwork> proxies;
   bool plain = true;
 };
 

@@ -21,6 +21,7 @@
 #include "base/threads/timed_mutex.h"
 #include "client/rendezvous/call/cancellation.h"
 #include "client/rendezvous/process_group/process_group.h"
+#include "worker/daemon/limits/quota.h"
 #include "worker/daemon/tensors/tensor_table.h"
 #include "worker/group/flight_recorder/flight_recorder.h"
 #include "worker/group/local_group.h"
@@ -75,6 +76,7 @@ class ClientRank {
     uint64_t sent ABSL_GUARDED_BY(mutex) = 0;  // answers
     // The last one: the client may not have got it.
     std::vector<std::string> last ABSL_GUARDED_BY(mutex);
+    HeldQuota last_bytes ABSL_GUARDED_BY(mutex);
     size_t asked ABSL_GUARDED_BY(mutex) = 0;  // hash of its request
   };
   static constexpr int kRounds = -1;

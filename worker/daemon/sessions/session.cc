@@ -53,8 +53,9 @@ Session::Session(Client client, UniqueFd ended_fd, const Quotas& quotas,
       descriptors_(std::move(descriptors)),
       own_descriptors_(std::move(own)),
       most_kept_(MostKept(quotas.tensor_bytes->limits().max_in_all)),
-      tensor_bytes_(std::make_shared<HeldQuota>(std::make_shared<QuotaShare>(
-          quotas.tensor_bytes, kThisSession, client_.identity))) {}
+      tensor_share_(
+          std::make_shared<QuotaShare>(quotas.tensor_bytes, kThisSession, client_.identity)),
+      tensor_bytes_(std::make_shared<HeldQuota>(tensor_share_)) {}
 
 std::string Session::Describe() const {
   return absl::StrCat(client_.name.empty() ? "a program without a name" : client_.name,

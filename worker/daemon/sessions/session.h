@@ -66,6 +66,9 @@ class Session {
   // process touches the pages, and it has the worker's own user.
   absl::StatusOr<std::shared_ptr<shm::Heap>> AttachHeap();
   TensorTable& tensors() { return tensors_; }
+  // Counts the memory of a call, which counts like that of tensors, also once a client attaches. It
+  // holds nothing yet, and may outlive the session.
+  HeldQuota CountCall() const { return HeldQuota(tensor_share_); }
   // Allocates from the heap. Errors: RESOURCE_EXHAUSTED, which names the flag if it is a limit.
   absl::StatusOr<TensorMemory> Allocate(int64_t bytes);
 
@@ -119,6 +122,7 @@ class Session {
   const std::shared_ptr<QuotaShare> descriptors_;
   const HeldQuota own_descriptors_;  // `ended_fd_` and the heap
   const size_t most_kept_;           // by the heap
+  const std::shared_ptr<QuotaShare> tensor_share_;
   const std::shared_ptr<HeldQuota> tensor_bytes_;  // the heap's
   TensorTable tensors_;
   client::Cancellation joining_;

@@ -1,6 +1,7 @@
 #include "worker/daemon/methods/streams/read_stream.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,21 @@
 #include "worker/daemon/methods/streams/write_stream.h"
 
 namespace cohort::worker {
+namespace {
+
+// The part, its bytes on the wire, and those of the part before, which gRPC holds until the client
+// takes them.
+constexpr int64_t kPartsInMemory = 3;
+// Tensors may take the whole quota, and their clients read them all the same: so many streams of the
+// daemon may go on without room.
+constexpr int kMostWithoutRoom = 16;
+std::atomic<int> streams_without_room{0};
+
+}  // namespace
+
+ReadStream::~ReadStream() {
+  if (without_room_) --streams_without_room;
+}
 
 grpc::ServerWriteReactor<v1::ReadTensorResponse>* ReadStream::Start(
     grpc::CallbackServerContext* context, const v1::ReadTensorRequest* request, int64_t part_bytes,
@@ -32,6 +48,14 @@ absl::Status ReadStream::Begin(const v1::ReadTensorRequest& request, const Calle
   COHORT_ASSIGN_OR_RETURN(session_, sessions.Find(request.session(), caller));
   COHORT_ASSIGN_OR_RETURN(memory_, session_->tensors().Find(request.tensor()));
   COHORT_RETURN_IF_ERROR(CheckRange(memory_, request.offset(), request.size()));
+  memory_of_parts_ = session_->CountCall();
+  const auto part =
+      static_cast<int64_t>(std::min<uint64_t>(request.size(), static_cast<uint64_t>(part_bytes_)));
+  const absl::Status room = memory_of_parts_.Add(kPartsInMemory * part, "a read of a tensor");
+  if (!room.ok()) {
+    without_room_ = true;
+    if (++streams_without_room > kMostWithoutRoom) return room;
+  }
   COHORT_ASSIGN_OR_RETURN(CallGate::Pass pass, gate.Enter(session_->calls()));
   pass_.emplace(std::move(pass));
   at_ = memory_.data + request.offset();

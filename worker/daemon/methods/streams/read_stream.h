@@ -13,6 +13,7 @@
 #include "worker/daemon/access/caller.h"
 #include "worker/daemon/limits/call_gate.h"
 #include "worker/daemon/limits/idle_stream_watch.h"
+#include "worker/daemon/limits/quota.h"
 #include "worker/daemon/sessions/session_table.h"
 #include "worker/daemon/tensors/tensor_table.h"
 
@@ -27,6 +28,8 @@ class ReadStream final : public grpc::ServerWriteReactor<v1::ReadTensorResponse>
       grpc::CallbackServerContext* context, const v1::ReadTensorRequest* request,
       int64_t part_bytes, const Caller& caller, SessionTable& sessions, CallGate& gate,
       IdleStreamWatch& watch);
+
+  ~ReadStream() override;
 
   void OnWriteDone(bool ok) override;
   void OnDone() override;
@@ -49,6 +52,8 @@ class ReadStream final : public grpc::ServerWriteReactor<v1::ReadTensorResponse>
   std::shared_ptr<ReadStream> self_;  // until OnDone
   std::shared_ptr<Session> session_;
   std::optional<CallGate::Pass> pass_;
+  HeldQuota memory_of_parts_;
+  bool without_room_ = false;  // for its parts
   TensorMemory memory_;
   const char* at_ = nullptr;
   int64_t left_ = 0;

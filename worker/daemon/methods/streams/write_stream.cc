@@ -22,8 +22,11 @@ grpc::ServerReadReactor<v1::WriteTensorRequest>* WriteStream::Start(
   const std::shared_ptr<WriteStream> stream(
       new WriteStream(context, response, std::move(caller), sessions, gate, watch));
   stream->self_ = stream;
-  if (const absl::Status added = watch.Add(stream); !added.ok()) {
-    stream->End(added);
+  // Before its first part is parsed.
+  absl::Status may = stream->caller_.Require(Role::kMember, "");
+  if (may.ok()) may = watch.Add(stream, stream->caller_.identity());
+  if (!may.ok()) {
+    stream->End(may);
   } else {
     stream->StartRead(&stream->part_);
   }
@@ -61,6 +64,8 @@ absl::Status WriteStream::Take() {
   std::memcpy(memory_.data + at_, part_.bytes().data(), part_.bytes().size());
   at_ += part_.bytes().size();
   written_ += part_.bytes().size();
+  // A stream that waits for its next part keeps no memory of the last one.
+  v1::WriteTensorRequest().Swap(&part_);
   return absl::OkStatus();
 }
 
