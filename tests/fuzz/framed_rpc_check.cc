@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/framed_rpc/frame.h"
 #include "base/framed_rpc/server/framed_rpc_server.h"
+#include "base/rpc/client_names.h"
 #include "base/rpc/token_file.h"
 #include "base/status_macros.h"
 #include "coordinator/journal/memory_journal.h"
@@ -52,20 +53,23 @@ Expected ReadFrames(const std::string& bytes) {
     return value;
   };
   Expected expected;
+  bool has_client = false;
   for (size_t at = 0; bytes.size() - at >= framed_rpc::kHeaderBytes;) {
     const size_t size = number(at, 4);
     const uint32_t call = number(at + 4, 4);
     const uint32_t kind = number(at + 8, 1);
     const bool is_call = kind == static_cast<uint32_t>(framed_rpc::Kind::kCall);
     const bool known = kind >= static_cast<uint32_t>(framed_rpc::Kind::kHello) &&
-                       kind <= static_cast<uint32_t>(framed_rpc::Kind::kNext);
+                       kind <= static_cast<uint32_t>(framed_rpc::Kind::kClient);
     const bool whole = bytes.size() - at - framed_rpc::kHeaderBytes >= size;
     // The server answers a frame that is too large from its header, and rejects an unknown kind
     // there, too.
     if (known && !whole && size <= kMaxMessageBytes) break;
     const bool is_token =
         kind == static_cast<uint32_t>(framed_rpc::Kind::kToken) && size <= kMaxTokenBytes;
-    if (!is_call && !is_token && kind != static_cast<uint32_t>(framed_rpc::Kind::kCancel) &&
+    const bool is_client = kind == static_cast<uint32_t>(framed_rpc::Kind::kClient) &&
+                           size <= kMaxClientNamesBytes && !std::exchange(has_client, true);
+    if (!is_call && !is_token && !is_client && kind != static_cast<uint32_t>(framed_rpc::Kind::kCancel) &&
         kind != static_cast<uint32_t>(framed_rpc::Kind::kNext)) {
       expected.broken = true;
       break;

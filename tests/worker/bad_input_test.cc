@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -210,6 +211,38 @@ TEST_F(BadInputTest, UnknownNames) {
   request = AllReduce();
   request.mutable_input()->clear_where();
   ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "neither inline");
+}
+
+// A request is kept as long as its call, and its texts come back in errors and in the log.
+TEST_F(BadInputTest, TextsThatAreTooLong) {
+  const std::string text(4097, 'x');
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kTimeout));
+  v1::OpenSessionRequest open;
+  open.set_client(text);
+  const auto reader = stub_->OpenSession(&context, open);
+  v1::SessionEvent event;
+  EXPECT_FALSE(reader->Read(&event));
+  const grpc::Status opened = reader->Finish();
+  EXPECT_EQ(opened.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(opened.error_message(), "client: 4097 bytes; at most 4096");
+  v1::JoinGroupRequest join;
+  join.set_session(opened_.session());
+  join.set_group("group");
+  join.set_world_size(1);
+  join.set_tenant(text);
+  v1::JoinGroupResponse joined;
+  const grpc::Status refused = Call(&Stub::JoinGroup, join, &joined);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(refused.error_message(), "tenant: 4097 bytes; at most 128");
+  join.clear_tenant();
+  join.set_coordinator(std::string(4096, 'x'));
+  const grpc::Status denied = Call(&Stub::JoinGroup, join, &joined);
+  EXPECT_EQ(denied.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_LT(denied.error_message().size(), 500u);
+  v1::RunCollectiveRequest request = AllReduce();
+  request.set_why(text);
+  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "why: 4097 bytes; at most 4096");
 }
 
 TEST_F(BadInputTest, ElementsOutsideOfTheirTensor) {

@@ -99,6 +99,10 @@ class LateRankTest : public ::testing::TestWithParam<Form> {
   }
   // The port that the worker has logged.
   int MetricsPort(int rank) const {
+    // It serves before it has logged the port.
+    EXPECT_TRUE(testing::Eventually([&] {
+      return absl::StrContains(workers_[rank]->ErrorText(), "metrics_port=");
+    }));
     const std::vector<std::string> parts =
         absl::StrSplit(workers_[rank]->ErrorText(), absl::MaxSplits("metrics_port=", 1));
     int port = 0;

@@ -134,6 +134,24 @@ TEST_F(RankKilledTest, BetweenHosts) {
   std::cout << "kill -9 to the last of the others told, at worst: " << slowest_ << std::endl;
 }
 
+// The child keeps open all sockets by which others might notice the death.
+TEST_F(RankKilledTest, ThoughItsChildKeepsItsConnections) {
+  constexpr int kVictim = 2;
+  for (int rank = 0; rank < kSize; ++rank) Start(rank);
+  for (const std::string& line : Lines()) EXPECT_THAT(line, HasSubstr("shared memory"));
+  ranks_[kVictim]->WriteLine("child");
+  EXPECT_THAT(ranks_[kVictim]->ReadLine(kTimeout).value_or("nothing"), StartsWith("OK"));
+  SendCommand("loop all_reduce 4096 plain");
+  ExpectAll("running");
+  ranks_[kVictim]->Kill();
+  for (const std::string& line : Lines(kVictim)) {
+    if (line.empty()) continue;  // the victim's
+    EXPECT_THAT(line, StartsWith("ABORTED "));
+    EXPECT_THAT(line, HasSubstr(absl::StrCat("rank 2 is gone: its process ", ranks_[kVictim]->pid(),
+                                             " ended")));
+  }
+}
+
 // While no process takes the dead rank's place, calls fail and say so; a later Rejoin succeeds.
 TEST_F(RankKilledTest, ARejoinThatFailsMayBeRepeated) {
   constexpr int kVictim = 3;

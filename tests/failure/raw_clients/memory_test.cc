@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/failure/testing/child_process.h"
+#include "tests/failure/testing/raw_http2.h"
 #include "tests/failure/testing/stubs.h"
 #include "tests/testing/coordinator_process.h"
 
@@ -199,6 +200,37 @@ TEST_F(MemoryTest, UnreadStreamsAreCounted) {
     }
     watcher.stream->Finish();
   }
+}
+
+// Each answer has bytes of its own, and the client's window takes a small part of the first.
+TEST_F(MemoryTest, UnreadAnswersCountForTheTenant) {
+  constexpr int kCalls = 200;
+  ASSERT_NO_FATAL_FAILURE(
+      Start({"--limit", absl::StrCat("max_tenant_bytes_held=", 24 * kMiB)}));
+  for (int i = 0; i < 1000; ++i) {
+    const grpc::Status put = Put(absl::StrCat("key", i), std::string(2000, 'x'));
+    ASSERT_TRUE(put.ok()) << put.error_message();
+  }
+  v1::RangeRequest range;
+  range.mutable_scope()->set_tenant("tenant");
+  const std::string message = range.SerializeAsString();
+  const int64_t before = Resident();
+  const std::string& address = coordinator_->address();
+  testing::RawHttp2 client(std::stoi(address.substr(address.rfind(':') + 1)),
+                           testing::RawHttp2::Greeting());
+  for (uint32_t stream = 1; stream < 2 * kCalls; stream += 2) {
+    ASSERT_TRUE(client.Send(absl::StrCat(
+        testing::Frame(testing::FrameType::kHeaders, testing::kEndHeaders, stream,
+                       testing::RequestBlock("/cohort.v1.StoreService/Range")),
+        testing::Frame(testing::FrameType::kData, testing::kEndStream, stream,
+                       absl::StrCat(std::string(1, '\0'),
+                                    testing::Number32(static_cast<uint32_t>(message.size())),
+                                    message)))));
+  }
+  // The first answers fill the tenant's share; the next ones are refused.
+  EXPECT_TRUE(client.AwaitText("max_tenant_bytes_held", absl::Seconds(30)));
+  EXPECT_LT(Report(absl::StrCat(kCalls, " unread answers"), before), 64 * kMiB);
+  EXPECT_TRUE(Put("key", "value", "another").ok());
 }
 
 TEST_F(MemoryTest, AnUnreadWatchStreamEndsAtTheLimit) {

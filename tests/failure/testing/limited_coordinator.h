@@ -27,13 +27,15 @@ namespace cohort::testing {
 class LimitedCoordinator {
  public:
   // Waits until the coordinator listens. `descriptors` 0: as many as this process may have.
-  absl::Status Start(std::vector<std::string> flags, int descriptors = 0) {
+  // `program`: a daemon with the same flags, such as a worker.
+  absl::Status Start(std::vector<std::string> flags, int descriptors = 0,
+                     const std::string& program = "coordinator/cohort-coordinator") {
     const std::string port_file = absl::StrCat(NewFolder(), "/port");
     const std::string limit = descriptors == 0 ? "" : absl::StrCat("ulimit -n ", descriptors, "; ");
     std::vector<std::string> command = {"/bin/sh",
                                         "-c",
                                         absl::StrCat(limit, "exec \"$0\" \"$@\""),
-                                        ProgramPath("coordinator/cohort-coordinator"),
+                                        ProgramPath(program),
                                         "--listen",
                                         "127.0.0.1:0",
                                         "--metrics-listen",

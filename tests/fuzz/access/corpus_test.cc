@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/fuzz/access/jwt_check.h"
+#include "tests/fuzz/access/names_check.h"
 #include "tests/fuzz/access/policy_check.h"
 #include "tests/fuzz/access/tls_check.h"
 #include "tests/fuzz/access/token_check.h"
@@ -83,6 +84,18 @@ TEST(CorpusTest, SignedTokensNameTheirSubjects) {
   EXPECT_GE(counts.key_sets, 3);
 }
 
+TEST(CorpusTest, NamesAreTakenOrRefused) {
+  cohort::fuzz::NameCounts counts;
+  for (const auto& [name, input] : InputsOf("names", cohort::fuzz::SampleNames())) {
+    const absl::Status status = cohort::fuzz::CheckNames(input, &counts);
+    EXPECT_TRUE(status.ok()) << name << ": " << status.message();
+  }
+  EXPECT_GE(counts.lists, 1);
+  EXPECT_GE(counts.ids, 1);
+  EXPECT_GE(counts.headers, 6);
+  EXPECT_GE(counts.refused, 5);
+}
+
 TEST(CorpusTest, PoliciesAreTakenOrRefused) {
   int accepted_in_all = 0;
   for (const auto& [name, input] : InputsOf("policy", cohort::fuzz::SamplePolicies())) {
@@ -117,6 +130,15 @@ TEST(RandomInputTest, MutatedSignedTokensNameTheirSubjects) {
   const Inputs inputs = cohort::fuzz::SampleJwts();
   for (int round = 0; round < 1000; ++round) {
     const absl::Status status = cohort::fuzz::CheckJwt(Mutated(inputs, random));
+    ASSERT_TRUE(status.ok()) << "round " << round << ": " << status.message();
+  }
+}
+
+TEST(RandomInputTest, MutatedNamesAreTakenOrRefused) {
+  std::minstd_rand random = NewRandom();
+  const Inputs inputs = cohort::fuzz::SampleNames();
+  for (int round = 0; round < 10000; ++round) {
+    const absl::Status status = cohort::fuzz::CheckNames(Mutated(inputs, random));
     ASSERT_TRUE(status.ok()) << "round " << round << ": " << status.message();
   }
 }

@@ -15,6 +15,7 @@
 #include "cohort/v1/store.pb.h"
 #include "cohort/v1/unique_id.pb.h"
 #include "google/protobuf/descriptor.h"
+#include "tests/fuzz/samples/fill_every.h"
 #include "tests/fuzz/samples/sample_scripts.h"
 #include "tests/fuzz/samples/script_builder.h"
 #include "tests/fuzz/scripts/wire_types.h"
@@ -24,64 +25,8 @@ namespace {
 
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
-using google::protobuf::Reflection;
 
 constexpr char kNoDeadline = static_cast<char>(0xFF);
-
-// One kind of value in every field of a message.
-struct Values {
-  int64_t integer64 = 0;
-  int32_t integer32 = 0;
-  int enumerator = 0;
-  bool flag = false;
-  std::string text;
-  std::string bytes;
-  int repeats = 1;
-};
-
-void FillEvery(const Values& values, int depth, Message* message) {
-  const Reflection& to = *message->GetReflection();
-  const auto* descriptor = message->GetDescriptor();
-  for (int i = 0; i < descriptor->field_count(); ++i) {
-    const FieldDescriptor* field = descriptor->field(i);
-    const int count = field->is_repeated() ? values.repeats : 1;
-    for (int n = 0; n < count; ++n) {
-      const bool add = field->is_repeated();
-      switch (field->cpp_type()) {
-        case FieldDescriptor::CPPTYPE_INT32:
-          add ? to.AddInt32(message, field, values.integer32)
-              : to.SetInt32(message, field, values.integer32);
-          break;
-        case FieldDescriptor::CPPTYPE_INT64:
-          add ? to.AddInt64(message, field, values.integer64)
-              : to.SetInt64(message, field, values.integer64);
-          break;
-        case FieldDescriptor::CPPTYPE_UINT32:
-          to.SetUInt32(message, field, static_cast<uint32_t>(values.integer32));
-          break;
-        case FieldDescriptor::CPPTYPE_BOOL:
-          to.SetBool(message, field, values.flag);
-          break;
-        case FieldDescriptor::CPPTYPE_ENUM:
-          to.SetEnumValue(message, field, values.enumerator);
-          break;
-        case FieldDescriptor::CPPTYPE_STRING: {
-          const std::string& value =
-              field->type() == FieldDescriptor::TYPE_STRING ? values.text : values.bytes;
-          add ? to.AddString(message, field, value) : to.SetString(message, field, value);
-          break;
-        }
-        case FieldDescriptor::CPPTYPE_MESSAGE:
-          if (depth == 0) break;
-          FillEvery(values, depth - 1,
-                    add ? to.AddMessage(message, field) : to.MutableMessage(message, field));
-          break;
-        default:
-          break;
-      }
-    }
-  }
-}
 
 struct NamedValues {
   const char* name;
