@@ -60,6 +60,9 @@ Row RowOf(const MethodInfo& info) {
   const bool has_tenant = info.decode != nullptr || info.method == Method::kUpload;
   Row row{info.name, RoleName(info.role), has_tenant ? "its tenant" : "all tenants",
           IsFramedMethod(info.method) ? "gRPC, framed RPC" : "gRPC"};
+  if (info.method == Method::kCheckAccess) {
+    row.where = "any tenant; for other clients operator in all tenants";
+  }
   if (info.method == Method::kCloseGroup) {
     row.least_role = absl::StrCat("member of the group, or ", RoleName(Role::kOperator));
   }

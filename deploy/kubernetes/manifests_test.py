@@ -304,5 +304,37 @@ class OverlayTest(unittest.TestCase):
             self.assertTrue(container["image"].startswith("registry.example.com/"))
 
 
+class HostFolderOverlayTest(unittest.TestCase):
+    """The patches apply to the documents as they are, so that a test needs no kubectl."""
+
+    folder = os.path.join(HERE, "overlays", "host-folder")
+
+    def test_workers_have_the_folder_that_they_name(self):
+        changes = {change["path"]: change["value"] for change in read(os.path.join(self.folder, "worker.yaml"))[0]}
+        container = "/spec/template/spec/containers/0"
+        variable, mount = changes[f"{container}/env/-"], changes[f"{container}/volumeMounts/-"]
+        volume = changes["/spec/template/spec/volumes/-"]
+        self.assertEqual(variable, {"name": "COHORT_HOST_FOLDER", "value": mount["mountPath"]})
+        self.assertEqual(mount["name"], volume["name"])
+        self.assertEqual(volume["hostPath"]["type"], "Directory")
+
+    def test_what_it_changes_is_there(self):
+        documents = resources(self.folder)
+        there = {(document["kind"], document["metadata"]["name"]) for document in documents}
+        for patch in kustomization(self.folder)["patches"]:
+            self.assertIn((patch["target"]["kind"], patch["target"]["name"]), there)
+        (namespace,) = [document for document in documents if document["kind"] == "Namespace"]
+        for change in read(os.path.join(self.folder, "namespace.yaml"))[0]:
+            label = change["path"].split("/")[-1].replace("~1", "/")
+            self.assertEqual(change["op"] == "replace", label in namespace["metadata"]["labels"])
+
+    def test_the_readme_tells_how_a_node_gets_the_folder(self):
+        (change,) = [
+            change for change in read(os.path.join(self.folder, "worker.yaml"))[0] if "hostPath" in change["value"]
+        ]
+        with open(os.path.join(HERE, "..", "README.md"), encoding="utf-8") as file:
+            self.assertIn(f"d {change['value']['hostPath']['path']} 1777", file.read())
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1], verbosity=2)
