@@ -171,15 +171,7 @@ class Encoder {
                        context_.max_message_bytes, "): ask for fewer keys at once"));
     }
     v1::GetResponse response;
-    for (const KeyValue& value : reply.values) {
-      if (!IsLarge(value.value)) {
-        Fill(value, response.add_values());
-        continue;
-      }
-      PutSoFar(response);
-      message_.Append(StartOfKeyValue(v1::GetResponse::kValuesFieldNumber, value));
-      AppendValue(value.value, &message_);
-    }
+    for (const KeyValue& value : reply.values) AddValue(value, response);
     for (const std::string& key : reply.missing_keys) response.add_missing_keys(key);
     response.set_revision(reply.revision);
     for (const QueueLength& length : reply.queue_lengths) {
@@ -195,14 +187,17 @@ class Encoder {
     response.set_count(reply.count);
     response.set_revision(reply.revision);
     int64_t total = 0;
+    const KeyValue* last = nullptr;
     for (const KeyValue& value : reply.values) {
       total += value.value.size();
       // A page ends early rather than be too large to receive; its first value always fits.
-      if (total > context_.max_inline_bytes && response.values_size() > 0) {
-        response.set_next_page_token(response.values(response.values_size() - 1).key());
+      if (total > context_.max_inline_bytes && last != nullptr) {
+        // Of two tokens in one message, the later one counts.
+        response.set_next_page_token(last->key);
         break;
       }
-      Fill(value, response.add_values());
+      AddValue(value, response);
+      last = &value;
     }
     return Put(response);
   }
@@ -233,10 +228,17 @@ class Encoder {
   absl::Status operator()(const QueuePopReply& reply) {
     v1::QueuePopResponse response;
     response.set_found(reply.found);
-    response.set_value(reply.value.bytes());
     response.set_sequence(reply.sequence);
     response.set_receipt(reply.receipt);
-    return Put(response);
+    if (!IsLarge(reply.value)) {
+      response.set_value(reply.value.bytes());
+      return Put(response);
+    }
+    message_.Append(response.SerializeAsString() +
+                    FieldHeader(v1::QueuePopResponse::kValueFieldNumber,
+                                static_cast<size_t>(reply.value.size())));
+    AppendValue(reply.value, &message_);
+    return absl::OkStatus();
   }
   absl::Status operator()(const WatchKeysReply& reply) {
     v1::WatchResponse response;
@@ -328,6 +330,14 @@ class Encoder {
   absl::Status Put(const Message& response) {
     message_.Append(response.SerializeAsString());
     return absl::OkStatus();
+  }
+
+  template <typename Message>
+  void AddValue(const KeyValue& value, Message& response) {
+    if (!IsLarge(value.value)) return Fill(value, response.add_values());
+    PutSoFar(response);
+    message_.Append(StartOfKeyValue(Message::kValuesFieldNumber, value));
+    AppendValue(value.value, &message_);
   }
 
   // Appends the fields that precede a shared piece.
