@@ -1,6 +1,5 @@
 #include "base/rpc/field_count.h"
 
-#include <algorithm>
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
@@ -18,25 +17,32 @@ using google::protobuf::io::CodedInputStream;
 // As deep as protobuf parses.
 constexpr int kMostDepth = 100;
 
-// The elements of a packed field.
-int CountElements(const FieldDescriptor& field, absl::string_view bytes) {
-  switch (WireFormatLite::WireTypeForFieldType(
-      static_cast<WireFormatLite::FieldType>(field.type()))) {
+// Takes the elements of a packed field of `size` bytes from `left`. False: as in Count.
+bool CountElements(const FieldDescriptor& field, CodedInputStream& stream, int size, int* left) {
+  switch (
+      WireFormatLite::WireTypeForFieldType(static_cast<WireFormatLite::FieldType>(field.type()))) {
     case WireFormatLite::WIRETYPE_FIXED32:
-      return static_cast<int>(bytes.size() / 4);
+      *left -= size / 4;
+      return *left >= 0 && stream.Skip(size);
     case WireFormatLite::WIRETYPE_FIXED64:
-      return static_cast<int>(bytes.size() / 8);
-    default:  // the last byte of each number has no high bit
-      return static_cast<int>(
-          std::count_if(bytes.begin(), bytes.end(), [](char byte) { return byte >= 0; }));
+      *left -= size / 8;
+      return *left >= 0 && stream.Skip(size);
+    default: {
+      const CodedInputStream::Limit outer = stream.PushLimit(size);
+      while (stream.BytesUntilLimit() > 0) {
+        uint64_t number = 0;
+        if (--*left < 0 || !stream.ReadVarint64(&number)) return false;
+      }
+      stream.PopLimit(outer);
+      return true;
+    }
   }
 }
 
-// Takes the fields of `bytes` from `left`. False: it is below 0, or the bytes are no message.
-bool Count(const Descriptor& type, absl::string_view bytes, int depth, int* left) {
+// Takes the fields up to the stream's limit from `left`. False: it is below 0, or the bytes are no
+// message.
+bool Count(const Descriptor& type, CodedInputStream& stream, int depth, int* left) {
   if (depth > kMostDepth) return false;
-  CodedInputStream stream(reinterpret_cast<const uint8_t*>(bytes.data()),
-                          static_cast<int>(bytes.size()));
   while (const uint32_t tag = stream.ReadTag()) {
     if (--*left < 0) return false;
     if (WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
@@ -45,17 +51,17 @@ bool Count(const Descriptor& type, absl::string_view bytes, int depth, int* left
     }
     int size = 0;
     if (!stream.ReadVarintSizeAsInt(&size)) return false;
-    const auto at = static_cast<size_t>(stream.CurrentPosition());
-    if (!stream.Skip(size)) return false;
     const FieldDescriptor* const field =
         type.FindFieldByNumber(WireFormatLite::GetTagFieldNumber(tag));
-    if (field == nullptr) continue;
-    const absl::string_view inner = bytes.substr(at, static_cast<size_t>(size));
-    if (field->type() == FieldDescriptor::TYPE_MESSAGE) {
-      if (!Count(*field->message_type(), inner, depth + 1, left)) return false;
-    } else if (field->is_packable()) {
-      *left -= CountElements(*field, inner);
-      if (*left < 0) return false;
+    if (field != nullptr && field->type() == FieldDescriptor::TYPE_MESSAGE) {
+      const CodedInputStream::Limit outer = stream.PushLimit(size);
+      if (!Count(*field->message_type(), stream, depth + 1, left)) return false;
+      if (stream.BytesUntilLimit() != 0) return false;
+      stream.PopLimit(outer);
+    } else if (field != nullptr && field->is_packable()) {
+      if (!CountElements(*field, stream, size, left)) return false;
+    } else if (!stream.Skip(size)) {
+      return false;
     }
   }
   return true;
@@ -63,12 +69,13 @@ bool Count(const Descriptor& type, absl::string_view bytes, int depth, int* left
 
 }  // namespace
 
-absl::Status CheckFieldCount(const Descriptor& type, absl::string_view bytes, int most) {
+absl::Status CheckFieldCount(const Descriptor& type,
+                             google::protobuf::io::ZeroCopyInputStream* bytes, int most) {
+  CodedInputStream stream(bytes);
   int left = most;
-  if (Count(type, bytes, 0, &left) || left >= 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("a ", type.name(), " of ", bytes.size(), " bytes has more than ", most,
-                   " fields, elements of lists included"));
+  if (Count(type, stream, 0, &left) || left >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a ", type.name(), " has more than ", most,
+                                                 " fields, elements of lists included"));
 }
 
 }  // namespace cohort

@@ -6,8 +6,8 @@
 #define COHORT_BASE_RPC_FIELD_COUNT_H_
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "google/protobuf/descriptor.h"
+#include "google/protobuf/io/zero_copy_stream.h"
 
 namespace cohort {
 
@@ -17,7 +17,8 @@ inline constexpr int kMostFields = 65536;
 // Counts the fields of `bytes`, a message of `type`, with those of messages in it and the elements
 // of packed fields. OK also for bytes that are no such message: parsing tells. Errors:
 // INVALID_ARGUMENT (more than `most`).
-absl::Status CheckFieldCount(const google::protobuf::Descriptor& type, absl::string_view bytes,
+absl::Status CheckFieldCount(const google::protobuf::Descriptor& type,
+                             google::protobuf::io::ZeroCopyInputStream* bytes,
                              int most = kMostFields);
 
 }  // namespace cohort

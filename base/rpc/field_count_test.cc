@@ -4,14 +4,22 @@
 
 #include "cohort/v1/group.pb.h"
 #include "cohort/v1/store.pb.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "gtest/gtest.h"
 
 namespace cohort {
 namespace {
 
+// In pieces of seven bytes, as from a socket.
+template <typename Message>
+absl::Status Check(const std::string& bytes, int most) {
+  google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()), 7);
+  return CheckFieldCount(*Message::descriptor(), &stream, most);
+}
+
 template <typename Message>
 bool Fits(const Message& message, int most) {
-  return CheckFieldCount(*Message::descriptor(), message.SerializeAsString(), most).ok();
+  return Check<Message>(message.SerializeAsString(), most).ok();
 }
 
 TEST(FieldCountTest, CountsFieldsAndElements) {
@@ -20,8 +28,8 @@ TEST(FieldCountTest, CountsFieldsAndElements) {
   for (int i = 0; i < 10; ++i) get.add_keys("");
   EXPECT_TRUE(Fits(get, 10));
   EXPECT_FALSE(Fits(get, 9));
-  EXPECT_EQ(CheckFieldCount(*v1::GetRequest::descriptor(), get.SerializeAsString(), 9).message(),
-            "a GetRequest of 20 bytes has more than 9 fields, elements of lists included");
+  EXPECT_EQ(Check<v1::GetRequest>(get.SerializeAsString(), 9).message(),
+            "a GetRequest has more than 9 fields, elements of lists included");
 }
 
 TEST(FieldCountTest, CountsTheFieldsOfMessagesInside) {
@@ -34,7 +42,8 @@ TEST(FieldCountTest, CountsTheFieldsOfMessagesInside) {
 
 TEST(FieldCountTest, CountsPackedNumbers) {
   v1::GetRequest get;
-  for (int i = 0; i < 10; ++i) get.mutable_scope()->add_acknowledged_receipts(int64_t{1} << (6 * i));
+  for (int i = 0; i < 10; ++i)
+    get.mutable_scope()->add_acknowledged_receipts(int64_t{1} << (6 * i));
   EXPECT_TRUE(Fits(get, 12));  // the scope, its list, and the elements
   EXPECT_FALSE(Fits(get, 11));
 }
@@ -48,8 +57,9 @@ TEST(FieldCountTest, LargeBytesAreOneField) {
 TEST(FieldCountTest, OtherBytesAreLeftToTheParser) {
   for (const std::string& bytes :
        {std::string("\xff"), std::string("\x0a\x7f"), std::string("\x0a\xff\xff\xff\xff\x7f"),
-        std::string("\x0b\x0b\x0b"), std::string("\x07")}) {
-    EXPECT_TRUE(CheckFieldCount(*v1::PutRequest::descriptor(), bytes).ok());
+        std::string("\x0b\x0b\x0b"), std::string("\x07"),
+        std::string("\x0a\x03\x0a\x05\x01\x01\x01", 7)}) {
+    EXPECT_TRUE(Check<v1::PutRequest>(bytes, kMostFields).ok());
   }
 }
 

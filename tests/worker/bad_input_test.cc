@@ -245,6 +245,41 @@ TEST_F(BadInputTest, TextsThatAreTooLong) {
   ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "why: 4097 bytes; at most 4096");
 }
 
+template <typename Request>
+Request WithManyFields() {
+  Request request;
+  auto* const fields = request.GetReflection()->MutableUnknownFields(&request);
+  for (int i = 0; i < 70000; ++i) fields->AddVarint(15, 1);
+  return request;
+}
+
+// A field of two bytes takes up to a hundred once it is parsed.
+TEST_F(BadInputTest, RequestsOfTooManyFields) {
+  StartWorker({});  // it takes larger messages than the other one
+  const std::unique_ptr<Stub> other = StubOf(1);
+  const auto call = [&](auto method, auto request, auto response) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kTimeout));
+    const grpc::Status status = ((*other).*method)(&context, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    EXPECT_EQ(status.error_message(),
+              absl::StrCat("a ", request.GetDescriptor()->name(),
+                           " has more than 65536 fields, elements of lists included"));
+  };
+  call(&Stub::RunCollective, WithManyFields<v1::RunCollectiveRequest>(),
+       v1::RunCollectiveResponse());
+  call(&Stub::JoinGroup, WithManyFields<v1::JoinGroupRequest>(), v1::JoinGroupResponse());
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kTimeout));
+  const auto reader = other->OpenSession(&context, WithManyFields<v1::OpenSessionRequest>());
+  v1::SessionEvent event;
+  EXPECT_FALSE(reader->Read(&event));
+  EXPECT_THAT(reader->Finish().error_message(), HasSubstr("a OpenSessionRequest has more than"));
+  v1::GetWorkerResponse worker;
+  grpc::ClientContext after;
+  EXPECT_TRUE(other->GetWorker(&after, v1::GetWorkerRequest(), &worker).ok());
+}
+
 TEST_F(BadInputTest, ElementsOutsideOfTheirTensor) {
   const auto refuse = [this](const v1::TensorRef& ref) {
     v1::RunCollectiveRequest request = AllReduce();

@@ -31,9 +31,7 @@ class Encoder {
     response.set_generation(reply.generation);
     return Put(response);
   }
-  absl::Status operator()(const JoinReply& reply) {
-    return EncodeJoin(reply, context_, &message_);
-  }
+  absl::Status operator()(const JoinReply& reply) { return EncodeJoin(reply, context_, &message_); }
   absl::Status operator()(const KeepAliveReply& reply) {
     v1::KeepAliveResponse response;
     Fill(reply.lease, response.mutable_lease());

@@ -145,7 +145,8 @@ TEST_F(EncodeTest, SharedBytesOfAnswersAreRefusedOverTheTenantsLimit) {
   for (int member = 0; member < 2; ++member) {
     const absl::Status status = Encode(reply, context_, &message_);
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("max_tenant_bytes_held is 10000"));
+    EXPECT_THAT(std::string(status.message()),
+                testing::HasSubstr("max_tenant_bytes_held is 10000"));
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr("for output"));
   }
   message_ = MessageBytes();
@@ -284,10 +285,9 @@ TEST_F(EncodeTest, LargeValuesAreSharedByAllAnswersInTheirOrder) {
     result.expires_in = absl::Seconds(9);
     return result;
   };
-  const std::vector<KeyValue> values = {key_value("a", Payload("1", nullptr)),
-                                        key_value("b", large),
-                                        key_value("c", Payload("2", nullptr)),
-                                        key_value("d", large)};
+  const std::vector<KeyValue> values = {
+      key_value("a", Payload("1", nullptr)), key_value("b", large),
+      key_value("c", Payload("2", nullptr)), key_value("d", large)};
   GetReply get;
   get.values = values;
   get.revision = 12;

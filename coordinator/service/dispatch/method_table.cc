@@ -11,6 +11,7 @@
 #include "coordinator/core/interface/reply.h"
 #include "coordinator/service/codec/decode.h"
 #include "google/protobuf/arena.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 
 namespace cohort::coordinator {
 namespace {
@@ -49,8 +50,9 @@ absl::Status DecodeFrom(google::protobuf::io::ZeroCopyInputStream* stream,
   Request& request = *google::protobuf::Arena::CreateMessage<Request>(&arena);
   std::string joined;
   const absl::string_view bytes = ReadAll(stream, &joined);
-  if (bytes.size() > kMostFields) {  // each field takes two
-    COHORT_RETURN_IF_ERROR(CheckFieldCount(*Request::descriptor(), bytes));
+  if (bytes.size() > kMostFields) {  // each takes a byte or more
+    google::protobuf::io::ArrayInputStream fields(bytes.data(), static_cast<int>(bytes.size()));
+    COHORT_RETURN_IF_ERROR(CheckFieldCount(*Request::descriptor(), &fields));
   }
   if (!request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return absl::InvalidArgumentError("the request is not a well-formed message of this method");

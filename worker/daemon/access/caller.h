@@ -32,6 +32,10 @@ class Caller {
   // The name of the client; empty: there is no access policy.
   const std::string& identity() const { return client_.identity; }
   const std::string& address() const { return client_.address; }
+  // The client's own tenant; empty: it has none.
+  absl::string_view tenant() const {
+    return rights_ == nullptr ? absl::string_view() : rights_->OwnTenant();
+  }
   // Errors: PERMISSION_DENIED (the client does not have `role` in `tenant`; empty: in any tenant).
   // The log has it.
   absl::Status Require(Role role, absl::string_view tenant) const;

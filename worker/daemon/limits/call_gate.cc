@@ -14,10 +14,10 @@ absl::StatusOr<CallGate::Pass> CallGate::Enter(Share& share) {
                      "--max-calls-per-session allows (the worker takes ", max_calls_,
                      " of all sessions, --max-calls)"));
   }
-  if (!by_identity_.HasRoom(share.identity_, 1, max_calls_)) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        by_identity_.Of(share.identity_), " calls of ", share.identity_,
-        " are in flight, as many as one identity may have of ", max_calls_, " (--max-calls)"));
+  if (const auto full = by_payer_.WhoIsFull(share.payer_, 1, max_calls_); full.has_value()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(full->has, " calls of ", full->who, " are in flight, as many as one ",
+                     full->kind, " may have of ", max_calls_, " (--max-calls)"));
   }
   if (active_ >= max_calls_) {
     return absl::ResourceExhaustedError(
@@ -25,7 +25,7 @@ absl::StatusOr<CallGate::Pass> CallGate::Enter(Share& share) {
   }
   ++active_;
   ++share.active_;
-  by_identity_.Add(share.identity_, 1);
+  by_payer_.Add(share.payer_, 1);
   return Pass(this, &share);
 }
 
@@ -33,7 +33,7 @@ void CallGate::Leave(Share& share) {
   MutexLock lock(&mutex_);
   --active_;
   --share.active_;
-  by_identity_.Add(share.identity_, -1);
+  by_payer_.Add(share.payer_, -1);
 }
 
 int CallGate::active() const {

@@ -2,31 +2,30 @@
 #ifndef COHORT_WORKER_DAEMON_LIMITS_CALL_GATE_H_
 #define COHORT_WORKER_DAEMON_LIMITS_CALL_GATE_H_
 
-#include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/threads/mutex.h"
-#include "worker/daemon/limits/identity_counts.h"
+#include "worker/daemon/limits/payer_counts.h"
 
 namespace cohort::worker {
 
 // Each blocked call has a thread of its own, so their number is limited: in all, for each session,
-// and for each identity (identity_counts.h). No client can take the places of all others.
+// and for each identity and tenant (payer_counts.h). No client can take the places of all others.
 // Thread-safe.
 class CallGate {
  public:
   // The calls of one session.
   class Share {
    public:
-    // `identity` of the session's client; empty: the worker has no access policy.
-    explicit Share(std::string identity = "") : identity_(std::move(identity)) {}
+    // `payer`: the session's client.
+    explicit Share(Payer payer = {}) : payer_(std::move(payer)) {}
 
    private:
     friend class CallGate;
-    const std::string identity_;
+    const Payer payer_;
     int active_ = 0;  // guarded by the gate's mutex
   };
 
@@ -64,7 +63,7 @@ class CallGate {
   const int max_calls_per_session_;
   mutable Mutex mutex_;
   int active_ ABSL_GUARDED_BY(mutex_) = 0;
-  IdentityCounts by_identity_ ABSL_GUARDED_BY(mutex_);
+  PayerCounts by_payer_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cohort::worker

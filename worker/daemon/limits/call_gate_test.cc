@@ -35,7 +35,7 @@ TEST(CallGateTest, ASessionHasItsShareAndOthersHaveTheRest) {
 
 TEST(CallGateTest, AnIdentityWithManySessionsLeavesOthersAQuarter) {
   CallGate gate(8, 4);
-  CallGate::Share first("spiffe://a"), second("spiffe://a"), other("spiffe://b");
+  CallGate::Share first({"spiffe://a"}), second({"spiffe://a"}), other({"spiffe://b"});
   std::vector<CallGate::Pass> passes;
   for (int i = 0; i < 4; ++i) passes.push_back(*gate.Enter(first));
   for (int i = 0; i < 2; ++i) passes.push_back(*gate.Enter(second));
@@ -45,6 +45,21 @@ TEST(CallGateTest, AnIdentityWithManySessionsLeavesOthersAQuarter) {
   for (int i = 0; i < 2; ++i) passes.push_back(*gate.Enter(other));
   passes.pop_back();
   passes.pop_back();
+  passes.pop_back();
+  EXPECT_TRUE(gate.Enter(second).ok());
+}
+
+TEST(CallGateTest, ATenantWithManyIdentitiesLeavesOthersAnEighth) {
+  CallGate gate(8, 4);
+  CallGate::Share first({"spiffe://a1", "a"}), second({"spiffe://a2", "a"});
+  CallGate::Share other({"spiffe://b", "b"});
+  std::vector<CallGate::Pass> passes;
+  for (int i = 0; i < 4; ++i) passes.push_back(*gate.Enter(first));
+  for (int i = 0; i < 3; ++i) passes.push_back(*gate.Enter(second));
+  EXPECT_EQ(gate.Enter(second).status().message(),
+            "7 calls of tenant a are in flight, as many as one tenant may have of 8 "
+            "(--max-calls)");
+  EXPECT_TRUE(gate.Enter(other).ok());
   passes.pop_back();
   EXPECT_TRUE(gate.Enter(second).ok());
 }

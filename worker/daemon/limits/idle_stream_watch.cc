@@ -21,25 +21,24 @@ IdleStreamWatch::IdleStreamWatch(absl::Duration idle_limit, int max_unnamed)
       loop_("cohort-streams", std::clamp(idle_limit / 4, kShortestTick, kLongestTick),
             [this] { OnTick(); }) {}
 
-absl::Status IdleStreamWatch::Add(const std::shared_ptr<Stream>& stream,
-                                  const std::string& identity) {
+absl::Status IdleStreamWatch::Add(const std::shared_ptr<Stream>& stream, const Payer& payer) {
   COHORT_RETURN_IF_ERROR(loop_.Start());
   MutexLock lock(&mutex_);
-  if (!unnamed_by_identity_.HasRoom(identity, 1, max_unnamed_)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(unnamed_by_identity_.Of(identity), " streams of ", identity,
-                     " have not sent their first part, as many as one identity may have of ",
-                     max_unnamed_, " (--max-calls)"));
+  if (const auto full = unnamed_by_payer_.WhoIsFull(payer, 1, max_unnamed_); full.has_value()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        full->has, " streams of ", full->who, " have not sent their first part, as many as one ",
+        full->kind, " may have of ", max_unnamed_, " (--max-calls)"));
   }
   if (unnamed_ >= max_unnamed_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(unnamed_, " streams have not sent their first part, as many as the worker "
-                               "takes (--max-calls ",
+        absl::StrCat(unnamed_,
+                     " streams have not sent their first part, as many as the worker "
+                     "takes (--max-calls ",
                      max_unnamed_, ")"));
   }
-  streams_[stream.get()] = {stream, false, identity};
+  streams_[stream.get()] = {stream, false, payer};
   ++unnamed_;
-  unnamed_by_identity_.Add(identity, 1);
+  unnamed_by_payer_.Add(payer, 1);
   loop_.SetTicking(true);
   return absl::OkStatus();
 }
@@ -47,7 +46,7 @@ absl::Status IdleStreamWatch::Add(const std::shared_ptr<Stream>& stream,
 absl::Status IdleStreamWatch::AddNamed(const std::shared_ptr<Stream>& stream) {
   COHORT_RETURN_IF_ERROR(loop_.Start());
   MutexLock lock(&mutex_);
-  streams_[stream.get()] = {stream, true, ""};
+  streams_[stream.get()] = {stream, true};
   loop_.SetTicking(true);
   return absl::OkStatus();
 }
@@ -61,8 +60,7 @@ void IdleStreamWatch::Name(Stream* stream) {
 void IdleStreamWatch::SetNamed(Entry& entry) {
   if (std::exchange(entry.named, true)) return;
   --unnamed_;
-  unnamed_by_identity_.Add(entry.identity, -1);
-  entry.identity.clear();
+  unnamed_by_payer_.Add(std::exchange(entry.payer, {}), -1);
 }
 
 void IdleStreamWatch::Remove(Stream* stream) {

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/threads/event_loop.h"
 #include "base/threads/mutex.h"
-#include "worker/daemon/limits/identity_counts.h"
+#include "worker/daemon/limits/payer_counts.h"
 
 namespace cohort::worker {
 
@@ -38,12 +38,11 @@ class IdleStreamWatch {
   };
 
   // At most `max_unnamed` streams at a time have not named their session yet. No session's share of
-  // calls counts those. One identity leaves others a quarter (identity_counts.h).
+  // calls counts those. Nor can one identity or tenant take all of them (payer_counts.h).
   IdleStreamWatch(absl::Duration idle_limit, int max_unnamed);
 
-  // `identity`: of the client; empty: the worker has no access policy. Errors: RESOURCE_EXHAUSTED
-  // (unnamed streams, threads).
-  absl::Status Add(const std::shared_ptr<Stream>& stream, const std::string& identity);
+  // `payer`: the client. Errors: RESOURCE_EXHAUSTED (unnamed streams, threads).
+  absl::Status Add(const std::shared_ptr<Stream>& stream, const Payer& payer);
   // Adds a stream that a session's share counts from the start. Errors: RESOURCE_EXHAUSTED
   // (threads).
   absl::Status AddNamed(const std::shared_ptr<Stream>& stream);
@@ -55,7 +54,7 @@ class IdleStreamWatch {
   struct Entry {
     std::weak_ptr<Stream> stream;
     bool named = false;
-    std::string identity;  // until it is named
+    Payer payer{};  // until it is named
   };
 
   // Counts the entry no longer as one that has not named its session.
@@ -67,7 +66,7 @@ class IdleStreamWatch {
   Mutex mutex_;
   std::map<Stream*, Entry> streams_ ABSL_GUARDED_BY(mutex_);
   int unnamed_ ABSL_GUARDED_BY(mutex_) = 0;
-  IdentityCounts unnamed_by_identity_ ABSL_GUARDED_BY(mutex_);
+  PayerCounts unnamed_by_payer_ ABSL_GUARDED_BY(mutex_);
   EventLoop loop_;  // last: its thread uses the rest
 };
 

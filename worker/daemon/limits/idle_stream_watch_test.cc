@@ -24,10 +24,10 @@ TEST(StreamWatchTest, AStreamThatEndsUnnamedGivesItsPlaceBack) {
     std::vector<std::shared_ptr<TestStream>> streams;
     for (int i = 0; i < 2; ++i) {
       streams.push_back(std::make_shared<TestStream>());
-      const absl::Status added = watch.Add(streams.back(), "");
+      const absl::Status added = watch.Add(streams.back(), {});
       ASSERT_TRUE(added.ok()) << "round " << round << ": " << added;
     }
-    EXPECT_EQ(watch.Add(std::make_shared<TestStream>(), "").code(),
+    EXPECT_EQ(watch.Add(std::make_shared<TestStream>(), {}).code(),
               absl::StatusCode::kResourceExhausted);
     // One stream names its session, which frees its place before it is removed.
     watch.Name(streams[0].get());
@@ -40,7 +40,7 @@ TEST(StreamWatchTest, AnIdentityLeavesOthersAQuarterOfTheUnnamedStreams) {
   std::vector<std::shared_ptr<TestStream>> streams;
   const auto add = [&](const char* identity) {
     streams.push_back(std::make_shared<TestStream>());
-    return watch.Add(streams.back(), identity);
+    return watch.Add(streams.back(), {identity, ""});
   };
   for (int i = 0; i < 6; ++i) ASSERT_TRUE(add("spiffe://a").ok());
   EXPECT_EQ(add("spiffe://a").message(),
@@ -58,10 +58,28 @@ TEST(StreamWatchTest, AnIdentityLeavesOthersAQuarterOfTheUnnamedStreams) {
   for (const auto& stream : streams) watch.Remove(stream.get());
 }
 
+TEST(StreamWatchTest, ATenantLeavesOthersAnEighthOfTheUnnamedStreams) {
+  IdleStreamWatch watch(/*idle_limit=*/absl::Hours(1), /*max_unnamed=*/8);
+  std::vector<std::shared_ptr<TestStream>> streams;
+  const auto add = [&](const char* identity, const char* tenant) {
+    streams.push_back(std::make_shared<TestStream>());
+    return watch.Add(streams.back(), {identity, tenant});
+  };
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(add("spiffe://a1", "a").ok());
+  EXPECT_TRUE(add("spiffe://a2", "a").ok());
+  EXPECT_EQ(add("spiffe://a2", "a").message(),
+            "7 streams of tenant a have not sent their first part, as many as one tenant may "
+            "have of 8 (--max-calls)");
+  EXPECT_TRUE(add("spiffe://b", "b").ok());
+  watch.Name(streams[0].get());
+  EXPECT_TRUE(add("spiffe://a2", "a").ok());
+  for (const auto& stream : streams) watch.Remove(stream.get());
+}
+
 TEST(StreamWatchTest, NotifiesAnIdleStream) {
   IdleStreamWatch watch(/*idle_limit=*/absl::Milliseconds(20), /*max_unnamed=*/2);
   const auto stream = std::make_shared<TestStream>();
-  ASSERT_TRUE(watch.Add(stream, "").ok());
+  ASSERT_TRUE(watch.Add(stream, {}).ok());
   EXPECT_TRUE(stream->idle.WaitForNotificationWithTimeout(absl::Seconds(30)));
   watch.Remove(stream.get());
 }

@@ -34,7 +34,6 @@ absl::Status HeldQuota::Change(int64_t base, int64_t taken, absl::string_view wh
   if (waived_) return absl::OkStatus();
   Quota& quota = *share_->quota_;
   const QuotaLimits& limits = quota.limits_;
-  const std::string& identity = share_->identity_;
   const int64_t more = base + taken - count_;
   const int64_t held = share_->held_ - count_ + base;
   const int64_t held_in_all = quota.held_ - count_ + base;
@@ -46,11 +45,12 @@ absl::Status HeldQuota::Change(int64_t base, int64_t taken, absl::string_view wh
     return refuse(share_->owner_, " ", held, " of ", limits.max_per_session, " (",
                   quota.unit_.session_flag, ")");
   }
-  if (more > 0 && limits.max_in_all > 0 &&
-      !quota.by_identity_.HasRoom(identity, more, limits.max_in_all)) {
-    return refuse(identity, " holds ", quota.by_identity_.Of(identity) - count_ + base, " of ",
-                  IdentityCounts::MostOf(limits.max_in_all),
-                  ", as many as one identity may have of ", quota.unit_.flag);
+  if (more > 0 && limits.max_in_all > 0) {
+    const auto full = quota.by_payer_.WhoIsFull(share_->payer_, more, limits.max_in_all);
+    if (full.has_value()) {
+      return refuse(full->who, " holds ", full->has - count_ + base, " of ", full->most,
+                    ", as many as one ", full->kind, " may have of ", quota.unit_.flag);
+    }
   }
   if (more > 0 && Over(held_in_all, taken, limits.max_in_all)) {
     return refuse("all sessions hold ", held_in_all, " of ", limits.max_in_all, " (",
@@ -58,7 +58,7 @@ absl::Status HeldQuota::Change(int64_t base, int64_t taken, absl::string_view wh
   }
   share_->held_ += more;
   quota.held_ += more;
-  quota.by_identity_.Add(identity, more);
+  quota.by_payer_.Add(share_->payer_, more);
   count_ += more;
   return absl::OkStatus();
 }
@@ -68,7 +68,7 @@ void HeldQuota::Waive() {
   MutexLock lock(&share_->quota_->mutex_);
   share_->held_ -= count_;
   share_->quota_->held_ -= count_;
-  share_->quota_->by_identity_.Add(share_->identity_, -count_);
+  share_->quota_->by_payer_.Add(share_->payer_, -count_);
   count_ = 0;
   waived_ = true;
 }

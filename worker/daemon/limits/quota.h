@@ -1,5 +1,5 @@
 // Limits what clients make the worker keep, such as descriptors or bytes: in all, for each session,
-// and for each identity (identity_counts.h).
+// and for each identity and tenant (payer_counts.h).
 //
 //   auto quota = std::make_shared<Quota>(kDescriptors, limits);
 //   auto share = std::make_shared<QuotaShare>(quota);  // a session's
@@ -19,7 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/threads/mutex.h"
-#include "worker/daemon/limits/identity_counts.h"
+#include "worker/daemon/limits/payer_counts.h"
 
 namespace cohort::worker {
 
@@ -54,23 +54,23 @@ class Quota {
   const QuotaLimits limits_;
   Mutex mutex_;
   int64_t held_ ABSL_GUARDED_BY(mutex_) = 0;
-  IdentityCounts by_identity_ ABSL_GUARDED_BY(mutex_);
+  PayerCounts by_payer_ ABSL_GUARDED_BY(mutex_);
 };
 
 // The part that one session holds.
 class QuotaShare {
  public:
-  // `owner` begins the text of errors: "this session holds". `identity` is that of the session's
-  // client; empty: the worker has no access policy.
+  // `owner` begins the text of errors: "this session holds". `payer` is the session's
+  // client.
   explicit QuotaShare(std::shared_ptr<Quota> quota, absl::string_view owner = "this session holds",
-                      std::string identity = "")
-      : quota_(std::move(quota)), owner_(owner), identity_(std::move(identity)) {}
+                      Payer payer = {})
+      : quota_(std::move(quota)), owner_(owner), payer_(std::move(payer)) {}
 
  private:
   friend class HeldQuota;
   const std::shared_ptr<Quota> quota_;
   const std::string owner_;
-  const std::string identity_;
+  const Payer payer_;
   int64_t held_ = 0;  // guarded by the quota's mutex
 };
 

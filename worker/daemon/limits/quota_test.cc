@@ -57,7 +57,7 @@ TEST(QuotaTest, ResizedDescriptorsCountByTheirPresentNumber) {
 TEST(QuotaTest, AnIdentityWithManySessionsLeavesOthersAQuarter) {
   const auto quota = std::make_shared<Quota>(kDescriptors, QuotaLimits{8, 4});
   const auto share = [&quota](const char* identity) {
-    return std::make_shared<QuotaShare>(quota, "this session holds", identity);
+    return std::make_shared<QuotaShare>(quota, "this session holds", Payer{identity, ""});
   };
   HeldQuota first = HeldQuota::Take(share("spiffe://a"), 4, "a group").value();
   HeldQuota second = HeldQuota::Take(share("spiffe://a"), 2, "a group").value();
@@ -68,6 +68,22 @@ TEST(QuotaTest, AnIdentityWithManySessionsLeavesOthersAQuarter) {
   EXPECT_TRUE(HeldQuota::Take(share("spiffe://b"), 2, "memory").ok());
   EXPECT_TRUE(first.Resize(3, "a group").ok());
   EXPECT_TRUE(second.Resize(3, "a group").ok());
+}
+
+TEST(QuotaTest, ATenantWithManyIdentitiesLeavesOthersAnEighth) {
+  const auto quota = std::make_shared<Quota>(kTensorBytes, QuotaLimits{8, 0});
+  const auto share = [&quota](const char* identity, const char* tenant) {
+    return std::make_shared<QuotaShare>(quota, "this session holds", Payer{identity, tenant});
+  };
+  HeldQuota first = HeldQuota::Take(share("spiffe://a1", "a"), 6, "a tensor").value();
+  HeldQuota second = HeldQuota::Take(share("spiffe://a2", "a"), 1, "a tensor").value();
+  EXPECT_EQ(HeldQuota::Take(share("spiffe://a3", "a"), 1, "a tensor").status().message(),
+            "a tensor takes 1 bytes; tenant a holds 7 of 7, as many as one tenant may have of "
+            "--max-tensor-bytes");
+  EXPECT_FALSE(second.Resize(2, "a tensor").ok());
+  EXPECT_TRUE(HeldQuota::Take(share("spiffe://b", "b"), 1, "a tensor").ok());
+  EXPECT_TRUE(first.Resize(5, "a tensor").ok());
+  EXPECT_TRUE(second.Resize(2, "a tensor").ok());
 }
 
 TEST(QuotaTest, MovedDescriptorsAreGivenBackOnce) {
@@ -101,7 +117,7 @@ TEST(QuotaTest, AWaivedOneCountsNothing) {
 TEST(QuotaTest, AWaivedOneIsGivenBackToItsIdentity) {
   const auto quota = std::make_shared<Quota>(kTensorBytes, QuotaLimits{8, 0});
   const auto share = [&quota] {
-    return std::make_shared<QuotaShare>(quota, "this session holds", "spiffe://a");
+    return std::make_shared<QuotaShare>(quota, "this session holds", Payer{"spiffe://a", "a"});
   };
   HeldQuota waived = HeldQuota::Take(share(), 6, "memory").value();
   EXPECT_FALSE(HeldQuota::Take(share(), 1, "memory").ok());

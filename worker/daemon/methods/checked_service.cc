@@ -3,7 +3,12 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "base/rpc/field_count.h"
 #include "grpc/byte_buffer.h"
+#include "grpc/byte_buffer_reader.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/proto_buffer_reader.h"
+#include "grpcpp/support/slice.h"
 
 namespace cohort::worker {
 namespace {
@@ -17,12 +22,29 @@ using KeptObjects = std::vector<std::shared_ptr<const void>>;
 // answer is sent.
 thread_local KeptObjects* t_kept = nullptr;
 
+// Why the request of the call that this thread runs was not parsed.
+thread_local absl::Status t_refused;
+
+absl::Status CheckFields(const google::protobuf::Descriptor& type, grpc_byte_buffer* bytes) {
+  if (grpc_byte_buffer_length(bytes) <= kMostFields) return absl::OkStatus();  // of a byte or more
+  std::vector<grpc::Slice> slices;
+  grpc_byte_buffer_reader reader;
+  if (grpc_byte_buffer_reader_init(&reader, bytes) == 0) return absl::OkStatus();  // parsing tells
+  for (grpc_slice slice; grpc_byte_buffer_reader_next(&reader, &slice) != 0;) {
+    slices.emplace_back(slice, grpc::Slice::STEAL_REF);
+  }
+  grpc_byte_buffer_reader_destroy(&reader);
+  grpc::ByteBuffer same(slices.data(), slices.size());
+  grpc::ProtoBufferReader stream(&same);
+  return CheckFieldCount(type, &stream);
+}
+
 // gRPC asks a handler to parse before it passes the context of the call. This one parses later.
 class CheckedHandler final : public MethodHandler {
  public:
-  CheckedHandler(std::unique_ptr<MethodHandler> parsing,
+  CheckedHandler(std::unique_ptr<MethodHandler> parsing, const google::protobuf::Descriptor& type,
                  std::function<bool(const grpc::ServerContextBase&)> admits)
-      : parsing_(std::move(parsing)), admits_(std::move(admits)) {}
+      : parsing_(std::move(parsing)), type_(type), admits_(std::move(admits)) {}
 
   void* Deserialize(grpc_call*, grpc_byte_buffer* request, grpc::Status*, void**) override {
     return request;
@@ -30,7 +52,9 @@ class CheckedHandler final : public MethodHandler {
 
   void RunHandler(const HandlerParameter& call) override {
     auto* bytes = static_cast<grpc_byte_buffer*>(call.request);
-    if (!admits_(*call.server_context)) {
+    const bool admitted = admits_(*call.server_context);
+    t_refused = admitted ? CheckFields(type_, bytes) : absl::OkStatus();
+    if (!admitted || !t_refused.ok()) {
       grpc_byte_buffer_destroy(bytes);
       bytes = grpc_raw_byte_buffer_create(nullptr, 0);
     }
@@ -46,6 +70,7 @@ class CheckedHandler final : public MethodHandler {
 
  private:
   const std::unique_ptr<MethodHandler> parsing_;
+  const google::protobuf::Descriptor& type_;
   const std::function<bool(const grpc::ServerContextBase&)> admits_;
 };
 
@@ -63,12 +88,15 @@ void CheckedService::KeepUntilAnswered(std::shared_ptr<const void> object) {
   if (t_kept != nullptr) t_kept->push_back(std::move(object));
 }
 
+const absl::Status& CheckedService::Refused() { return t_refused; }
+
 void CheckedService::Add(const char* name, std::unique_ptr<MethodHandler> handler, bool blocks) {
   const google::protobuf::MethodDescriptor* const method = service_.FindMethodByName(name);
   if (method == nullptr) std::abort();
   if (!method->client_streaming()) {
     handler = std::make_unique<CheckedHandler>(
-        std::move(handler), [this, name](const auto& context) { return admits_(name, context); });
+        std::move(handler), *method->input_type(),
+        [this, name](const auto& context) { return admits_(name, context); });
   }
   const auto index = static_cast<int>(paths_.size());
   paths_.push_back(std::make_unique<const std::string>(

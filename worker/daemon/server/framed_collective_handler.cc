@@ -3,9 +3,11 @@
 #include <memory>
 
 #include "base/memory/no_memory.h"
+#include "base/rpc/field_count.h"
 #include "base/status_macros.h"
 #include "client/rendezvous/report/report_codec.h"
 #include "cohort/v1/worker.pb.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "worker/daemon/access/caller.h"
 #include "worker/daemon/limits/quota.h"
 #include "worker/daemon/methods/request_texts.h"
@@ -18,6 +20,10 @@ absl::Status FramedCollectiveHandler::Run(uint16_t /*method*/, absl::string_view
   const Caller caller = service_.FramedCaller(access);
   // A client without rights must not have its request parsed.
   COHORT_RETURN_IF_ERROR(caller.Require(RoleOfMethod("RunCollective"), ""));
+  if (request.size() > kMostFields) {  // each takes a byte or more
+    google::protobuf::io::ArrayInputStream fields(request.data(), static_cast<int>(request.size()));
+    COHORT_RETURN_IF_ERROR(CheckFieldCount(*v1::RunCollectiveRequest::descriptor(), &fields));
+  }
   v1::RunCollectiveRequest collective;
   if (!collective.ParseFromArray(request.data(), static_cast<int>(request.size()))) {
     return absl::InvalidArgumentError("the request is no message of this method");

@@ -62,5 +62,11 @@ TEST_F(FramedCollectiveHandlerTest, ALongTextIsRejected) {
   EXPECT_EQ(Run(request.SerializeAsString()).message(), "why: 4097 bytes; at most 4096");
 }
 
+TEST_F(FramedCollectiveHandlerTest, TooManyFieldsAreRejected) {
+  std::string request;
+  for (int i = 0; i < 70000; ++i) request += "\x78\x01";  // field 15, which there is not
+  EXPECT_THAT(Run(request).message(), HasSubstr("has more than 65536 fields"));
+}
+
 }  // namespace
 }  // namespace cohort::worker

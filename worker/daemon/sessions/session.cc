@@ -25,6 +25,8 @@ size_t MostKept(int64_t tensor_bytes) {
   return std::min(shm::Heap::kKept, static_cast<size_t>(tensor_bytes / 16));
 }
 
+Payer PayerOf(const Session::Client& client) { return {client.identity, client.tenant}; }
+
 absl::Status UnknownGroup(uint64_t group) {
   return absl::NotFoundError(absl::StrCat("this session has no group ", group));
 }
@@ -33,7 +35,7 @@ absl::Status UnknownGroup(uint64_t group) {
 
 absl::StatusOr<std::shared_ptr<Session>> Session::Create(Client client, const Quotas& quotas) {
   auto descriptors =
-      std::make_shared<QuotaShare>(quotas.descriptors, kThisSession, client.identity);
+      std::make_shared<QuotaShare>(quotas.descriptors, kThisSession, PayerOf(client));
   COHORT_ASSIGN_OR_RETURN(HeldQuota own,
                           HeldQuota::Take(descriptors, kOwnDescriptors, "a session"));
   UniqueFd ended(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -49,12 +51,12 @@ Session::Session(Client client, UniqueFd ended_fd, const Quotas& quotas,
     : id_(RandomBits()),
       client_(std::move(client)),
       ended_fd_(std::move(ended_fd)),
-      calls_(client_.identity),
+      calls_(PayerOf(client_)),
       descriptors_(std::move(descriptors)),
       own_descriptors_(std::move(own)),
       most_kept_(MostKept(quotas.tensor_bytes->limits().max_in_all)),
       tensor_share_(
-          std::make_shared<QuotaShare>(quotas.tensor_bytes, kThisSession, client_.identity)),
+          std::make_shared<QuotaShare>(quotas.tensor_bytes, kThisSession, PayerOf(client_))),
       tensor_bytes_(std::make_shared<HeldQuota>(tensor_share_)) {}
 
 std::string Session::Describe() const {

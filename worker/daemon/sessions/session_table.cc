@@ -21,6 +21,7 @@ absl::StatusOr<std::shared_ptr<Session>> SessionTable::Open(Session::Client clie
   COHORT_RETURN_IF_ERROR(CheckServing());
   COHORT_RETURN_IF_ERROR(StartLeaver());
   client.identity = caller.identity();
+  client.tenant = std::string(caller.tenant());
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Session> session,
                           Session::Create(std::move(client), quotas_));
   {
@@ -29,7 +30,7 @@ absl::StatusOr<std::shared_ptr<Session>> SessionTable::Open(Session::Client clie
       return absl::ResourceExhaustedError(
           absl::StrCat("there are ", kMaxSessions, " sessions, as many as a worker has"));
     }
-    if (caller.checked()) COHORT_RETURN_IF_ERROR(CheckShare(*state_, caller.identity()));
+    if (caller.checked()) COHORT_RETURN_IF_ERROR(CheckShare(*state_, session->client()));
     state_->sessions[session->id()] = session;
   }
   Log(LogLevel::kInfo, "session opened",
@@ -41,18 +42,24 @@ absl::StatusOr<std::shared_ptr<Session>> SessionTable::Open(Session::Client clie
   return session;
 }
 
-absl::Status SessionTable::CheckShare(const State& state, const std::string& identity) {
-  const auto is_theirs = [&identity](const auto& entry) {
-    return entry.second->client().identity == identity;
-  };
-  const auto count = [&](const auto& sessions) {
-    return static_cast<size_t>(std::count_if(sessions.begin(), sessions.end(), is_theirs));
-  };
-  if (count(state.sessions) + count(state.leaving) < kMaxSessionsOfIdentity) {
-    return absl::OkStatus();
+absl::Status SessionTable::CheckShare(const State& state, const Session::Client& client) {
+  size_t of_identity = 0;
+  size_t of_tenant = 0;
+  for (const auto* sessions : {&state.sessions, &state.leaving}) {
+    for (const auto& [id, session] : *sessions) {
+      of_identity += session->client().identity == client.identity ? 1 : 0;
+      of_tenant += session->client().tenant == client.tenant ? 1 : 0;
+    }
   }
-  return absl::ResourceExhaustedError(absl::StrCat(identity, " has ", kMaxSessionsOfIdentity,
-                                                   " sessions, as many as one identity may have"));
+  if (of_identity >= kMaxSessionsOfIdentity) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        client.identity, " has ", of_identity, " sessions, as many as one identity may have"));
+  }
+  if (!client.tenant.empty() && of_tenant >= kMaxSessionsOfTenant) {
+    return absl::ResourceExhaustedError(absl::StrCat("tenant ", client.tenant, " has ", of_tenant,
+                                                     " sessions, as many as one tenant may have"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<Session>> SessionTable::Find(absl::string_view id,

@@ -38,8 +38,9 @@ class SessionTable {
   // Errors: UNAVAILABLE (draining), RESOURCE_EXHAUSTED (sessions, descriptors, threads),
   // PERMISSION_DENIED (`caller` is no member of a tenant).
   static constexpr size_t kMaxSessions = 4096;
-  // With an access policy, each identity may have as many.
+  // With an access policy, each identity and each tenant may have as many.
   static constexpr size_t kMaxSessionsOfIdentity = kMaxSessions / 4;
+  static constexpr size_t kMaxSessionsOfTenant = kMaxSessions / 2;
   absl::StatusOr<std::shared_ptr<Session>> Open(Session::Client client, const Caller& caller);
   // Errors: INVALID_ARGUMENT (no id of a session), NOT_FOUND, PERMISSION_DENIED (the session is of
   // another identity, or its identity is no longer a member of a tenant of its groups).
@@ -80,7 +81,7 @@ class SessionTable {
   };
 
   // Errors: RESOURCE_EXHAUSTED.
-  static absl::Status CheckShare(const State& state, const std::string& identity)
+  static absl::Status CheckShare(const State& state, const Session::Client& client)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state.mutex);
   absl::Status StartLeaver();
   static void LeaveInTurn(const std::shared_ptr<State>& state);

@@ -31,14 +31,18 @@ TEST(SessionTableTest, WithoutAThreadASessionIsRefusedAndTheNextIsOpened) {
   ASSERT_TRUE(session.ok()) << session.status();
 }
 
-TEST(SessionTableTest, AnIdentityHasItsShareOfTheSessions) {
+TEST(SessionTableTest, AnIdentityAndATenantHaveTheirShareOfTheSessions) {
   const std::string path = ::testing::TempDir() + "/policy.json";
-  std::ofstream(path) << R"({"rules": [{"identity": "*", "tenant": "a", "role": "member"}]})";
+  std::ofstream(path) << R"({"rules": [
+      {"identity": "spiffe://test/b", "tenant": "b", "role": "member"},
+      {"identity": "spiffe://test/a*", "tenant": "a", "role": "member"}]})";
   const std::shared_ptr<AccessPolicy> policy = AccessPolicy::Load(path).value();
   WorkerAccess access(/*checks=*/true);
-  PeerAccess one(policy, {"spiffe://test/one"});
-  PeerAccess other(policy, {"spiffe://test/other"});
-  const Caller caller = access.CallerOf("OpenSession", &one);
+  const auto caller_named = [&](const std::string& name) {
+    PeerAccess peer(policy, {"spiffe://test/" + name});
+    return access.CallerOf("OpenSession", &peer);
+  };
+  const Caller caller = caller_named("a1");
   SessionTable sessions;
   std::vector<std::shared_ptr<Session>> open;
   for (size_t i = 0; i < SessionTable::kMaxSessionsOfIdentity; ++i) {
@@ -46,10 +50,18 @@ TEST(SessionTableTest, AnIdentityHasItsShareOfTheSessions) {
   }
   const absl::Status refused = sessions.Open({"trainer", 1, "host-a", ""}, caller).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("spiffe://test/one has 1024 sessions"));
-  const auto opened =
-      sessions.Open({"trainer", 2, "host-a", ""}, access.CallerOf("OpenSession", &other));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("spiffe://test/a1 has 1024 sessions"));
+  const Caller second = caller_named("a2");
+  for (size_t i = 0; i < SessionTable::kMaxSessionsOfIdentity; ++i) {
+    open.push_back(sessions.Open({"trainer", 2, "host-a", ""}, second).value());
+  }
+  EXPECT_THAT(
+      std::string(
+          sessions.Open({"trainer", 3, "host-a", ""}, caller_named("a3")).status().message()),
+      HasSubstr("tenant a has 2048 sessions"));
+  const auto opened = sessions.Open({"trainer", 4, "host-a", ""}, caller_named("b"));
   EXPECT_TRUE(opened.ok()) << opened.status();
+  open.erase(open.begin() + SessionTable::kMaxSessionsOfIdentity, open.end());
   sessions.End(open.back(), "it is over");
   ASSERT_TRUE(sessions.AwaitLeft(Clock::Steady().Now() + kSoon));
   EXPECT_TRUE(sessions.Open({"trainer", 1, "host-a", ""}, caller).ok());
@@ -63,8 +75,9 @@ TEST(SessionTableTest, TensorsTakeNoMoreThanTheirLimit) {
   const auto second = sessions.Open({"server", 2, "host-a", ""}, Caller()).value();
   auto tensor = first->Allocate(40 * kMiB);
   ASSERT_TRUE(tensor.ok()) << tensor.status();
-  EXPECT_THAT(std::string(first->Allocate(10 * kMiB).status().message()),
-              HasSubstr("this session holds 41943040 of 50331648 (--max-tensor-bytes-per-session)"));
+  EXPECT_THAT(
+      std::string(first->Allocate(10 * kMiB).status().message()),
+      HasSubstr("this session holds 41943040 of 50331648 (--max-tensor-bytes-per-session)"));
   const absl::Status refused = second->Allocate(32 * kMiB).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(refused.message(),

@@ -1,6 +1,7 @@
 #include "worker/daemon/methods/streams/write_stream.h"
 
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,7 +25,7 @@ grpc::ServerReadReactor<v1::WriteTensorRequest>* WriteStream::Start(
   stream->self_ = stream;
   // Before its first part is parsed.
   absl::Status may = stream->caller_.Require(Role::kMember, "");
-  if (may.ok()) may = watch.Add(stream, stream->caller_.identity());
+  if (may.ok()) may = watch.Add(stream, {stream->caller_.identity(), std::string(stream->caller_.tenant())});
   if (!may.ok()) {
     stream->End(may);
   } else {
