@@ -71,12 +71,13 @@ void UnaryCall::OnReply(Reply&& reply, DeliveryContext& context) {
 
 absl::Status UnaryCall::SetResponse(const MessageBytes& message) {
   // Members of a full coordinator still get their short answers, and operators theirs.
-  constexpr int64_t kUncheckedBytes = 1024;
+  constexpr size_t kUncheckedBytes = 1024;
   const auto more = static_cast<int64_t>(message.own_size());
   if (Engine& engine = dispatcher_.engine(); !asker_.key.tenant.empty()) {
     account_ = engine.tenants().Of(asker_.key.tenant);
     charge_.MoveTo(*account_);
-    if (more > kUncheckedBytes) {
+    // An answer that shares large bytes keeps its call, too, until the client reads it.
+    if (message.size() > kUncheckedBytes) {
       COHORT_RETURN_IF_ERROR(
           CheckRoom(*account_, MemoryKind::kCalls, more, engine.limits(), Share::kGoingOn));
     }
