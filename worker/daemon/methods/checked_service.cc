@@ -26,6 +26,7 @@ thread_local KeptObjects* t_kept = nullptr;
 thread_local absl::Status t_refused;
 
 absl::Status CheckFields(const google::protobuf::Descriptor& type, grpc_byte_buffer* bytes) {
+  if (bytes == nullptr) return absl::OkStatus();  // the client has sent no message: parsing tells
   if (grpc_byte_buffer_length(bytes) <= kMostFields) return absl::OkStatus();  // of a byte or more
   std::vector<grpc::Slice> slices;
   grpc_byte_buffer_reader reader;
