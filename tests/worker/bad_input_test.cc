@@ -18,6 +18,8 @@
 #include "base/shm/local_socket.h"
 #include "client/collective/remote/attach_connection.h"
 #include "gmock/gmock.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/generic/generic_stub.h"
 #include "tests/failure/testing/members.h"
 #include "tests/worker/worker_test_base.h"
 #include "worker/group/connections/transfer_connections.h"
@@ -243,6 +245,36 @@ TEST_F(BadInputTest, TextsThatAreTooLong) {
   v1::RunCollectiveRequest request = AllReduce();
   request.set_why(text);
   ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "why: 4097 bytes; at most 4096");
+}
+
+TEST_F(BadInputTest, CallsWithoutAMessage) {
+  grpc::GenericStub stub(
+      grpc::CreateChannel(AddressOf(0, Transport::kUnix), grpc::InsecureChannelCredentials()));
+  const auto* const service =
+      v1::OpenSessionRequest::descriptor()->file()->FindServiceByName("WorkerService");
+  for (int i = 0; i < service->method_count(); ++i) {
+    const std::string& name = service->method(i)->name();
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kTimeout));
+    grpc::CompletionQueue queue;
+    const auto await = [&queue] {
+      void* tag = nullptr;
+      bool ok = false;
+      return queue.Next(&tag, &ok);
+    };
+    const auto call =
+        stub.PrepareCall(&context, absl::StrCat("/cohort.v1.WorkerService/", name), &queue);
+    call->StartCall(nullptr);
+    ASSERT_TRUE(await());
+    call->WritesDone(nullptr);
+    ASSERT_TRUE(await());
+    grpc::Status status;
+    call->Finish(&status, nullptr);
+    ASSERT_TRUE(await());
+    EXPECT_FALSE(status.ok()) << name;
+    EXPECT_NE(status.error_code(), grpc::StatusCode::UNAVAILABLE) << name;
+    EXPECT_NE(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << name;
+  }
 }
 
 template <typename Request>
