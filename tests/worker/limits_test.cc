@@ -438,7 +438,7 @@ TEST_F(MemoryOfCallsTest, AnUnusedFieldCountsUntilTheCallEnds) {
     v1::RunCollectiveRequest request;
     request.set_group(pair_[0]);
     request.set_collective(v1::COLLECTIVE_BARRIER);
-    *request.mutable_input() = Inline(15 * kMebibyte, std::string(15 * kMebibyte, 'x'));
+    for (int64_t i = 0; i < 15 * kMebibyte / 8; ++i) request.add_sizes(0);
     return Run(request);
   });
 }
