@@ -298,8 +298,7 @@ TEST_F(BadInputTest, RequestsOfTooManyFields) {
               absl::StrCat("a ", request.GetDescriptor()->name(),
                            " has more than 65536 fields, elements of lists included"));
   };
-  call(&Stub::RunCollective, WithManyFields<v1::RunCollectiveRequest>(),
-       v1::RunCollectiveResponse());
+  call(&Stub::LeaveGroup, WithManyFields<v1::LeaveGroupRequest>(), v1::LeaveGroupResponse());
   call(&Stub::JoinGroup, WithManyFields<v1::JoinGroupRequest>(), v1::JoinGroupResponse());
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kTimeout));

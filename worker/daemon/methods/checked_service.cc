@@ -25,9 +25,10 @@ thread_local KeptObjects* t_kept = nullptr;
 // Why the request of the call that this thread runs was not parsed.
 thread_local absl::Status t_refused;
 
-absl::Status CheckFields(const google::protobuf::Descriptor& type, grpc_byte_buffer* bytes) {
+absl::Status CheckFields(const google::protobuf::Descriptor& type, grpc_byte_buffer* bytes,
+                         int most) {
   if (bytes == nullptr) return absl::OkStatus();  // the client has sent no message: parsing tells
-  if (grpc_byte_buffer_length(bytes) <= kMostFields) return absl::OkStatus();  // of a byte or more
+  if (grpc_byte_buffer_length(bytes) <= static_cast<size_t>(most)) return absl::OkStatus();
   std::vector<grpc::Slice> slices;
   grpc_byte_buffer_reader reader;
   if (grpc_byte_buffer_reader_init(&reader, bytes) == 0) return absl::OkStatus();  // parsing tells
@@ -37,15 +38,18 @@ absl::Status CheckFields(const google::protobuf::Descriptor& type, grpc_byte_buf
   grpc_byte_buffer_reader_destroy(&reader);
   grpc::ByteBuffer same(slices.data(), slices.size());
   grpc::ProtoBufferReader stream(&same);
-  return CheckFieldCount(type, &stream);
+  return CheckFieldCount(type, &stream, most);
 }
 
 // gRPC asks a handler to parse before it passes the context of the call. This one parses later.
 class CheckedHandler final : public MethodHandler {
  public:
   CheckedHandler(std::unique_ptr<MethodHandler> parsing, const google::protobuf::Descriptor& type,
-                 std::function<bool(const grpc::ServerContextBase&)> admits)
-      : parsing_(std::move(parsing)), type_(type), admits_(std::move(admits)) {}
+                 int most_fields, std::function<bool(const grpc::ServerContextBase&)> admits)
+      : parsing_(std::move(parsing)),
+        type_(type),
+        most_fields_(most_fields),
+        admits_(std::move(admits)) {}
 
   void* Deserialize(grpc_call*, grpc_byte_buffer* request, grpc::Status*, void**) override {
     return request;
@@ -54,7 +58,7 @@ class CheckedHandler final : public MethodHandler {
   void RunHandler(const HandlerParameter& call) override {
     auto* bytes = static_cast<grpc_byte_buffer*>(call.request);
     const bool admitted = admits_(*call.server_context);
-    t_refused = admitted ? CheckFields(type_, bytes) : absl::OkStatus();
+    t_refused = admitted ? CheckFields(type_, bytes, most_fields_) : absl::OkStatus();
     if (!admitted || !t_refused.ok()) {
       grpc_byte_buffer_destroy(bytes);
       bytes = grpc_raw_byte_buffer_create(nullptr, 0);
@@ -72,6 +76,7 @@ class CheckedHandler final : public MethodHandler {
  private:
   const std::unique_ptr<MethodHandler> parsing_;
   const google::protobuf::Descriptor& type_;
+  const int most_fields_;
   const std::function<bool(const grpc::ServerContextBase&)> admits_;
 };
 
@@ -91,12 +96,13 @@ void CheckedService::KeepUntilAnswered(std::shared_ptr<const void> object) {
 
 const absl::Status& CheckedService::Refused() { return t_refused; }
 
-void CheckedService::Add(const char* name, std::unique_ptr<MethodHandler> handler, bool blocks) {
+void CheckedService::Add(const char* name, std::unique_ptr<MethodHandler> handler, bool blocks,
+                         int most_fields) {
   const google::protobuf::MethodDescriptor* const method = service_.FindMethodByName(name);
   if (method == nullptr) std::abort();
   if (!method->client_streaming()) {
     handler = std::make_unique<CheckedHandler>(
-        std::move(handler), *method->input_type(),
+        std::move(handler), *method->input_type(), most_fields,
         [this, name](const auto& context) { return admits_(name, context); });
   }
   const auto index = static_cast<int>(paths_.size());

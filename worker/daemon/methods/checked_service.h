@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/rpc/field_count.h"
 #include "google/protobuf/descriptor.h"
 #include "grpcpp/impl/codegen/server_callback_handlers.h"
 #include "grpcpp/impl/rpc_service_method.h"
@@ -52,7 +53,8 @@ class CheckedService : public grpc::Service {
   // A method runs on the thread that read its request.
   template <typename Owner, typename Request, typename Response>
   void AddBlocking(const char* name, Owner* owner,
-                   grpc::Status (Owner::*method)(grpc::ServerContext*, const Request*, Response*)) {
+                   grpc::Status (Owner::*method)(grpc::ServerContext*, const Request*, Response*),
+                   int most_fields = kMostFields) {
     using Handler = grpc::internal::RpcMethodHandler<Owner, Request, Response>;
     Add(name,
         std::make_unique<Handler>(
@@ -63,7 +65,7 @@ class CheckedService : public grpc::Service {
               return (callee->*method)(context, request, response);
             },
             owner),
-        /*blocks=*/true);
+        /*blocks=*/true, most_fields);
   }
   // A method whose answer comes later.
   template <typename Owner, typename Request, typename Response>
@@ -126,7 +128,8 @@ class CheckedService : public grpc::Service {
   };
 
   // Aborts if the service has no method `name`.
-  void Add(const char* name, std::unique_ptr<grpc::internal::MethodHandler> handler, bool blocks);
+  void Add(const char* name, std::unique_ptr<grpc::internal::MethodHandler> handler, bool blocks,
+           int most_fields = kMostFields);
 
   const google::protobuf::ServiceDescriptor& service_;
   const Admits admits_;

@@ -10,6 +10,7 @@
 #include "base/rpc/answered_by_worker.h"
 #include "base/version.h"
 #include "worker/daemon/methods/answer.h"
+#include "worker/daemon/methods/collective_request.h"
 #include "worker/daemon/methods/streams/session_stream.h"
 #include "worker/group/flight_recorder/flight_export.h"
 
@@ -61,8 +62,8 @@ WorkerService::WorkerService(WorkerServiceOptions options, SessionTable& session
   AddBlocking("FreeTensor", this, &WorkerService::FreeTensor);
   AddCallback("WriteTensor", this, &WorkerService::WriteTensor);
   AddCallback("ReadTensor", this, &WorkerService::ReadTensor);
-  AddBlocking<WorkerService, v1::RunCollectiveRequest>("RunCollective", this,
-                                                       &WorkerService::RunCollective);
+  AddBlocking<WorkerService, v1::RunCollectiveRequest>(
+      "RunCollective", this, &WorkerService::RunCollective, CollectiveRequest::kMostFields);
   AddCallback<WorkerService, v1::RunObjectRequest>("RunObject", this, &WorkerService::RunObject);
   AddBlocking("PublishUniqueIds", this, &WorkerService::PublishUniqueIds);
   AddBlocking("FetchUniqueIds", this, &WorkerService::FetchUniqueIds);

@@ -10,6 +10,7 @@
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "worker/daemon/access/caller.h"
 #include "worker/daemon/limits/quota.h"
+#include "worker/daemon/methods/collective_request.h"
 #include "worker/daemon/methods/request_texts.h"
 
 namespace cohort::worker {
@@ -20,9 +21,10 @@ absl::Status FramedCollectiveHandler::Run(uint16_t /*method*/, absl::string_view
   const Caller caller = service_.FramedCaller(access);
   // A client without rights must not have its request parsed.
   COHORT_RETURN_IF_ERROR(caller.Require(RoleOfMethod("RunCollective"), ""));
-  if (request.size() > kMostFields) {  // each takes a byte or more
+  if (request.size() > CollectiveRequest::kMostFields) {  // each takes a byte or more
     google::protobuf::io::ArrayInputStream fields(request.data(), static_cast<int>(request.size()));
-    COHORT_RETURN_IF_ERROR(CheckFieldCount(*v1::RunCollectiveRequest::descriptor(), &fields));
+    COHORT_RETURN_IF_ERROR(CheckFieldCount(*v1::RunCollectiveRequest::descriptor(), &fields,
+                                           CollectiveRequest::kMostFields));
   }
   v1::RunCollectiveRequest collective;
   if (!collective.ParseFromArray(request.data(), static_cast<int>(request.size()))) {

@@ -7,6 +7,7 @@
 #include "cohort/v1/worker.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/daemon/methods/collective_request.h"
 
 namespace cohort::worker {
 namespace {
@@ -64,8 +65,9 @@ TEST_F(FramedCollectiveHandlerTest, ALongTextIsRejected) {
 
 TEST_F(FramedCollectiveHandlerTest, TooManyFieldsAreRejected) {
   std::string request;
-  for (int i = 0; i < 70000; ++i) request += "\x78\x01";  // field 15, which there is not
-  EXPECT_THAT(Run(request).message(), HasSubstr("has more than 65536 fields"));
+  for (int i = 0; i <= CollectiveRequest::kMostFields; ++i)
+    request += "\x78\x01";  // field 15, which there is not
+  EXPECT_THAT(Run(request).message(), HasSubstr("has more than 2097152 fields"));
 }
 
 }  // namespace
