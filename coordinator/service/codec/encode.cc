@@ -190,7 +190,7 @@ class Encoder {
       total += value.value.size();
       // A page ends early rather than be too large to receive; its first value always fits.
       if (total > context_.max_inline_bytes && last != nullptr) {
-        // Of two tokens in one message, the later one counts.
+        // The later one of two tokens in a message counts.
         response.set_next_page_token(last->key);
         break;
       }

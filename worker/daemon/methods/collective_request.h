@@ -18,7 +18,7 @@ namespace cohort::worker {
 // Tensors lie in the session's table, in the request or in the response. One thread.
 class CollectiveRequest {
  public:
-  // Of a request of 65,536 tensors or transfers, with 32 for each: elements of lists count, too.
+  // A request of 65,536 tensors or transfers has room for 32 each; elements of lists count, too.
   static constexpr int kMostFields = 32 * 65536;
 
   // All arguments outlive it. All inline outputs together have at most `max_inline_bytes`. `memory`
