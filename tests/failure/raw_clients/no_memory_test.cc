@@ -76,6 +76,9 @@ class NoMemoryTest : public ::testing::Test {
 // gRPC does not survive a failure of its own allocations, so the requests are small, and the value
 // is large.
 TEST_F(NoMemoryTest, ByGrpc) {
+  // An answer shares large values, and has copies of small ones.
+  constexpr int kSmallValues = 1000;
+  constexpr int64_t kSmall = 1000;
   const std::string part(kLarge / 24, 'x');
   const auto append = [&](const std::string& bytes) {
     v1::AppendRequest request;
@@ -84,9 +87,10 @@ TEST_F(NoMemoryTest, ByGrpc) {
     v1::AppendResponse response;
     return stubs_->store->Append(testing::Context().get(), request, &response);
   };
-  const auto range = [&] {
+  const auto range = [&](const std::string& prefix) {
     v1::RangeRequest request;
-    request.set_prefix("large");
+    request.set_prefix(prefix);
+    request.set_page_size(kSmallValues);
     v1::RangeResponse response;
     return stubs_->store->Range(testing::Context().get(), request, &response);
   };
@@ -94,24 +98,34 @@ TEST_F(NoMemoryTest, ByGrpc) {
     const grpc::Status status = append(part);
     ASSERT_TRUE(status.ok()) << status.error_message();
   }
+  for (int i = 0; i < kSmallValues; ++i) {
+    v1::PutRequest request = PutOf(kSmall);
+    request.set_key(absl::StrCat("small", i));
+    v1::PutResponse response;
+    ASSERT_TRUE(stubs_->store->Put(testing::Context().get(), request, &response).ok());
+  }
   ASSERT_NO_FATAL_FAILURE(LimitData(coordinator_->pid(), kLarge / 2));
   const grpc::Status append_status = append("x");
   EXPECT_EQ(append_status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(append_status.error_message(),
-            absl::StrCat("cohort.v1.StoreService/Append: the process has no memory left for a value "
-                         "of ",
-                         kLarge + 1, " bytes"));
-  const grpc::Status range_status = range();
+  EXPECT_EQ(
+      append_status.error_message(),
+      absl::StrCat("cohort.v1.StoreService/Append: the process has no memory left for a value "
+                   "of ",
+                   kLarge + 1, " bytes"));
+  EXPECT_TRUE(range("large").ok());
+  ASSERT_NO_FATAL_FAILURE(LimitData(coordinator_->pid(), kSmallValues * kSmall / 2));
+  const grpc::Status range_status = range("small");
   EXPECT_EQ(range_status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(range_status.error_message(),
-            absl::StrCat("cohort.v1.StoreService/Range: the process has no memory left for an answer "
-                         "of ",
-                         kLarge, " bytes"));
+  EXPECT_EQ(
+      range_status.error_message(),
+      absl::StrCat("cohort.v1.StoreService/Range: the process has no memory left for an answer "
+                   "of ",
+                   kSmallValues * kSmall, " bytes"));
   const grpc::Status small = Put(1000);
   EXPECT_TRUE(small.ok()) << small.error_message();
   ASSERT_NO_FATAL_FAILURE(LimitData(coordinator_->pid(), -1));
   EXPECT_TRUE(append("x").ok());
-  EXPECT_TRUE(range().ok());
+  EXPECT_TRUE(range("small").ok());
   // Every call has ended, so the coordinator need not wait for one.
   EXPECT_EQ(coordinator_->Terminate(absl::Seconds(20)).value_or(-1), 0);
 }
