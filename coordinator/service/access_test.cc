@@ -513,10 +513,13 @@ TEST_F(TokensTest, UnreadAnswersCountForTheTenantOfTheToken) {
   client.Greet();
   client.Send(client.Frame(framed_rpc::Kind::kToken, 0, "", "secret"));
   v1::PutRequest put = Put();
-  put.set_value(std::string(60 << 10, 'x'));
-  client.Call(1, "cohort.v1.StoreService/Put", put);
-  ASSERT_EQ(client.Next()->code(), absl::StatusCode::kOk);
-  v1::RangeRequest range;  // its answers share no bytes with the store
+  put.set_value(std::string(1024, 'x'));
+  for (int i = 0; i < 60; ++i) {
+    put.set_key(absl::StrCat("key", i));
+    client.Call(1, "cohort.v1.StoreService/Put", put);
+    ASSERT_EQ(client.Next()->code(), absl::StatusCode::kOk);
+  }
+  v1::RangeRequest range;  // its answers have copies of small values
   *range.mutable_scope() = put.scope();
   const std::string request = client.Frame(
       framed_rpc::Kind::kCall, 2, "cohort.v1.StoreService/Range", range.SerializeAsString());
