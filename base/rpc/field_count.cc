@@ -74,8 +74,8 @@ absl::Status CheckFieldCount(const Descriptor& type,
   CodedInputStream stream(bytes);
   int left = most;
   if (Count(type, stream, 0, &left) || left >= 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("a ", type.name(), " has more than ", most,
-                                                 " fields, elements of lists included"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(type.name(), ": more than ", most, " fields, elements of lists included"));
 }
 
 }  // namespace cohort

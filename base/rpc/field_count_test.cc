@@ -29,7 +29,7 @@ TEST(FieldCountTest, CountsFieldsAndElements) {
   EXPECT_TRUE(Fits(get, 10));
   EXPECT_FALSE(Fits(get, 9));
   EXPECT_EQ(Check<v1::GetRequest>(get.SerializeAsString(), 9).message(),
-            "a GetRequest has more than 9 fields, elements of lists included");
+            "GetRequest: more than 9 fields, elements of lists included");
 }
 
 TEST(FieldCountTest, CountsTheFieldsOfMessagesInside) {

@@ -295,8 +295,8 @@ TEST_F(BadInputTest, RequestsOfTooManyFields) {
     const grpc::Status status = ((*other).*method)(&context, request, &response);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
     EXPECT_EQ(status.error_message(),
-              absl::StrCat("a ", request.GetDescriptor()->name(),
-                           " has more than 65536 fields, elements of lists included"));
+              absl::StrCat(request.GetDescriptor()->name(),
+                           ": more than 65536 fields, elements of lists included"));
   };
   call(&Stub::LeaveGroup, WithManyFields<v1::LeaveGroupRequest>(), v1::LeaveGroupResponse());
   call(&Stub::JoinGroup, WithManyFields<v1::JoinGroupRequest>(), v1::JoinGroupResponse());
@@ -305,7 +305,7 @@ TEST_F(BadInputTest, RequestsOfTooManyFields) {
   const auto reader = other->OpenSession(&context, WithManyFields<v1::OpenSessionRequest>());
   v1::SessionEvent event;
   EXPECT_FALSE(reader->Read(&event));
-  EXPECT_THAT(reader->Finish().error_message(), HasSubstr("a OpenSessionRequest has more than"));
+  EXPECT_THAT(reader->Finish().error_message(), HasSubstr("OpenSessionRequest: more than"));
   v1::GetWorkerResponse worker;
   grpc::ClientContext after;
   EXPECT_TRUE(other->GetWorker(&after, v1::GetWorkerRequest(), &worker).ok());

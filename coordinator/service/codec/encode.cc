@@ -181,22 +181,22 @@ class Encoder {
   }
   absl::Status operator()(const RangeReply& reply) {
     v1::RangeResponse response;
-    response.set_next_page_token(reply.next);
-    response.set_count(reply.count);
-    response.set_revision(reply.revision);
     int64_t total = 0;
     const KeyValue* last = nullptr;
+    const std::string* next = &reply.next;
     for (const KeyValue& value : reply.values) {
       total += value.value.size();
       // A page ends early rather than be too large to receive; its first value always fits.
       if (total > context_.max_inline_bytes && last != nullptr) {
-        // The later one of two tokens in a message counts.
-        response.set_next_page_token(last->key);
+        next = &last->key;
         break;
       }
       AddValue(value, response);
       last = &value;
     }
+    response.set_next_page_token(*next);
+    response.set_count(reply.count);
+    response.set_revision(reply.revision);
     return Put(response);
   }
   absl::Status operator()(const DeleteReply& reply) {

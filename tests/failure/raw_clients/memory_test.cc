@@ -21,8 +21,8 @@ namespace cohort {
 namespace {
 
 using testing::CoordinatorProcess;
-using testing::Stubs;
 using ::testing::HasSubstr;
+using testing::Stubs;
 
 constexpr int64_t kMiB = 1 << 20;
 
@@ -58,6 +58,9 @@ class MemoryTest : public ::testing::Test {
               << Stats().charged_bytes() / 1024 << " KiB charged" << std::endl;
     return grown;
   }
+
+  // One connection asks for pages of `keys` keys and reads none: the tenant's quota ends it.
+  void ExpectUnreadAnswersCount(int calls, int64_t quota, int keys, size_t value_bytes);
 
   grpc::Status CreateGroup(const std::string& name, int max_members) {
     v1::CreateGroupRequest request;
@@ -134,17 +137,16 @@ TEST_F(MemoryTest, ParkedCallsAreCountedAndBounded) {
   for (int i = 0; i < kCalls; ++i) {
     pops.push_back(std::make_unique<Pop>());
     Pop& pop = *pops.back();
-    stubs_->store->async()->QueuePop(pop.context.get(), &request, &pop.response,
-                                     [&](const grpc::Status& status) {
-                                       absl::MutexLock lock(&mutex);
-                                       ++ended;
-                                       if (status.error_code() !=
-                                           grpc::StatusCode::RESOURCE_EXHAUSTED) {
-                                         return;
-                                       }
-                                       ++refused;
-                                       message = status.error_message();
-                                     });
+    stubs_->store->async()->QueuePop(
+        pop.context.get(), &request, &pop.response, [&](const grpc::Status& status) {
+          absl::MutexLock lock(&mutex);
+          ++ended;
+          if (status.error_code() != grpc::StatusCode::RESOURCE_EXHAUSTED) {
+            return;
+          }
+          ++refused;
+          message = status.error_message();
+        });
   }
   // All calls have been handled once each is parked or refused.
   for (int attempt = 0; attempt < 60000; ++attempt) {
@@ -202,13 +204,11 @@ TEST_F(MemoryTest, UnreadStreamsAreCounted) {
   }
 }
 
-// Each answer has bytes of its own, and the client's window takes a small part of the first.
-TEST_F(MemoryTest, UnreadAnswersCountForTheTenant) {
-  constexpr int kCalls = 200;
-  ASSERT_NO_FATAL_FAILURE(
-      Start({"--limit", absl::StrCat("max_tenant_bytes_held=", 24 * kMiB)}));
-  for (int i = 0; i < 1000; ++i) {
-    const grpc::Status put = Put(absl::StrCat("key", i), std::string(2000, 'x'));
+// The client's window takes a small part of the first answer.
+void MemoryTest::ExpectUnreadAnswersCount(int calls, int64_t quota, int keys, size_t value_bytes) {
+  ASSERT_NO_FATAL_FAILURE(Start({"--limit", absl::StrCat("max_tenant_bytes_held=", quota)}));
+  for (int i = 0; i < keys; ++i) {
+    const grpc::Status put = Put(absl::StrCat("key", i), std::string(value_bytes, 'x'));
     ASSERT_TRUE(put.ok()) << put.error_message();
   }
   v1::RangeRequest range;
@@ -218,19 +218,29 @@ TEST_F(MemoryTest, UnreadAnswersCountForTheTenant) {
   const std::string& address = coordinator_->address();
   testing::RawHttp2 client(std::stoi(address.substr(address.rfind(':') + 1)),
                            testing::RawHttp2::Greeting());
-  for (uint32_t stream = 1; stream < 2 * kCalls; stream += 2) {
+  for (int i = 0; i < calls; ++i) {
+    const auto stream = static_cast<uint32_t>(2 * i + 1);
     ASSERT_TRUE(client.Send(absl::StrCat(
         testing::Frame(testing::FrameType::kHeaders, testing::kEndHeaders, stream,
                        testing::RequestBlock("/cohort.v1.StoreService/Range")),
-        testing::Frame(testing::FrameType::kData, testing::kEndStream, stream,
-                       absl::StrCat(std::string(1, '\0'),
-                                    testing::Number32(static_cast<uint32_t>(message.size())),
-                                    message)))));
+        testing::Frame(
+            testing::FrameType::kData, testing::kEndStream, stream,
+            absl::StrCat(std::string(1, '\0'),
+                         testing::Number32(static_cast<uint32_t>(message.size())), message)))));
   }
   // The first answers fill the tenant's share; the next ones are refused.
   EXPECT_TRUE(client.AwaitText("max_tenant_bytes_held", absl::Seconds(30)));
-  EXPECT_LT(Report(absl::StrCat(kCalls, " unread answers"), before), 64 * kMiB);
+  EXPECT_LT(Report(absl::StrCat(calls, " unread answers"), before), 64 * kMiB);
   EXPECT_TRUE(Put("key", "value", "another").ok());
+}
+
+TEST_F(MemoryTest, UnreadAnswersCountForTheTenant) {
+  ExpectUnreadAnswersCount(/*calls=*/200, /*quota=*/24 * kMiB, /*keys=*/1000, /*value_bytes=*/2000);
+}
+
+// All answers share the value, and each keeps its call.
+TEST_F(MemoryTest, UnreadAnswersThatShareAValueCountForTheTenant) {
+  ExpectUnreadAnswersCount(/*calls=*/900, /*quota=*/6 * kMiB, /*keys=*/1, /*value_bytes=*/300000);
 }
 
 TEST_F(MemoryTest, AnUnreadWatchStreamEndsAtTheLimit) {
@@ -268,8 +278,7 @@ TEST_F(MemoryTest, AnUnreadWatchStreamEndsAtTheLimit) {
   }
   std::cout << watchers.size() << " streams, output charged: " << Held("output") / 1024 << " KiB"
             << std::endl;
-  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED)
-      << refused.error_message();
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << refused.error_message();
   EXPECT_THAT(refused.error_message(), HasSubstr(absl::StrCat("max_bytes_held is ", kLimit)));
   EXPECT_THAT(refused.error_message(), HasSubstr("more for output"));
   // The request itself is charged, too.

@@ -71,6 +71,7 @@ class CheckedHandler final : public MethodHandler {
     parsing_->RunHandler(HandlerParameter(call.call, call.server_context, request, status, data,
                                           call.call_requester));
     t_kept = nullptr;
+    t_refused = absl::OkStatus();
   }
 
  private:

@@ -67,7 +67,7 @@ TEST_F(FramedCollectiveHandlerTest, TooManyFieldsAreRejected) {
   std::string request;
   for (int i = 0; i <= CollectiveRequest::kMostFields; ++i)
     request += "\x78\x01";  // field 15, which there is not
-  EXPECT_THAT(Run(request).message(), HasSubstr("has more than 2097152 fields"));
+  EXPECT_THAT(Run(request).message(), HasSubstr("RunCollectiveRequest: more than 2097152 fields"));
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ class Session {
     int pid = 0;
     std::string host;
     std::string identity;  // empty: the worker has no access policy
-    std::string tenant{};  // the identity's own one
+    std::string tenant{};  // its own one; empty: it has none
   };
 
   // Errors: RESOURCE_EXHAUSTED (descriptors).

@@ -25,7 +25,8 @@ grpc::ServerReadReactor<v1::WriteTensorRequest>* WriteStream::Start(
   stream->self_ = stream;
   // Before its first part is parsed.
   absl::Status may = stream->caller_.Require(Role::kMember, "");
-  if (may.ok()) may = watch.Add(stream, {stream->caller_.identity(), std::string(stream->caller_.tenant())});
+  if (may.ok())
+    may = watch.Add(stream, {stream->caller_.identity(), std::string(stream->caller_.tenant())});
   if (!may.ok()) {
     stream->End(may);
   } else {
