@@ -31,17 +31,28 @@ TEST(SessionTableTest, WithoutAThreadASessionIsRefusedAndTheNextIsOpened) {
   ASSERT_TRUE(session.ok()) << session.status();
 }
 
+// The clients spiffe://test/a1, a2 ... of tenant a, and spiffe://test/b of tenant b.
+class Clients {
+ public:
+  Clients() {
+    const std::string path = ::testing::TempDir() + "/policy.json";
+    std::ofstream(path) << R"({"rules": [
+        {"identity": "spiffe://test/b", "tenant": "b", "role": "member"},
+        {"identity": "spiffe://test/a*", "tenant": "a", "role": "member"}]})";
+    policy_ = AccessPolicy::Load(path).value();
+  }
+  Caller operator()(const std::string& name) {
+    PeerAccess peer(policy_, {"spiffe://test/" + name});
+    return access_.CallerOf("OpenSession", &peer);
+  }
+
+ private:
+  std::shared_ptr<AccessPolicy> policy_;
+  WorkerAccess access_{/*checks=*/true};
+};
+
 TEST(SessionTableTest, AnIdentityAndATenantHaveTheirShareOfTheSessions) {
-  const std::string path = ::testing::TempDir() + "/policy.json";
-  std::ofstream(path) << R"({"rules": [
-      {"identity": "spiffe://test/b", "tenant": "b", "role": "member"},
-      {"identity": "spiffe://test/a*", "tenant": "a", "role": "member"}]})";
-  const std::shared_ptr<AccessPolicy> policy = AccessPolicy::Load(path).value();
-  WorkerAccess access(/*checks=*/true);
-  const auto caller_named = [&](const std::string& name) {
-    PeerAccess peer(policy, {"spiffe://test/" + name});
-    return access.CallerOf("OpenSession", &peer);
-  };
+  Clients caller_named;
   const Caller caller = caller_named("a1");
   SessionTable sessions;
   std::vector<std::shared_ptr<Session>> open;
@@ -90,6 +101,30 @@ TEST(SessionTableTest, TensorsTakeNoMoreThanTheirLimit) {
   ASSERT_TRUE(second->AttachHeap().ok());
   EXPECT_TRUE(second->Allocate(100 * kMiB).ok());
   EXPECT_TRUE(first->Allocate(48 * kMiB).ok());
+}
+
+TEST(SessionTableTest, TensorsAndCallsOfATenantCountTogether) {
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  SessionTable sessions(Quotas({}, {/*max_in_all=*/64 * kMiB, /*max_per_session=*/0}));
+  Clients caller_named;
+  const auto open = [&](const std::string& name) {
+    return sessions.Open({name, 1, "host-a", ""}, caller_named(name)).value();
+  };
+  const auto first = open("a1");
+  const auto second = open("a2");
+  const auto other = open("b");
+  const auto tensor = first->Allocate(40 * kMiB);
+  ASSERT_TRUE(tensor.ok()) << tensor.status();
+  EXPECT_THAT(std::string(second->Allocate(20 * kMiB).status().message()),
+              HasSubstr("tenant a holds 41943040 of 58720256, as many as one tenant may have"));
+  EXPECT_TRUE(other->Allocate(20 * kMiB).ok());
+  CallGate gate(/*max_calls=*/8, /*max_calls_per_session=*/4);
+  std::vector<CallGate::Pass> passes;
+  for (int i = 0; i < 4; ++i) passes.push_back(*gate.Enter(first->calls()));
+  for (int i = 0; i < 3; ++i) passes.push_back(*gate.Enter(second->calls()));
+  EXPECT_THAT(std::string(gate.Enter(second->calls()).status().message()),
+              HasSubstr("7 calls of tenant a"));
+  EXPECT_TRUE(gate.Enter(other->calls()).ok());
 }
 
 TEST(SessionTableTest, SessionsEndWhenNoThreadStarts) {
