@@ -24,6 +24,7 @@ namespace cohort {
 namespace {
 
 constexpr int64_t kBetweenLooksMs = 1000;
+constexpr char kTokenPrefix[] = "token:";
 
 using nlohmann::json;
 
@@ -194,11 +195,23 @@ Rights AccessPolicy::RightsOf(const std::vector<std::string>& names) const {
   return content()->RightsOf(names);
 }
 
+Rights AccessPolicy::RemainingRightsOf(const std::vector<std::string>& names) const {
+  const std::shared_ptr<const Content> content = this->content();
+  Rights rights = content->RightsOf(names);
+  absl::string_view token = names.front();
+  if (absl::ConsumePrefix(&token, kTokenPrefix) &&
+      std::none_of(content->token_names.begin(), content->token_names.end(),
+                   [token](const auto& named) { return named.second == token; })) {
+    rights.grants.clear();
+  }
+  return rights;
+}
+
 std::optional<Rights> AccessPolicy::RightsOfToken(const std::string& hash) const {
   const std::shared_ptr<const Content> content = this->content();
   const auto found = content->token_names.find(hash);
   if (found == content->token_names.end()) return std::nullopt;
-  return content->RightsOf({absl::StrCat("token:", found->second)});
+  return content->RightsOf({absl::StrCat(kTokenPrefix, found->second)});
 }
 
 bool AccessPolicy::has_issuers() const { return !content()->issuers.empty(); }

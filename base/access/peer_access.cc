@@ -49,10 +49,11 @@ class PeerAccess::SignatureBudget {
 };
 
 PeerAccess::PeerAccess(std::shared_ptr<AccessPolicy> policy, std::vector<std::string> names,
-                       std::string address)
+                       std::string address, absl::Time certificate_ends)
     : policy_(std::move(policy)),
       names_(std::move(names)),
       address_(std::make_shared<const std::string>(std::move(address))),
+      certificate_ends_(certificate_ends),
       budget_(std::make_shared<SignatureBudget>()),
       paused_until_(std::make_shared<std::atomic<int64_t>>(0)),
       has_had_role_(std::make_shared<std::atomic<bool>>(false)) {}
@@ -61,6 +62,7 @@ PeerAccess::PeerAccess(const PeerAccess& connection, absl::string_view token, st
     : policy_(connection.policy_),
       names_(policy_->takes_tokens() ? std::vector<std::string>() : connection.names_),
       address_(connection.address_),
+      certificate_ends_(connection.certificate_ends_),
       budget_(connection.budget_),
       paused_until_(connection.paused_until_),
       has_had_role_(connection.has_had_role_),
@@ -71,6 +73,7 @@ PeerAccess::PeerAccess(std::shared_ptr<PeerAccess> caller, std::string encoded_n
     : policy_(caller->policy_),
       names_(DecodeClientNames(encoded_names)),
       address_(caller->address_),
+      certificate_ends_(caller->certificate_ends_),
       budget_(caller->budget_),
       paused_until_(caller->paused_until_),
       has_had_role_(caller->has_had_role_),

@@ -13,6 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/access/access_policy.h"
 #include "base/access/token_issuers.h"
 #include "base/clock.h"
@@ -31,9 +32,9 @@ class PeerAccess : public std::enable_shared_from_this<PeerAccess> {
   static constexpr size_t kMaxKnownTokens = 4;
 
   // Made by std::make_shared. Precondition: `names` is not empty. `address`: of the connection, for
-  // the log.
+  // the log. `certificate_ends`: when the certificate of the connection's client does.
   PeerAccess(std::shared_ptr<AccessPolicy> policy, std::vector<std::string> names,
-             std::string address = "");
+             std::string address = "", absl::Time certificate_ends = absl::InfiniteFuture());
 
   // The access of the same client by a bearer token, which counts in place of its names. The same
   // object for the last tokens.
@@ -55,6 +56,8 @@ class PeerAccess : public std::enable_shared_from_this<PeerAccess> {
   // Whether a look at the rights has found a role in some tenant, by the names of the connection or
   // by a token of it. Cheap.
   bool has_had_role() const { return has_had_role_->load(std::memory_order_relaxed); }
+  // Of the connection, whoever counts in place of its client.
+  absl::Time certificate_ends() const { return certificate_ends_; }
   // Never null.
   const std::shared_ptr<const std::string>& address() const { return address_; }
 
@@ -77,9 +80,10 @@ class PeerAccess : public std::enable_shared_from_this<PeerAccess> {
   const std::shared_ptr<AccessPolicy> policy_;
   const std::vector<std::string> names_;  // empty: the token counts in their place
   const std::shared_ptr<const std::string> address_;
+  const absl::Time certificate_ends_;
   const std::shared_ptr<SignatureBudget> budget_;
   const std::shared_ptr<std::atomic<int64_t>> paused_until_;  // nanoseconds; 0: not paused
-  const std::shared_ptr<std::atomic<bool>> has_had_role_;  // of the connection and its tokens
+  const std::shared_ptr<std::atomic<bool>> has_had_role_;     // of the connection and its tokens
   const std::string token_hash_;              // empty: the client has shown no token
   const std::string jwt_;                     // the token, if it may be a signed one
   const std::shared_ptr<PeerAccess> caller_;  // null: the client calls in its own name

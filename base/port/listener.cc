@@ -95,8 +95,8 @@ class Listener::Acceptor final : public EventLoop::Handler {
   Acceptor(Listener& listener, int fd) : listener_(listener), fd_(fd) {}
 
   void OnEvents(uint32_t) override {
-    // The kernel's queue is in the order in which clients came. So it is emptied, at little cost for
-    // each connection, and addresses take turns from there on.
+    // The kernel's queue is in the order in which clients came. So it is emptied, at little cost
+    // for each connection, and addresses take turns from there on.
     for (int i = 0; i < kAcceptsPerIteration; ++i) {
       const int fd = accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (fd < 0) {
@@ -109,8 +109,8 @@ class Listener::Acceptor final : public EventLoop::Handler {
       const std::shared_ptr<Peer> peer = listener_.FindPeer(CountedAddress(PeerAddressOf(fd)));
       if (peer->new_connections >= kMostNew || (!IsLocal(fd) && !listener_.Admit(*peer))) continue;
       ++peer->new_connections;
-      listener_.turns_.Add(peer->turns, std::make_shared<NewConnection>(
-                                            listener_, std::move(connection), peer));
+      listener_.turns_.Add(peer->turns,
+                           std::make_shared<NewConnection>(listener_, std::move(connection), peer));
     }
   }
 
@@ -352,7 +352,8 @@ void Listener::PassToServer(Connection& connection, int fd, const ListenerProtoc
   connection.closing = peer.closing;
   if (options_.access != nullptr) {
     peer.access = std::make_shared<PeerAccess>(
-        options_.access, NamesOfPeer(fd, tls == nullptr ? nullptr : &tls->peer()), connection.host);
+        options_.access, NamesOfPeer(fd, tls == nullptr ? nullptr : &tls->peer()), connection.host,
+        tls == nullptr ? absl::InfiniteFuture() : tls->peer().not_after);
     peer.access->Current(Clock::Steady().Now());  // whether its names give it a role
   }
   if (tls != nullptr) expiry_.Add(connection.cookie, tls, Clock::Steady().Now());
