@@ -102,7 +102,9 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<AccessPolicy> access, AccessPolicyOf(options));
   service_options.checks_access = access != nullptr;
   std::optional<PolicyWatch> policy_watch;
-  if (access != nullptr) policy_watch.emplace(access, [] {});
+  if (access != nullptr) {
+    policy_watch.emplace(access, [access, &sessions] { sessions.EndWithoutRights(*access); });
+  }
   service_options.advertised_host = options.advertise;
   service_options.host_identity = options.host_identity;
   service_options.host_folder = options.host_folder;

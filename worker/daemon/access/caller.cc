@@ -1,5 +1,7 @@
 #include "worker/daemon/access/caller.h"
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/port/peer/access_of_grpc_call.h"
 
@@ -21,6 +23,13 @@ bool Caller::Has(Role role, absl::string_view tenant) const {
   if (!checked()) return true;
   if (rights_ == nullptr) return false;
   return (tenant.empty() ? rights_->HighestRole() : rights_->RoleIn(tenant)) >= role;
+}
+
+absl::Status Caller::CheckCertificate() const {
+  if (absl::Now() <= certificate_ends_) return absl::OkStatus();
+  return absl::UnauthenticatedError(
+      absl::StrCat("the certificate of ", identity(), " has ended at ",
+                   absl::FormatTime(certificate_ends_), ": connect again with a new one"));
 }
 
 std::string Caller::ResolveTenant(const std::string& tenant) const {
@@ -55,6 +64,7 @@ Caller WorkerAccess::CallerOf(const char* method, PeerAccess* access) {
   }
   caller.rights_ = access->Current(Clock::Steady().Now());
   caller.client_ = {*caller.rights_->identity, *access->address()};
+  caller.certificate_ends_ = access->certificate_ends();
   return caller;
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/access/access_policy.h"
 #include "base/access/audit_log.h"
 #include "base/access/peer_access.h"
@@ -40,6 +41,9 @@ class Caller {
   // The log has it.
   absl::Status Require(Role role, absl::string_view tenant) const;
   bool Has(Role role, absl::string_view tenant) const;
+  // Errors: UNAUTHENTICATED (the certificate of the client has ended). A connection outlives it,
+  // because sessions end with their connections.
+  absl::Status CheckCertificate() const;
   // The tenant of a request that names `tenant`.
   std::string ResolveTenant(const std::string& tenant) const;
   // Returns PERMISSION_DENIED with `why`. The log has it.
@@ -51,6 +55,7 @@ class Caller {
   const char* method_ = "";
   AuditLog* audit_ = nullptr;  // null: nothing is logged
   AuditedClient client_;
+  absl::Time certificate_ends_ = absl::InfiniteFuture();
   std::shared_ptr<const Rights> rights_;  // null: the client is gone
 };
 

@@ -75,9 +75,9 @@ WorkerService::WorkerService(WorkerServiceOptions options, SessionTable& session
 grpc::ServerWriteReactor<v1::SessionEvent>* WorkerService::OpenSession(
     grpc::CallbackServerContext* context, const v1::OpenSessionRequest* request) {
   context->AddTrailingMetadata(kAnsweredKey, "1");
-  absl::StatusOr<std::shared_ptr<Session>> session =
-      sessions_.Open({request->client(), request->pid(), request->host(), ""},
-                     access_.CallerOf("OpenSession", *context));
+  absl::StatusOr<std::shared_ptr<Session>> session = sessions_.Open(
+      {request->client(), request->pid(), request->host(), "", "", access_.NamesOf(*context)},
+      access_.CallerOf("OpenSession", *context));
   if (!session.ok()) return new SessionStream(sessions_, session.status());
   v1::SessionEvent event;
   v1::SessionOpened& opened = *event.mutable_opened();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/access/role.h"
 #include "base/rpc/random_bits.h"
 #include "base/status_macros.h"
 #include "base/text/printable.h"
@@ -130,6 +131,14 @@ absl::Status Session::CheckTenants(const Caller& caller) const {
     COHORT_RETURN_IF_ERROR(caller.Require(Role::kMember, entry->tenant()));
   }
   return absl::OkStatus();
+}
+
+bool Session::MayBelongTo(const Rights& rights) const {
+  if (rights.HighestRole() < Role::kMember) return false;
+  MutexLock lock(&mutex_);
+  return std::all_of(groups_.begin(), groups_.end(), [&rights](const auto& group) {
+    return rights.RoleIn(group.second->tenant()) >= Role::kMember;
+  });
 }
 
 void Session::SetListener(Listener* listener) {

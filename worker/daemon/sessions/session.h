@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/access/access_policy.h"
 #include "base/id128.h"
 #include "base/shm/heap.h"
 #include "base/threads/mutex.h"
@@ -43,8 +44,9 @@ class Session {
     std::string name;
     int pid = 0;
     std::string host;
-    std::string identity;  // empty: the worker has no access policy
-    std::string tenant{};  // its own one; empty: it has none
+    std::string identity;              // empty: the worker has no access policy
+    std::string tenant{};              // its own one; empty: it has none
+    std::vector<std::string> names{};  // for the access policy; empty: there is none
   };
 
   // Errors: RESOURCE_EXHAUSTED (descriptors).
@@ -84,6 +86,8 @@ class Session {
   std::map<uint64_t, std::shared_ptr<ClientRank>> groups() const;
   // Errors: those of Caller::Require, for a tenant of one of the groups.
   absl::Status CheckTenants(const Caller& caller) const;
+  // Whether a client with these rights may have the session: it is a member of the groups' tenants.
+  bool MayBelongTo(const Rights& rights) const;
 
   // Its cancellation ends all joins of the session, and no later join succeeds.
   client::Cancellation& joining() { return joining_; }

@@ -18,6 +18,7 @@ SessionTable::~SessionTable() {
 absl::StatusOr<std::shared_ptr<Session>> SessionTable::Open(Session::Client client,
                                                             const Caller& caller) {
   COHORT_RETURN_IF_ERROR(caller.Require(Role::kMember, ""));
+  COHORT_RETURN_IF_ERROR(caller.CheckCertificate());
   COHORT_RETURN_IF_ERROR(CheckServing());
   COHORT_RETURN_IF_ERROR(StartLeaver());
   client.identity = caller.identity();
@@ -105,6 +106,15 @@ void SessionTable::End(const std::shared_ptr<Session>& session, absl::string_vie
   if (started.ok()) return;
   MutexLock lock(&state_->mutex);
   state_->in_turn.push_back(session);
+}
+
+void SessionTable::EndWithoutRights(const AccessPolicy& policy) {
+  for (const std::shared_ptr<Session>& session : All()) {
+    const Session::Client& client = session->client();
+    if (client.names.empty()) continue;
+    if (session->MayBelongTo(policy.RemainingRightsOf(client.names))) continue;
+    End(session, absl::StrCat("its client, ", client.identity, ", has lost its rights"));
+  }
 }
 
 absl::Status SessionTable::StartLeaver() {

@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/access/access_policy.h"
 #include "base/clock.h"
 #include "base/id128.h"
 #include "base/threads/mutex.h"
@@ -36,7 +37,8 @@ class SessionTable {
   ~SessionTable();
 
   // Errors: UNAVAILABLE (draining), RESOURCE_EXHAUSTED (sessions, descriptors, threads),
-  // PERMISSION_DENIED (`caller` is no member of a tenant).
+  // PERMISSION_DENIED (`caller` is no member of a tenant), UNAUTHENTICATED (its certificate has
+  // ended).
   static constexpr size_t kMaxSessions = 4096;
   // With an access policy, each identity and each tenant may have as many.
   static constexpr size_t kMaxSessionsOfIdentity = kMaxSessions / 4;
@@ -48,6 +50,9 @@ class SessionTable {
   // Aborts the session's groups at once, with `cause`, and leaves them on a thread of their own. If
   // the system refuses that thread, one thread leaves all such sessions in turn. Never blocks.
   void End(const std::shared_ptr<Session>& session, absl::string_view cause);
+  // Ends the sessions whose clients have lost their rights by a change of `policy`: also a client
+  // that waits, or does nothing, loses what it holds.
+  void EndWithoutRights(const AccessPolicy& policy);
   // Counts descriptors that belong to no session yet.
   std::shared_ptr<QuotaShare> NewDescriptorShare() const {
     return std::make_shared<QuotaShare>(quotas_.descriptors,

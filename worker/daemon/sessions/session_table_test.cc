@@ -5,8 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/access/access_policy.h"
 #include "base/access/peer_access.h"
+#include "base/access/token_hash.h"
 #include "base/testing/no_new_threads.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -41,8 +45,8 @@ class Clients {
         {"identity": "spiffe://test/a*", "tenant": "a", "role": "member"}]})";
     policy_ = AccessPolicy::Load(path).value();
   }
-  Caller operator()(const std::string& name) {
-    PeerAccess peer(policy_, {"spiffe://test/" + name});
+  Caller operator()(const std::string& name, absl::Time certificate_ends = absl::InfiniteFuture()) {
+    PeerAccess peer(policy_, {"spiffe://test/" + name}, "", certificate_ends);
     return access_.CallerOf("OpenSession", &peer);
   }
 
@@ -50,6 +54,51 @@ class Clients {
   std::shared_ptr<AccessPolicy> policy_;
   WorkerAccess access_{/*checks=*/true};
 };
+
+TEST(SessionTableTest, AnEndedCertificateOpensNoSessionAndKeepsItsOwn) {
+  Clients caller_named;
+  SessionTable sessions;
+  const auto session = sessions.Open({"trainer", 1, "host-a", ""}, caller_named("a1"));
+  ASSERT_TRUE(session.ok()) << session.status();
+  const Caller ended = caller_named("a1", absl::Now() - absl::Seconds(1));
+  const absl::Status refused = sessions.Open({"trainer", 1, "host-a", ""}, ended).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnauthenticated);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("the certificate of spiffe://test/a1 has ended at "));
+  EXPECT_TRUE(sessions.Find((*session)->id().ToBytes(), ended).ok());
+}
+
+TEST(SessionTableTest, SessionsEndWithTheRightsOfTheirClients) {
+  const std::string path = ::testing::TempDir() + "/changed_policy.json";
+  const auto policy_of = [&path](const std::string& rules, const std::string& tokens) {
+    std::ofstream(path) << R"({"rules": [)" << rules << R"(], "tokens": [)" << tokens << "]}";
+    return AccessPolicy::Load(path).value();
+  };
+  const std::string rule_a = R"({"identity": "spiffe://test/a", "tenant": "a", "role": "member"})";
+  const std::string rule_t = R"({"identity": "token:t", "tenant": "a", "role": "member"})";
+  const std::string rule_s = R"({"identity": "jwt:k8s:s", "tenant": "a", "role": "member"})";
+  const std::string token_t =
+      absl::StrCat(R"({"name": "t", "sha256": ")", absl::BytesToHexString(HashToken("t")), R"("})");
+  SessionTable sessions;
+  const auto open = [&sessions](const std::string& name) {
+    Session::Client client{"trainer", 1, "host-a", ""};
+    client.names = {name};
+    return sessions.Open(client, Caller()).value();
+  };
+  const auto certificate = open("spiffe://test/a");
+  const auto token = open("token:t");
+  const auto signed_token = open("jwt:k8s:s");
+  sessions.EndWithoutRights(*policy_of(rule_a + "," + rule_t + "," + rule_s, token_t));
+  EXPECT_FALSE(certificate->ended() || token->ended() || signed_token->ended());
+  sessions.EndWithoutRights(*policy_of(rule_a + "," + rule_t + "," + rule_s, ""));
+  EXPECT_TRUE(token->ended());
+  EXPECT_FALSE(certificate->ended() || signed_token->ended());
+  sessions.EndWithoutRights(*policy_of(rule_s, ""));
+  EXPECT_TRUE(certificate->ended());
+  EXPECT_FALSE(signed_token->ended());
+  sessions.EndWithoutRights(*policy_of(rule_t, ""));
+  EXPECT_TRUE(signed_token->ended());
+}
 
 TEST(SessionTableTest, AnIdentityAndATenantHaveTheirShareOfTheSessions) {
   Clients caller_named;
