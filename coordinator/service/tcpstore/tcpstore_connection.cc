@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/access/role.h"
 #include "base/clock.h"
+#include "coordinator/service/dispatch/method_table.h"
 
 namespace cohort::coordinator::tcpstore {
 namespace {
@@ -193,7 +195,11 @@ bool Connection::HandleRequest(const Request& request) {
       break;
   }
   Call call;
-  if (!Admit(MethodOf(request.operation), &call.caller)) return false;
+  const Method method = MethodOf(request.operation);
+  if (!Admit(method, &call.caller)) return false;
+  if (!job_client_.has_written && GetMethod(method).role >= Role::kMember) {
+    jobs_.EnterAsWriter(port_, &job_client_);
+  }
   if (request.operation == Operation::kAdd && request.keys[0] == kRanksKey) {
     jobs_.EnterAsRank(port_, &job_client_);
   }

@@ -49,6 +49,13 @@ void Jobs::Enter(int port, Client* client) {
   Log(LogLevel::kInfo, "a TCPStore has its first client", {{"tenant", TenantOfPort(port)}});
 }
 
+void Jobs::EnterAsWriter(int port, Client* client) {
+  client->has_written = true;
+  MutexLock lock(&mutex_);
+  Job& job = JobLocked(port);
+  if (job.number == client->job) job.has_written = true;
+}
+
 void Jobs::EnterAsRank(int port, Client* client) {
   MutexLock lock(&mutex_);
   Job* job = &JobLocked(port);
@@ -70,6 +77,7 @@ void Jobs::EnterAsRank(int port, Client* client) {
     job = &JobLocked(port);
     client->job = job->number;
     job->clients.insert(client);
+    job->has_written = true;
   }
   client->is_rank = true;
   ++job->ranks;
@@ -86,7 +94,9 @@ void Jobs::Leave(int port, Client* client) {
     job.lost_rank = true;
   }
   if (!job.clients.empty()) return;
+  const bool has_written = job.has_written;
   jobs_.erase(found);
+  if (!has_written) return;
   // Under the lock: the next client comes to an empty store.
   Clear(port);
   Log(LogLevel::kInfo, "a TCPStore has lost its last client: its keys are deleted",

@@ -2,7 +2,8 @@
 //
 // A store begins with its first client and ends with its last one: then its keys are deleted. A
 // TCPStore client never connects again, so nothing that a store holds has a use afterwards. A
-// connection counts as a client from its first request for which it has rights.
+// connection counts as a client from its first request for which it has rights. If none of the
+// clients has written anything, the keys stay: they are of a launcher, which wrote them by gRPC.
 //
 // PyTorch's own store ends with rank 0. Here a straggler of a dead job would keep its keys for the
 // next job, whose ranks would take them for their own. So a store also ends when a rank of a new
@@ -67,9 +68,12 @@ class Jobs {
     std::atomic<bool> has_ended{false};  // its job has: no request of it may be served
     int64_t job = 0;                     // 0: it has not come
     bool is_rank = false;
+    bool has_written = false;
   };
-  // A client that has rights comes, counts itself as a rank, and goes. `client` outlives its stay.
+  // A client that has rights comes, writes for the first time, counts itself as a rank, and goes.
+  // `client` outlives its stay.
   void Enter(int port, Client* client);
+  void EnterAsWriter(int port, Client* client);
   void EnterAsRank(int port, Client* client);
   void Leave(int port, Client* client);
 
@@ -97,6 +101,7 @@ class Jobs {
     absl::flat_hash_set<Client*> clients;
     int ranks = 0;  // of the clients
     bool lost_rank = false;
+    bool has_written = false;  // one of its clients, which may have left
     absl::flat_hash_map<std::string, Barrier> barriers;
   };
 

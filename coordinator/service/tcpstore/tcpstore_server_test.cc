@@ -167,8 +167,10 @@ TEST_F(TcpStoreServerTest, AConnectionWithoutARequestIsNoClient) {
   v1::PutResponse written;
   grpc::ClientContext context;
   ASSERT_TRUE(v1::StoreService::NewStub(channel_)->Put(&context, put, &written).ok());
+  // Clients that only read leave it, too.
   for (const std::string& bytes : {std::string(), RequestBytes(kPing, {std::string(4, 'p')}),
-                                   Set("k", "v").substr(0, 12)}) {
+                                   Set("k", "v").substr(0, 12), Get("of a launcher"),
+                                   RequestBytes(kNumKeys, {})}) {
     TestClient probe(Port(1), Hello() + bytes);
     probe.EndSending();
     EXPECT_TRUE(probe.ReadAll());
