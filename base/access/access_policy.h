@@ -93,8 +93,8 @@ class AccessPolicy {
   // The rights of a peer that has all of these names; a rule that matches one of them counts. The
   // first name is its identity. Precondition: there is one.
   Rights RightsOf(const std::vector<std::string>& names) const;
-  // What is left of the rights of a client that had these names when it came: none if its name is
-  // of a token that the list has no more. A signed token counts beyond its end.
+  // The rights that a client with these names still has, some time after it came. A token that is no
+  // longer in the list gives no rights. A signed token counts beyond its end.
   Rights RemainingRightsOf(const std::vector<std::string>& names) const;
   // The rights of a peer that shows a bearer token with this hash (HashToken). Its one name is
   // "token:NAME". Nothing: the policy does not have the hash.

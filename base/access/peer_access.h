@@ -56,7 +56,7 @@ class PeerAccess : public std::enable_shared_from_this<PeerAccess> {
   // Whether a look at the rights has found a role in some tenant, by the names of the connection or
   // by a token of it. Cheap.
   bool has_had_role() const { return has_had_role_->load(std::memory_order_relaxed); }
-  // Of the connection, whoever counts in place of its client.
+  // The end of the connection's certificate, also if a token counts in place of its names.
   absl::Time certificate_ends() const { return certificate_ends_; }
   // Never null.
   const std::shared_ptr<const std::string>& address() const { return address_; }

@@ -46,7 +46,7 @@ class Session {
     std::string host;
     std::string identity;              // empty: the worker has no access policy
     std::string tenant{};              // its own one; empty: it has none
-    std::vector<std::string> names{};  // for the access policy; empty: there is none
+    std::vector<std::string> names{};  // for the access policy; empty: the worker has no policy
   };
 
   // Errors: RESOURCE_EXHAUSTED (descriptors).

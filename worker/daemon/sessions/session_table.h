@@ -50,8 +50,8 @@ class SessionTable {
   // Aborts the session's groups at once, with `cause`, and leaves them on a thread of their own. If
   // the system refuses that thread, one thread leaves all such sessions in turn. Never blocks.
   void End(const std::shared_ptr<Session>& session, absl::string_view cause);
-  // Ends the sessions whose clients have lost their rights by a change of `policy`: also a client
-  // that waits, or does nothing, loses what it holds.
+  // Ends the sessions whose clients have lost their rights by a change of `policy`, also if they
+  // send no calls.
   void EndWithoutRights(const AccessPolicy& policy);
   // Counts descriptors that belong to no session yet.
   std::shared_ptr<QuotaShare> NewDescriptorShare() const {
