@@ -116,6 +116,18 @@ absl::Status ThreadRefused(const std::string& name, const std::system_error& err
   return Refused(name, error.code().message());
 }
 
+absl::Status StartDetached(const std::string& name, void* (*run)(void*), void* argument) {
+  if (absl::Status left = CheckThreadsLeft(name); !left.ok()) return left;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_t thread;
+  const int error = pthread_create(&thread, &attributes, run, argument);
+  pthread_attr_destroy(&attributes);
+  if (error == 0) return absl::OkStatus();
+  return ThreadRefused(name, std::system_error(error, std::generic_category()));
+}
+
 int64_t ThreadLimit() { return std::min(UserLimit(), CgroupOfProcess().max); }
 
 int64_t ThreadsLeftToGrpc() {

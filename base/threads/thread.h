@@ -9,6 +9,7 @@
 #define COHORT_BASE_THREADS_THREAD_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -52,12 +53,28 @@ absl::StatusOr<std::thread> StartThread(const std::string& name, Body body) {
   }
 }
 
+// Runs `run(argument)` on a new thread that is detached from its first moment. To detach one that
+// runs is not safe: glibc's pthread_detach reads the thread's memory after another thread may have
+// unmapped it (glibc's bug 19951). Errors: RESOURCE_EXHAUSTED; then `run` does not run.
+absl::Status StartDetached(const std::string& name, void* (*run)(void*), void* argument);
+
 // Like StartThread, but the thread is detached: it cannot be joined.
 template <typename Body>
 absl::Status StartDetachedThread(const std::string& name, Body body) {
-  absl::StatusOr<std::thread> thread = StartThread(name, std::move(body));
-  if (thread.ok()) thread->detach();
-  return thread.status();
+  struct Thread {
+    std::string name;
+    Body body;
+  };
+  auto thread = std::make_unique<Thread>(Thread{name, std::move(body)});
+  const auto run = [](void* argument) -> void* {
+    const std::unique_ptr<Thread> thread(static_cast<Thread*>(argument));
+    NameThisThread(thread->name);
+    thread->body();
+    return nullptr;
+  };
+  absl::Status started = StartDetached(name, run, thread.get());
+  if (started.ok()) (void)thread.release();  // the thread has it
+  return started;
 }
 
 }  // namespace cohort

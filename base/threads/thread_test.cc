@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
 #include "base/testing/no_new_threads.h"
 #include "gmock/gmock.h"
@@ -86,6 +88,28 @@ TEST(ThreadTest, ThreadsStartAgainOnceTheLimitIsGone) {
   absl::Notification ran;
   ASSERT_TRUE(StartDetachedThread("cohort-once", [&ran] { ran.Notify(); }).ok());
   EXPECT_TRUE(ran.WaitForNotificationWithTimeout(absl::Seconds(30)));
+}
+
+// A thread that is detached while it ends may end the process: glibc's bug 19951.
+TEST(ThreadTest, ADetachedThreadIsDetachedFromItsFirstMoment) {
+  constexpr int kThreads = 200;
+  std::atomic<int> detached{0};
+  absl::BlockingCounter left(kThreads);
+  for (int i = 0; i < kThreads; ++i) {
+    const absl::Status started = StartDetachedThread("cohort-once", [&detached, &left] {
+      pthread_attr_t attributes;
+      int state = PTHREAD_CREATE_JOINABLE;
+      if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+        pthread_attr_getdetachstate(&attributes, &state);
+        pthread_attr_destroy(&attributes);
+      }
+      if (state == PTHREAD_CREATE_DETACHED) ++detached;
+      left.DecrementCount();
+    });
+    ASSERT_TRUE(started.ok()) << started;
+  }
+  left.Wait();
+  EXPECT_EQ(detached, kThreads);
 }
 
 }  // namespace
