@@ -1,8 +1,9 @@
 #include "worker/cuda/testing/fake_stream.h"
 
-#include <thread>
+#include <cstdlib>
 #include <utility>
 
+#include "base/threads/thread.h"
 #include "worker/cuda/testing/fake_state.h"
 
 namespace cohort::worker::cuda::fake {
@@ -31,7 +32,8 @@ Instant Mark::at() const {
 
 std::shared_ptr<Stream> Stream::Start(int device) {
   std::shared_ptr<Stream> stream(new Stream(device));
-  std::thread([stream] { stream->Run(); }).detach();
+  const absl::Status started = StartDetachedThread("fake-stream", [stream] { stream->Run(); });
+  if (!started.ok()) std::abort();
   return stream;
 }
 
