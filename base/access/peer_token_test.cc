@@ -15,6 +15,7 @@
 #include "base/access/testing/jwt_maker.h"
 #include "base/access/token_hash.h"
 #include "base/clock.h"
+#include "base/rpc/client_names.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -40,8 +41,9 @@ class PeerTokenTest : public ::testing::Test {
     std::ofstream(next) << text;
     ASSERT_EQ(rename(next.c_str(), path.c_str()), 0);
   }
-  // Trusts one issuer of this name; "": none.
-  void WritePolicy(const std::string& name, const std::string& token_hash = "") {
+  // Trusts one issuer of this name; "": none. With `more_keys`, trusts another one with these keys.
+  void WritePolicy(const std::string& name, const std::string& token_hash = "",
+                   const std::string& more_keys = "") {
     json policy = {{"rules",
                     {{{"identity", "uid:0"}, {"tenant", "*"}, {"role", "operator"}},
                      {{"identity", "token:listed"}, {"tenant", "a"}, {"role", "observer"}},
@@ -51,6 +53,10 @@ class PeerTokenTest : public ::testing::Test {
     if (!name.empty()) {
       policy["issuers"].push_back(
           {{"name", name}, {"issuer", "https://i"}, {"audience", "cohort"}, {"jwks", keys_path_}});
+    }
+    if (!more_keys.empty()) {
+      policy["issuers"].push_back(
+          {{"name", "more"}, {"issuer", "https://j"}, {"audience", "cohort"}, {"jwks", more_keys}});
     }
     if (!token_hash.empty()) {
       policy["tokens"].push_back({{"name", "listed"}, {"sha256", token_hash}});
@@ -111,6 +117,14 @@ TEST_F(PeerTokenTest, RightsEndWithTheToken) {
   EXPECT_THAT(IdentityOf(*expired_at_first), HasSubstr("jwt:k8s:a:reader that has expired at"));
 }
 
+TEST_F(PeerTokenTest, TheRightsOfAClientEndWithTheTokenOfTheServerThatCallsForIt) {
+  const auto server = peer_->WithToken(Token("a:server"));
+  const auto client = server->ForClient(EncodeClientNames({"uid:1000"}));
+  EXPECT_EQ(RoleOf(*client), Role::kMember);
+  wall_ = absl::FromUnixSeconds(2030);
+  EXPECT_EQ(RoleOf(*client), Role::kNone);
+}
+
 TEST_F(PeerTokenTest, RightsBeginWithTheToken) {
   wall_ = absl::FromUnixSeconds(400);
   const auto access = peer_->WithToken(Token("a:trainer"));
@@ -136,6 +150,18 @@ TEST_F(PeerTokenTest, NewKeysCountFromTheNextLookOn) {
   WriteFile(keys_path_, JwksOf({next_key_.Jwk("second"), key_.Jwk("first")}));
   NextLook();
   EXPECT_EQ(RoleOf(*access), Role::kMember);
+}
+
+TEST_F(PeerTokenTest, NewKeysOfEachIssuerCount) {
+  const std::string more_keys = folder_ + "/more_keys.json";
+  WriteFile(more_keys, JwksOf({next_key_.Jwk("other")}));
+  WritePolicy("k8s", "", more_keys);
+  NextLook();
+  const auto access = peer_->WithToken(Token("a:trainer"));
+  EXPECT_EQ(RoleOf(*access), Role::kMember);
+  WriteFile(keys_path_, JwksOf({next_key_.Jwk("second")}));
+  NextLook();
+  EXPECT_EQ(RoleOf(*access), Role::kNone);
 }
 
 TEST_F(PeerTokenTest, AFileOfKeysThatCannotBeUsedChangesNothing) {

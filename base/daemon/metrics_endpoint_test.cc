@@ -126,6 +126,21 @@ TEST(MetricsEndpointTest, ServesAndStopsAtOnce) {
   }
 }
 
+TEST(MetricsEndpointTest, AnAnswerMayBeLargerThanWhatASocketTakes) {
+  constexpr int kSeries = 512;
+  constexpr size_t kBytes = 32 << 10;
+  const auto registry = std::make_shared<prometheus::Registry>();
+  auto& family = prometheus::BuildCounter().Name("some_total").Register(*registry);
+  for (int i = 0; i < kSeries; ++i) {
+    family.Add({{"name", absl::StrCat(i, "-", std::string(kBytes, 'n'))}}).Increment();
+  }
+  auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", {registry});
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  const std::string answer = Scrape((*endpoint)->port());
+  EXPECT_GT(answer.size(), kSeries * kBytes);
+  EXPECT_TRUE(absl::EndsWith(answer, "\"} 1\n"));
+}
+
 TEST(MetricsEndpointTest, OthersWaitForNoConnectionThatSaysNothing) {
   const auto registry = std::make_shared<prometheus::Registry>();
   prometheus::BuildCounter().Name("some_total").Register(*registry).Add({}).Increment();

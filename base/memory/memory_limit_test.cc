@@ -45,6 +45,12 @@ TEST_F(MemoryLimitTest, Version2TakesTheLowestOfTheCgroupAndItsParents) {
   EXPECT_EQ(CgroupMemoryLimitBytes(root_), 134217728);
 }
 
+TEST_F(MemoryLimitTest, ANameMayHaveColons) {
+  Write("/proc/self/cgroup", "0::/kubelet/cri-containerd:abc:def\n");
+  Write("/sys/fs/cgroup/kubelet/cri-containerd:abc:def/memory.max", "134217728\n");
+  EXPECT_EQ(CgroupMemoryLimitBytes(root_), 134217728);
+}
+
 TEST_F(MemoryLimitTest, AContainerSeesItsOwnCgroupAsTheTop) {
   Write("/proc/self/cgroup", "0::/kubepods/pod1/abc\n");
   Write("/sys/fs/cgroup/memory.max", "2147483648\n");

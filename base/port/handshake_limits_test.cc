@@ -14,7 +14,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/access/access_policy.h"
+#include "base/access/peer_access.h"
 #include "base/port/client_hello.h"
 #include "base/port/listener.h"
 #include "base/port/peer/listener_peer.h"
@@ -196,6 +199,18 @@ TEST_F(HandshakeLimitsTest, ThePrefaceMayComeInSeveralRecords) {
 }
 
 // The bytes of the handshake are no request.
+TEST_F(HandshakeLimitsTest, TheServerLearnsTheEndOfTheCertificate) {
+  ListenerOptions options = Patient();
+  options.access = AccessPolicy::WithoutFile();
+  Start(options);
+  const UniqueFd client = ConnectByTls();
+  ASSERT_TRUE(AwaitServed(1));
+  MutexLock lock(&mutex_);
+  const absl::Time ends = served_[0].peer.access->certificate_ends();
+  EXPECT_GT(ends, absl::Now());
+  EXPECT_LE(ends, absl::Now() + absl::Hours(1));
+}
+
 TEST_F(HandshakeLimitsTest, AtTheLimitConnectionsWithoutACallMakeRoom) {
   ListenerOptions options = Patient();
   options.max_connections = 4;

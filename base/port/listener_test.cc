@@ -157,6 +157,20 @@ TEST_F(ListenerTest, AConnectionOfAProxyNeedsOnePlace) {
   EXPECT_FALSE(Closed(silent, absl::ZeroDuration()));
 }
 
+TEST_F(ListenerTest, TheClientsOfAProxyHaveTheLimitOfTheirAddress) {
+  ListenerOptions options;
+  options.proxies = {IpNetwork::Parse("127.0.0.1").value()};
+  options.max_connections_per_peer = 1;
+  options.preface_timeout = absl::Hours(1);
+  Start(options);
+  const std::string header = "PROXY TCP4 10.0.0.7 10.0.0.1 41822 7700\r\n";
+  const UniqueFd first = Connect(header + std::string(kPreface));
+  ASSERT_TRUE(Await(framed_, 1));
+  const UniqueFd second = Connect(header + std::string(kPreface));
+  ASSERT_TRUE(Await(framed_, 2));
+  EXPECT_TRUE(Closed(first));
+}
+
 TEST_F(ListenerTest, AtItsLimitAProxyLosesNoConnectionOfAnotherClient) {
   ListenerOptions options;
   options.proxies = {IpNetwork::Parse("127.0.0.1").value()};
