@@ -279,6 +279,17 @@ TEST_F(TcpStoreServerTest, ABarrierDoesNotCountClientsThatHaveLeftIt) {
   EXPECT_EQ(second->Read(1), kStop);
 }
 
+TEST_F(TcpStoreServerTest, ABarrierThatAllHaveLeftMayHaveAnotherSize) {
+  const auto first = Connect(), second = Connect();
+  first->Send(Barrier("b", 3));
+  AwaitParkedCalls(1);
+  EXPECT_EQ(first->Ask(RequestBytes(kCancel, {}), 1), kCancelled);
+  first->Send(Barrier("b", 2));
+  AwaitParkedCalls(1);
+  EXPECT_EQ(second->Ask(Barrier("b", 2), 1), kStop);
+  EXPECT_EQ(first->Read(1), kStop);
+}
+
 class RefusedBarrierTest : public TcpStoreServerTest {
  protected:
   void SetUp() override {

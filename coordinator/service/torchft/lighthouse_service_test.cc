@@ -254,6 +254,13 @@ TEST_F(LighthouseServiceTest, AnAnswerHasABound) {
   for (const auto& call : calls) call->Cancel();
 }
 
+TEST_F(LighthouseServiceTest, AFinishedQuorumGivesItsBytesBack) {
+  wire::QuorumMember a = Replica("a"), b = Replica("b");
+  a.set_data(std::string(1 << 20, 'a'));
+  b.set_data(std::string(1 << 20, 'b'));
+  for (int i = 0; i < 4; ++i) Form({a, b});  // twice --max-message-bytes in all
+}
+
 TEST_F(LighthouseServiceTest, TooManyReplicasAreRefused) {
   Limits limits = engine_->limits();
   limits.max_members = 2;
