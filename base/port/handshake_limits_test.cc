@@ -1,4 +1,5 @@
-// The limits of clients that have not finished a TLS handshake, or that only have done that.
+// The limits of clients that have not finished a TLS handshake, or that only have done that. One
+// file, though long: all tests take one client through its handshake by hand.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -198,7 +199,6 @@ TEST_F(HandshakeLimitsTest, ThePrefaceMayComeInSeveralRecords) {
   }
 }
 
-// The bytes of the handshake are no request.
 TEST_F(HandshakeLimitsTest, TheServerLearnsTheEndOfTheCertificate) {
   ListenerOptions options = Patient();
   options.access = AccessPolicy::WithoutFile();
@@ -211,6 +211,7 @@ TEST_F(HandshakeLimitsTest, TheServerLearnsTheEndOfTheCertificate) {
   EXPECT_LE(ends, absl::Now() + absl::Hours(1));
 }
 
+// The bytes of the handshake are no request.
 TEST_F(HandshakeLimitsTest, AtTheLimitConnectionsWithoutACallMakeRoom) {
   ListenerOptions options = Patient();
   options.max_connections = 4;
