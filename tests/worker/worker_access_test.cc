@@ -276,7 +276,7 @@ TEST_F(WorkerAccessTest, RightsEndWithTheNextCall) {
       denied = Collective(**group);
       return !denied.ok();
     }));
-    // The session ends, too, so that a client without calls keeps nothing. One call may come before.
+    // The session ends, too, so that a client without calls keeps nothing. A call may come first.
     if (denied.code() == absl::StatusCode::kAborted) {
       EXPECT_THAT(std::string(denied.message()),
                   HasSubstr("its client, spiffe://test/a, has lost its rights"));
