@@ -87,7 +87,7 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   Dispatcher dispatcher(dispatcher_options, *engine, &metrics);
   std::optional<PolicyWatch> policy_watch;
   if (access != nullptr) {
-    policy_watch.emplace(access, [&engine] { engine->EndCallsWithoutRights(); });
+    policy_watch.emplace(access, [&engine](bool) { engine->EndCallsWithoutRights(); });
   }
 
   MetricsAccess metrics_access;

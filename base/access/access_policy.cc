@@ -139,7 +139,10 @@ absl::StatusOr<AccessPolicy::Content> AccessPolicy::Read(
   for (const json& entry : tokens) {
     absl::StatusOr<Token> token = ReadToken(entry);
     const bool added = token.ok() && content.token_names.emplace(token->hash, token->name).second;
-    if (added) continue;
+    if (added) {
+      content.tokens.insert(token->name);
+      continue;
+    }
     return Wrong(path, absl::StrCat("token ", content.token_names.size() + 1, ": ",
                                     token.ok() ? "is there twice" : token.status().message()));
   }
@@ -199,9 +202,7 @@ Rights AccessPolicy::RemainingRightsOf(const std::vector<std::string>& names) co
   const std::shared_ptr<const Content> content = this->content();
   Rights rights = content->RightsOf(names);
   absl::string_view token = names.front();
-  if (absl::ConsumePrefix(&token, kTokenPrefix) &&
-      std::none_of(content->token_names.begin(), content->token_names.end(),
-                   [token](const auto& named) { return named.second == token; })) {
+  if (absl::ConsumePrefix(&token, kTokenPrefix) && !content->tokens.contains(token)) {
     rights.grants.clear();
   }
   return rights;

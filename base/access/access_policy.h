@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -93,8 +94,8 @@ class AccessPolicy {
   // The rights of a peer that has all of these names; a rule that matches one of them counts. The
   // first name is its identity. Precondition: there is one.
   Rights RightsOf(const std::vector<std::string>& names) const;
-  // The rights that a client with these names still has, some time after it came. A token that is no
-  // longer in the list gives no rights. A signed token counts beyond its end.
+  // The rights that a client with these names still has, some time after it came. A token that is
+  // no longer in the list gives no rights. A signed token counts beyond its end.
   Rights RemainingRightsOf(const std::vector<std::string>& names) const;
   // The rights of a peer that shows a bearer token with this hash (HashToken). Its one name is
   // "token:NAME". Nothing: the policy does not have the hash.
@@ -127,6 +128,7 @@ class AccessPolicy {
   struct Content {
     std::vector<Rule> rules;
     absl::flat_hash_map<std::string, std::string> token_names;  // by hash
+    absl::flat_hash_set<std::string> tokens;                    // by name
     std::vector<TokenIssuer> issuers;
 
     Rights RightsOf(const std::vector<std::string>& names) const;

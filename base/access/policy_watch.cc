@@ -11,7 +11,8 @@ constexpr absl::Duration kBetweenLooks = absl::Seconds(1);
 
 }  // namespace
 
-PolicyWatch::PolicyWatch(std::shared_ptr<AccessPolicy> policy, std::function<void()> on_change)
+PolicyWatch::PolicyWatch(std::shared_ptr<AccessPolicy> policy,
+                         std::function<void(bool by_files)> on_change)
     : policy_(std::move(policy)),
       on_change_(std::move(on_change)),
       version_(policy_->version_.load()),
@@ -25,7 +26,8 @@ PolicyWatch::PolicyWatch(std::shared_ptr<AccessPolicy> policy, std::function<voi
 void PolicyWatch::Look() {
   policy_->ReadAgain();
   const int64_t version = policy_->version_.load(std::memory_order_acquire);
-  if (std::exchange(version_, version) != version || policy_->has_issuers()) on_change_();
+  const bool by_files = std::exchange(version_, version) != version;
+  if (by_files || policy_->has_issuers()) on_change_(by_files);
 }
 
 }  // namespace cohort

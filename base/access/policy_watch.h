@@ -15,15 +15,16 @@ namespace cohort {
 class PolicyWatch {
  public:
   // `on_change` runs on that thread when the rights of a client may have changed: after a change of
-  // the files, and at each look if the policy trusts issuers, whose tokens end.
-  PolicyWatch(std::shared_ptr<AccessPolicy> policy, std::function<void()> on_change);
+  // the files, and at each look if the policy trusts issuers, whose tokens end. Then only the
+  // rights of clients with signed tokens may have changed, and `by_files` is false.
+  PolicyWatch(std::shared_ptr<AccessPolicy> policy, std::function<void(bool by_files)> on_change);
   ~PolicyWatch() { policy_->watched_ = false; }
 
  private:
   void Look();
 
   const std::shared_ptr<AccessPolicy> policy_;
-  const std::function<void()> on_change_;
+  const std::function<void(bool by_files)> on_change_;
   int64_t version_ = 0;
   EventLoop loop_;  // last: its thread ends first
 };

@@ -90,7 +90,8 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   descriptors.max_per_session = options.max_descriptors_per_session > 0
                                     ? options.max_descriptors_per_session
                                     : descriptors.max_in_all / 2;
-  SessionTable sessions(Quotas(descriptors, TensorLimitsOf(options, MemoryLimitBytes())));
+  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<AccessPolicy> access, AccessPolicyOf(options));
+  SessionTable sessions(Quotas(descriptors, TensorLimitsOf(options, MemoryLimitBytes())), access);
   CallGate gate(options.max_calls, options.max_calls_per_session);
   Metrics metrics;
   COHORT_ASSIGN_OR_RETURN(const shm::HostFolder folder, shm::HostFolder::Open(options.host_folder));
@@ -99,11 +100,13 @@ absl::StatusOr<int> Serve(const Options& options, const sigset_t& signals) {
   WorkerServiceOptions service_options;
   service_options.coordinator = options.coordinator;
   service_options.allowed_coordinators = options.allowed_coordinators;
-  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<AccessPolicy> access, AccessPolicyOf(options));
   service_options.checks_access = access != nullptr;
   std::optional<PolicyWatch> policy_watch;
   if (access != nullptr) {
-    policy_watch.emplace(access, [access, &sessions] { sessions.EndWithoutRights(*access); });
+    policy_watch.emplace(access, [&sessions](bool by_files) {
+      // A session outlives its signed token.
+      if (by_files) sessions.EndWithoutRights();
+    });
   }
   service_options.advertised_host = options.advertise;
   service_options.host_identity = options.host_identity;

@@ -27,9 +27,10 @@ bool Caller::Has(Role role, absl::string_view tenant) const {
 
 absl::Status Caller::CheckCertificate() const {
   if (absl::Now() <= certificate_ends_) return absl::OkStatus();
-  return absl::UnauthenticatedError(
-      absl::StrCat("the certificate of ", identity(), " has ended at ",
-                   absl::FormatTime(certificate_ends_), ": connect again with a new one"));
+  const absl::Status denied =
+      Deny(absl::StrCat("the certificate of ", identity(), " has ended at ",
+                        absl::FormatTime(certificate_ends_), ": connect again with a new one"));
+  return absl::UnauthenticatedError(denied.message());
 }
 
 std::string Caller::ResolveTenant(const std::string& tenant) const {

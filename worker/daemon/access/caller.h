@@ -41,8 +41,8 @@ class Caller {
   // The log has it.
   absl::Status Require(Role role, absl::string_view tenant) const;
   bool Has(Role role, absl::string_view tenant) const;
-  // Errors: UNAUTHENTICATED (the certificate of the client has ended). A connection outlives it,
-  // because sessions end with their connections.
+  // Errors: UNAUTHENTICATED (the certificate of the client has ended). The log has it. A connection
+  // outlives it, because sessions end with their connections.
   absl::Status CheckCertificate() const;
   // The tenant of a request that names `tenant`.
   std::string ResolveTenant(const std::string& tenant) const;

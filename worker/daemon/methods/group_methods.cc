@@ -241,6 +241,7 @@ absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
                      cancelled);
   }
   COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<ClientRank> entry, joined);
+  COHORT_RETURN_IF_ERROR(sessions_.CheckRights(session));
   const GroupFacts facts = entry->facts();
   LogMembership("joined", *session, facts);
   Fill(group, facts, response);

@@ -40,6 +40,7 @@ absl::StatusOr<std::shared_ptr<Session>> SessionTable::Open(Session::Client clie
        {"host", session->client().host},
        {"identity", caller.checked() ? caller.identity() : "not checked"},
        {"from", caller.address()}});
+  COHORT_RETURN_IF_ERROR(CheckRights(session));
   return session;
 }
 
@@ -108,13 +109,18 @@ void SessionTable::End(const std::shared_ptr<Session>& session, absl::string_vie
   state_->in_turn.push_back(session);
 }
 
-void SessionTable::EndWithoutRights(const AccessPolicy& policy) {
-  for (const std::shared_ptr<Session>& session : All()) {
-    const Session::Client& client = session->client();
-    if (client.names.empty()) continue;
-    if (session->MayBelongTo(policy.RemainingRightsOf(client.names))) continue;
-    End(session, absl::StrCat("its client, ", client.identity, ", has lost its rights"));
-  }
+void SessionTable::EndWithoutRights() {
+  for (const std::shared_ptr<Session>& session : All()) CheckRights(session).IgnoreError();
+}
+
+absl::Status SessionTable::CheckRights(const std::shared_ptr<Session>& session) {
+  const Session::Client& client = session->client();
+  if (policy_ == nullptr || client.names.empty()) return absl::OkStatus();
+  if (session->MayBelongTo(policy_->RemainingRightsOf(client.names))) return absl::OkStatus();
+  const std::string lost = absl::StrCat("its client, ", client.identity, ", has lost its rights");
+  End(session, lost);
+  return absl::PermissionDeniedError(
+      absl::StrCat("the session of ", session->Describe(), " has ended: ", lost));
 }
 
 absl::Status SessionTable::StartLeaver() {

@@ -32,13 +32,17 @@ struct WorkerStats {
 // Thread-safe.
 class SessionTable {
  public:
-  explicit SessionTable(Quotas quotas = Quotas())
-      : quotas_(std::move(quotas)), state_(std::make_shared<State>()) {}
+  // `policy`: of the clients that have names. Null: they keep their rights.
+  explicit SessionTable(Quotas quotas = Quotas(),
+                        std::shared_ptr<const AccessPolicy> policy = nullptr)
+      : quotas_(std::move(quotas)),
+        policy_(std::move(policy)),
+        state_(std::make_shared<State>()) {}
   ~SessionTable();
 
   // Errors: UNAVAILABLE (draining), RESOURCE_EXHAUSTED (sessions, descriptors, threads),
-  // PERMISSION_DENIED (`caller` is no member of a tenant), UNAUTHENTICATED (its certificate has
-  // ended).
+  // PERMISSION_DENIED (`caller` is no member of a tenant, or no longer), UNAUTHENTICATED (its
+  // certificate has ended).
   static constexpr size_t kMaxSessions = 4096;
   // With an access policy, each identity and each tenant may have as many.
   static constexpr size_t kMaxSessionsOfIdentity = kMaxSessions / 4;
@@ -50,9 +54,12 @@ class SessionTable {
   // Aborts the session's groups at once, with `cause`, and leaves them on a thread of their own. If
   // the system refuses that thread, one thread leaves all such sessions in turn. Never blocks.
   void End(const std::shared_ptr<Session>& session, absl::string_view cause);
-  // Ends the sessions whose clients have lost their rights by a change of `policy`, also if they
-  // send no calls.
-  void EndWithoutRights(const AccessPolicy& policy);
+  // Ends the sessions whose clients have lost their rights by a change of the policy, also if they
+  // send no calls. To be called after each change.
+  void EndWithoutRights();
+  // The same for one session, to be called when a group of it has begun: a change of the policy
+  // after the call was checked may have been looked at before. Errors: PERMISSION_DENIED (it ends).
+  absl::Status CheckRights(const std::shared_ptr<Session>& session);
   // Counts descriptors that belong to no session yet.
   std::shared_ptr<QuotaShare> NewDescriptorShare() const {
     return std::make_shared<QuotaShare>(quotas_.descriptors,
@@ -93,6 +100,7 @@ class SessionTable {
   static void Leave(const std::shared_ptr<State>& state, std::shared_ptr<Session> session);
 
   const Quotas quotas_;
+  const std::shared_ptr<const AccessPolicy> policy_;
   const std::shared_ptr<State> state_;
 };
 

@@ -1,16 +1,20 @@
 #include "worker/daemon/sessions/session_table.h"
 
+#include <cstdio>
 #include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "base/access/access_policy.h"
 #include "base/access/peer_access.h"
 #include "base/access/token_hash.h"
+#include "base/clock.h"
 #include "base/testing/no_new_threads.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -68,36 +72,79 @@ TEST(SessionTableTest, AnEndedCertificateOpensNoSessionAndKeepsItsOwn) {
   EXPECT_TRUE(sessions.Find((*session)->id().ToBytes(), ended).ok());
 }
 
+// A policy whose file is replaced.
+class ChangedPolicy {
+ public:
+  explicit ChangedPolicy(absl::string_view rules) {
+    Write(rules, "");
+    policy_ = AccessPolicy::Load(path_).value();
+  }
+  void Replace(absl::string_view rules, absl::string_view tokens = "") {
+    const int64_t before = policy_->Version(now_);
+    Write(rules, tokens);
+    now_ += absl::Minutes(1);
+    ASSERT_GT(policy_->Version(now_), before);
+  }
+  const std::shared_ptr<AccessPolicy>& get() const { return policy_; }
+
+ private:
+  void Write(absl::string_view rules, absl::string_view tokens) {
+    const std::string next = path_ + ".next";
+    std::ofstream(next) << R"({"rules": [)" << rules << R"(], "tokens": [)" << tokens << "]}";
+    ASSERT_EQ(rename(next.c_str(), path_.c_str()), 0);
+  }
+
+  const std::string path_ = ::testing::TempDir() + "/changed_policy.json";
+  Instant now_ = Clock::Steady().Now();
+  std::shared_ptr<AccessPolicy> policy_;
+};
+
+constexpr char kRuleA[] = R"({"identity": "spiffe://test/a", "tenant": "a", "role": "member"})";
+constexpr char kRuleT[] = R"({"identity": "token:t", "tenant": "a", "role": "member"})";
+constexpr char kRuleS[] = R"({"identity": "jwt:k8s:s", "tenant": "a", "role": "member"})";
+
+absl::StatusOr<std::shared_ptr<Session>> OpenAs(SessionTable& sessions, const std::string& name) {
+  Session::Client client{"trainer", 1, "host-a", ""};
+  client.names = {name};
+  return sessions.Open(client, Caller());
+}
+
 TEST(SessionTableTest, SessionsEndWithTheRightsOfTheirClients) {
-  const std::string path = ::testing::TempDir() + "/changed_policy.json";
-  const auto policy_of = [&path](const std::string& rules, const std::string& tokens) {
-    std::ofstream(path) << R"({"rules": [)" << rules << R"(], "tokens": [)" << tokens << "]}";
-    return AccessPolicy::Load(path).value();
-  };
-  const std::string rule_a = R"({"identity": "spiffe://test/a", "tenant": "a", "role": "member"})";
-  const std::string rule_t = R"({"identity": "token:t", "tenant": "a", "role": "member"})";
-  const std::string rule_s = R"({"identity": "jwt:k8s:s", "tenant": "a", "role": "member"})";
+  const std::string all = absl::StrCat(kRuleA, ",", kRuleT, ",", kRuleS);
   const std::string token_t =
       absl::StrCat(R"({"name": "t", "sha256": ")", absl::BytesToHexString(HashToken("t")), R"("})");
-  SessionTable sessions;
-  const auto open = [&sessions](const std::string& name) {
-    Session::Client client{"trainer", 1, "host-a", ""};
-    client.names = {name};
-    return sessions.Open(client, Caller()).value();
-  };
-  const auto certificate = open("spiffe://test/a");
-  const auto token = open("token:t");
-  const auto signed_token = open("jwt:k8s:s");
-  sessions.EndWithoutRights(*policy_of(rule_a + "," + rule_t + "," + rule_s, token_t));
+  ChangedPolicy policy(all);
+  policy.Replace(all, token_t);
+  SessionTable sessions(Quotas(), policy.get());
+  const auto certificate = OpenAs(sessions, "spiffe://test/a").value();
+  const auto token = OpenAs(sessions, "token:t").value();
+  const auto signed_token = OpenAs(sessions, "jwt:k8s:s").value();
+  sessions.EndWithoutRights();
   EXPECT_FALSE(certificate->ended() || token->ended() || signed_token->ended());
-  sessions.EndWithoutRights(*policy_of(rule_a + "," + rule_t + "," + rule_s, ""));
+  policy.Replace(all);
+  sessions.EndWithoutRights();
   EXPECT_TRUE(token->ended());
   EXPECT_FALSE(certificate->ended() || signed_token->ended());
-  sessions.EndWithoutRights(*policy_of(rule_s, ""));
+  policy.Replace(kRuleS);
+  sessions.EndWithoutRights();
   EXPECT_TRUE(certificate->ended());
   EXPECT_FALSE(signed_token->ended());
-  sessions.EndWithoutRights(*policy_of(rule_t, ""));
+  policy.Replace(kRuleT);
+  sessions.EndWithoutRights();
   EXPECT_TRUE(signed_token->ended());
+}
+
+// Its call was checked before the change, and it begins when all sessions have been looked at.
+TEST(SessionTableTest, ASessionThatBeginsDuringAChangeOfThePolicyEndsWithItsRights) {
+  ChangedPolicy policy(kRuleA);
+  SessionTable sessions(Quotas(), policy.get());
+  policy.Replace(kRuleS);
+  sessions.EndWithoutRights();
+  const absl::Status refused = OpenAs(sessions, "spiffe://test/a").status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("has lost its rights"));
+  EXPECT_TRUE(sessions.All().empty());
+  EXPECT_TRUE(OpenAs(sessions, "jwt:k8s:s").ok());
 }
 
 TEST(SessionTableTest, AnIdentityAndATenantHaveTheirShareOfTheSessions) {
