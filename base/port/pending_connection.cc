@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include "base/port/socket/listen_address.h"
 #include "base/port/socket/local_port.h"
 #include "base/text/logging.h"
+#include "base/threads/thread_time.h"
 #include "base/tls/stream_socket.h"
 #include "base/tls/tls_context.h"
 
@@ -53,13 +53,6 @@ bool IsProxy(const std::vector<IpNetwork>& proxies, int fd) {
   const std::string address = PeerAddressOf(fd);
   return std::any_of(proxies.begin(), proxies.end(),
                      [&address](const IpNetwork& network) { return network.Contains(address); });
-}
-
-// The processor time of this thread.
-absl::Duration ThreadTime() {
-  timespec now = {};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return absl::DurationFromTimespec(now);
 }
 
 }  // namespace

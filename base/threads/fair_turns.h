@@ -1,8 +1,8 @@
 // Shares the thread of an event loop between clients, such as tenants or addresses.
 //
-// A client that has much to do must not keep the others waiting. So work waits for its turn, and the
-// client that has used the least time goes next. A client that comes back after a pause has no
-// credit for it.
+// A client that has much to do must not keep the others waiting. So work waits for its turn, and
+// the client that has used the least processor time goes next. Time that nobody waited for is free.
+// A client that comes back after a pause has no credit for it.
 //
 //   FairTurns turns(loop);
 //   const std::shared_ptr<FairTurns::Client> client = turns.ClientOf("team-a");
@@ -12,14 +12,16 @@
 
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
-#include "base/clock.h"
 #include "base/threads/event_loop.h"
+#include "base/threads/thread_time.h"
 
 namespace cohort {
 
@@ -42,8 +44,9 @@ class FairTurns {
   };
 
   // The thread of `loop` has ended when this is destroyed.
-  explicit FairTurns(EventLoop& loop, const Clock& clock = Clock::Steady())
-      : loop_(loop), clock_(clock) {}
+  // `thread_time`: of the loop's thread.
+  explicit FairTurns(EventLoop& loop, std::function<absl::Duration()> thread_time = ThreadTime)
+      : loop_(loop), thread_time_(std::move(thread_time)) {}
   FairTurns(const FairTurns&) = delete;
   FairTurns& operator=(const FairTurns&) = delete;
 
@@ -55,7 +58,7 @@ class FairTurns {
   void Run();
 
   EventLoop& loop_;
-  const Clock& clock_;
+  const std::function<absl::Duration()> thread_time_;
   absl::flat_hash_map<std::string, std::weak_ptr<Client>> clients_;
   size_t sweep_at_ = 64;
   // Those with work, by the time that they have used.

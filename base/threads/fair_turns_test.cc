@@ -6,19 +6,12 @@
 #include <utility>
 
 #include "absl/time/time.h"
-#include "base/clock.h"
 #include "base/threads/event_loop.h"
 #include "base/threads/notification.h"
 #include "gtest/gtest.h"
 
 namespace cohort {
 namespace {
-
-class ManualClock final : public Clock {
- public:
-  Instant Now() const override { return now; }
-  Instant now = absl::UnixEpoch();
-};
 
 class FairTurnsTest : public ::testing::Test {
  protected:
@@ -29,7 +22,7 @@ class FairTurnsTest : public ::testing::Test {
         : test_(test), name_(name), milliseconds_(milliseconds), then_(std::move(then)) {}
     void OnTurn() override {
       test_.order_ += name_;
-      test_.clock_.now += absl::Milliseconds(milliseconds_);
+      test_.time_ += absl::Milliseconds(milliseconds_);
       if (then_) then_();
     }
 
@@ -64,10 +57,10 @@ class FairTurnsTest : public ::testing::Test {
     ASSERT_TRUE(done.WaitWithTimeout(absl::Seconds(20)));
   }
 
-  ManualClock clock_;
+  absl::Duration time_;  // that the thread has used
   std::string order_;
   EventLoop loop_{"turns"};
-  FairTurns turns_{loop_, clock_};
+  FairTurns turns_{loop_, [this] { return time_; }};
   // Clients are the same as long as they have an owner.
   const std::shared_ptr<FairTurns::Client> clients_[3] = {
       turns_.ClientOf("a"), turns_.ClientOf("b"), turns_.ClientOf("x")};
@@ -120,7 +113,16 @@ TEST_F(FairTurnsTest, APauseGivesNoCredit) {
               for (int i = 0; i < 3; ++i) Add("x", 1);
               for (int i = 0; i < 4; ++i) Add("b", 1);
             }),
-            "bxbxbxb");
+            "xbxbxbb");
+}
+
+TEST_F(FairTurnsTest, TimeThatNobodyWaitedForIsFree) {
+  EXPECT_EQ(Order([&] { Add("x", 50); }), "x");
+  EXPECT_EQ(Order([&] {
+              for (int i = 0; i < 2; ++i) Add("x", 1);
+              for (int i = 0; i < 2; ++i) Add("a", 1);
+            }),
+            "xaxa");
 }
 
 TEST_F(FairTurnsTest, AClientIsForgottenWithItsLastOwnerAlone) {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "base/threads/thread_time.h"
 #include "coordinator/core/testing/core_harness.h"
 #include "coordinator/core/testing/test_calls.h"
-#include "coordinator/core/testing/thread_time.h"
 
 namespace cohort::coordinator {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/threads/thread_time.h"
 #include "coordinator/core/testing/core_harness.h"
-#include "coordinator/core/testing/thread_time.h"
 
 namespace cohort::coordinator {
 namespace {

@@ -5,6 +5,7 @@
 #include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
 #include "base/status_macros.h"
+#include "base/threads/thread_time.h"
 #include "coordinator/core/interface/memory_account.h"
 #include "coordinator/service/grpc/byte_buffer.h"
 #include "coordinator/service/grpc/caller_access.h"
@@ -33,7 +34,7 @@ void UnaryCall::Handle(grpc::CallbackServerContext* context, const grpc::ByteBuf
   // The buffer is not really const. It is emptied below, so that a parked call does not keep its
   // request.
   auto* const bytes = const_cast<grpc::ByteBuffer*>(request);
-  const Instant begin = Clock::Steady().Now();
+  const absl::Duration begin = ThreadTime();
   access_ = AccessOf(dispatcher_, *context);
   const auto size = static_cast<int64_t>(bytes->Length());
   Call call;
@@ -59,7 +60,7 @@ void UnaryCall::Handle(grpc::CallbackServerContext* context, const grpc::ByteBuf
   call.service_bytes = Dispatcher::kRpcCost;
   dispatcher_.engine().Submit(std::move(call), this, &handle_);
   // Many calls are over by now.
-  dispatcher_.CountTime(asker_.key.tenant, Clock::Steady().Now() - begin);
+  dispatcher_.CountTime(asker_.key.tenant, ThreadTime() - begin);
 }
 
 void UnaryCall::OnReply(Reply&& reply, DeliveryContext& context) {
