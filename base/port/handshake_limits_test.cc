@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,6 +26,7 @@
 #include "base/port/socket/listen_address.h"
 #include "base/port/socket/listen_socket.h"
 #include "base/threads/mutex.h"
+#include "base/threads/notification.h"
 #include "base/tls/stream_socket.h"
 #include "base/tls/testing/certificates.h"
 #include "base/tls/tls_context.h"
@@ -65,8 +67,8 @@ class HandshakeLimitsTest : public ::testing::Test {
   }
 
   void Start(ListenerOptions options) {
-    auto server = TlsContext::Load(ca_.Sign("server", {"server", "DNS:localhost"}),
-                                   TlsSide::kServer);
+    auto server =
+        TlsContext::Load(ca_.Sign("server", {"server", "DNS:localhost"}), TlsSide::kServer);
     auto client = TlsContext::Load(ca_.Sign("client", {"client", "DNS:client"}), TlsSide::kClient);
     ASSERT_TRUE(server.ok() && client.ok()) << server.status() << client.status();
     options.tls = *std::move(server);
@@ -82,10 +84,16 @@ class HandshakeLimitsTest : public ::testing::Test {
     ASSERT_TRUE(sockets.ok()) << sockets.status();
     port_ = sockets->front().port();
     ListenerSinks sinks;
-    sinks.protocols.push_back({MatchTest, [this](int fd, ListenerPeer peer) {
-      MutexLock lock(&mutex_);
-      served_.push_back({UniqueFd(fd), std::move(peer)});
-    }, /*notes_requests=*/true});
+    sinks.protocols.push_back({MatchTest,
+                               [this](int fd, ListenerPeer peer) {
+                                 if (Hold* const hold = NextHold(); hold != nullptr) {
+                                   hold->begun.Notify();
+                                   hold->end.WaitWithTimeout(kTimeout);
+                                 }
+                                 MutexLock lock(&mutex_);
+                                 served_.push_back({UniqueFd(fd), std::move(peer)});
+                               },
+                               /*notes_requests=*/true});
     sinks.grpc = [](int fd, int) { close(fd); };
     listener_ = std::make_unique<Listener>(*std::move(sockets), std::move(sinks), options);
   }
@@ -172,6 +180,19 @@ class HandshakeLimitsTest : public ::testing::Test {
     UniqueFd fd;
     ListenerPeer peer;
   };
+  // Keeps the listener's thread in the server of a connection.
+  struct Hold {
+    Notification begun;
+    Notification end;
+  };
+
+  Hold* NextHold() {
+    MutexLock lock(&mutex_);
+    if (holds_.empty()) return nullptr;
+    Hold* const hold = holds_.front();
+    holds_.pop_front();
+    return hold;
+  }
 
   const testing::CertificateAuthority ca_{::testing::TempDir()};
   std::unique_ptr<TlsContext> client_;
@@ -180,6 +201,7 @@ class HandshakeLimitsTest : public ::testing::Test {
   int64_t charged_ = 0;
   bool ever_charged_ = false;
   std::vector<Served> served_;
+  std::deque<Hold*> holds_;  // of the next connections
   std::unique_ptr<Listener> listener_;
 };
 
@@ -346,6 +368,49 @@ TEST_F(HandshakeLimitsTest, UnfinishedHandshakesOfAnAddressHaveALimit) {
   ASSERT_TRUE(Finish(*session, third)) << session->error();
   EXPECT_EQ(session->Send(kPreface), 8);
   EXPECT_TRUE(AwaitServed(2));
+  EXPECT_TRUE(AwaitCharged(kHandshakeBytes));
+}
+
+// It is called when a place is free, and another client has the place before its turn comes.
+TEST_F(HandshakeLimitsTest, AHandshakeWhosePlaceIsTakenWaitsAgain) {
+  ListenerOptions options = Patient();
+  options.max_incoming_bytes = 320 << 10;  // two handshakes fit into three quarters
+  Start(options);
+  UniqueFd first = Connect(kHelloHeader);
+  UniqueFd second = Connect(kHelloHeader);
+  ASSERT_TRUE(AwaitCharged(2 * kHandshakeBytes));
+  const UniqueFd waiting = Connect();
+  const std::shared_ptr<TlsSession> session = SessionOver(waiting.get());
+  ASSERT_EQ(session->Handshake(), TlsSession::Progress::kWantInput);
+  const UniqueFd taker = Connect(kHelloHeader.substr(0, 5));
+  // The listener sees the end of the first handshake and the second hold together, and what the
+  // taker sends meanwhile only when it has called the one that waits.
+  Hold hold, next;
+  UniqueFd held[2];
+  std::shared_ptr<TlsSession> sessions[2];
+  for (int i = 0; i < 2; ++i) {
+    held[i] = Connect("", "127.0.0.2");
+    sessions[i] = SessionOver(held[i].get());
+    ASSERT_TRUE(Finish(*sessions[i], held[i])) << sessions[i]->error();
+  }
+  {
+    MutexLock lock(&mutex_);
+    holds_ = {&hold, &next};
+  }
+  ASSERT_EQ(sessions[0]->Send(kPreface), 8);
+  ASSERT_TRUE(hold.begun.WaitWithTimeout(kTimeout));
+  first = UniqueFd();
+  ASSERT_EQ(sessions[1]->Send(kPreface), 8);
+  hold.end.Notify();
+  ASSERT_TRUE(next.begun.WaitWithTimeout(kTimeout));
+  Send(taker, kHelloHeader.substr(5));
+  next.end.Notify();
+  ASSERT_TRUE(AwaitServed(2));
+  ASSERT_TRUE(AwaitCharged(2 * kHandshakeBytes));
+  second = UniqueFd();
+  ASSERT_TRUE(Finish(*session, waiting)) << session->error();
+  EXPECT_EQ(session->Send(kPreface), 8);
+  EXPECT_TRUE(AwaitServed(3));
   EXPECT_TRUE(AwaitCharged(kHandshakeBytes));
 }
 

@@ -63,6 +63,7 @@ class TestHandler final : public CallHandler {
     auto call = std::make_shared<Call>(request, *this);
     if (absl::Status added = request.connection.Add(call); !added.ok()) return added;
     if (request.method == 1) {
+      if (checks_calls) request.connection.CheckEvery(absl::Milliseconds(1));
       MutexLock lock(&mutex_);
       parked_[request.call] = call;
       return absl::OkStatus();
@@ -101,6 +102,8 @@ class TestHandler final : public CallHandler {
   std::atomic<int64_t> started{0};
   std::atomic<int64_t> unread{0};
   std::atomic<int64_t> max_unread{int64_t{1} << 40};
+  // Parked calls should have asked for their next part at once.
+  std::atomic<bool> checks_calls{false};
 
  private:
   class Call final : public ServerCall {
@@ -115,6 +118,7 @@ class TestHandler final : public CallHandler {
       MutexLock lock(&handler_.mutex_);
       return handler_.parked_.erase(id()) > 0;
     }
+    bool Overdue() override { return true; }
 
    private:
     TestHandler& handler_;
@@ -350,6 +354,14 @@ TEST_F(FramedRpcServerTest, AClosedConnectionCancelsItsCalls) {
   for (uint32_t call = 1; call <= 400; ++call) Call(call, kPark);
   ASSERT_TRUE(handler_->AwaitParked(400));
   client_->Close();
+  EXPECT_TRUE(handler_->AwaitParked(0));
+}
+
+// It had sent something before the first look, and nothing since.
+TEST_F(FramedRpcServerTest, AClientThatIsSilentWhileACallIsOverdueIsDisconnected) {
+  handler_->checks_calls = true;
+  Call(1, kPark);
+  EXPECT_FALSE(client_->Next().has_value());
   EXPECT_TRUE(handler_->AwaitParked(0));
 }
 
