@@ -392,6 +392,7 @@ TEST_F(HandshakeLimitsTest, AHandshakeWhosePlaceIsTakenWaitsAgain) {
     held[i] = Connect("", "127.0.0.2");
     sessions[i] = SessionOver(held[i].get());
     ASSERT_TRUE(Finish(*sessions[i], held[i])) << sessions[i]->error();
+    ASSERT_TRUE(AwaitCharged(2 * kHandshakeBytes));  // the listener has finished, too
   }
   {
     MutexLock lock(&mutex_);
