@@ -46,7 +46,7 @@ void FairTurns::Run() {
     const std::shared_ptr<Work> work = std::move(client.work_.front());
     client.work_.pop_front();
     if (waiting_.empty() && client.work_.empty()) {
-      // It costs nobody anything, and a look at the time more than a short turn.
+      // It keeps no other client waiting, and to look at the time takes longer than a short turn.
       work->OnTurn();
       used = kBetweenLooks;
     } else {

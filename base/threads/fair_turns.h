@@ -1,7 +1,7 @@
 // Shares the thread of an event loop between clients, such as tenants or addresses.
 //
 // A client that has much to do must not keep the others waiting. So work waits for its turn, and
-// the client that has used the least processor time goes next. Time that nobody waited for is free.
+// the client that has used the least processor time goes next. A turn without others waiting is free.
 // A client that comes back after a pause has no credit for it.
 //
 //   FairTurns turns(loop);

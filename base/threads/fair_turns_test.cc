@@ -116,7 +116,7 @@ TEST_F(FairTurnsTest, APauseGivesNoCredit) {
             "xbxbxbb");
 }
 
-TEST_F(FairTurnsTest, TimeThatNobodyWaitedForIsFree) {
+TEST_F(FairTurnsTest, ATurnWithoutOthersWaitingIsFree) {
   EXPECT_EQ(Order([&] { Add("x", 50); }), "x");
   EXPECT_EQ(Order([&] {
               for (int i = 0; i < 2; ++i) Add("x", 1);
