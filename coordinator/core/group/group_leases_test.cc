@@ -277,6 +277,20 @@ TEST(ACoordinatorThatSlept, DoesNotBlameAMemberForItsProgress) {
   EXPECT_EQ(Describe(h).state, GroupState::kActive);
 }
 
+TEST(ProgressTimeout, DoesNotCountTheTimeInWhichTheGroupForms) {
+  CoreHarness h;
+  GroupSpec spec = Spec(absl::Seconds(60));
+  spec.progress_timeout = absl::Seconds(5);
+  TestMember a{"a", 1}, b{"b", 2};
+  h.Join(a, spec, 0, absl::Seconds(30));
+  h.Advance(absl::Seconds(10));
+  h.Join(b, spec, 1, absl::Seconds(30));
+  h.Advance(absl::Seconds(4));
+  EXPECT_EQ(Describe(h).state, GroupState::kActive);
+  h.Advance(absl::Seconds(2));
+  EXPECT_NE(Describe(h).state, GroupState::kActive);
+}
+
 // The acknowledgements came while it slept: they are read after the proposer's wait has ended.
 TEST(ACoordinatorThatSlept, DropsNoMemberFromAView) {
   CoreHarness h;

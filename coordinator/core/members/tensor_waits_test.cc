@@ -195,6 +195,20 @@ TEST_F(TensorWaitsTest, BothEndsOfALongTransferAreNoWaitUntilItTakesTooLong) {
   EXPECT_EQ(say(absl::Seconds(10), {}), 2u);
 }
 
+TEST_F(TensorWaitsTest, ATransferWhosePeerIsInAnotherTransferIsAWaitAtOnce) {
+  const std::vector<TestMember> members = FormAsked(3);
+  Ask();
+  for (int rank = 0; rank < 2; ++rank) {
+    TensorOperation transfer = Operation(0, absl::Seconds(2), Collective::kExchange);
+    transfer.peer = rank + 1;
+    h_.As(members[rank], In(transfer));
+  }
+  const auto reply = Ask(/*ask=*/false);
+  ASSERT_EQ(reply.tensor_waits.size(), 2u);
+  EXPECT_THAT(reply.tensor_waits[0].missing.missing, ElementsAre(RankRange{1, 1}));
+  EXPECT_THAT(reply.tensor_waits[1].missing.missing, ElementsAre(RankRange{2, 2}));
+}
+
 TEST_F(TensorWaitsTest, NamesRanksThatNeverReported) {
   const std::vector<TestMember> members = h_.Form(3);
   Watch(members[0]);

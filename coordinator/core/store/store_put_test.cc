@@ -129,6 +129,16 @@ TEST(StorePut, WritesNoKeyIfOneConditionDoesNotHold) {
   EXPECT_EQ(store.Value("b"), "2");
 }
 
+TEST(StorePut, APutOfSeveralKeysEndsTheWaitsForEach) {
+  StoreTest store;
+  std::vector<CallId> waiting;
+  for (const std::string key : {"a", "b", "c"}) {
+    waiting.push_back(store.Begin(GetCall{{key}, true}, kWait));
+  }
+  store.Begin(PutAll({{"a", "1"}, {"b", "2"}, {"c", "3"}}));
+  for (const CallId get : waiting) EXPECT_EQ(store.Take<GetReply>(get).values.size(), 1u);
+}
+
 TEST(StorePut, AWaitingGetSeesAllKeysOfAPut) {
   StoreTest store;
   store.Put("b", "old");
