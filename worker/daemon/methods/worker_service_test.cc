@@ -1,10 +1,7 @@
 #include "worker/daemon/methods/worker_service.h"
 
-#include <cstdlib>
 #include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "cohort/v1/worker.pb.h"
@@ -14,29 +11,10 @@
 #include "worker/daemon/limits/call_gate.h"
 #include "worker/daemon/methods/metrics.h"
 #include "worker/daemon/sessions/session_table.h"
+#include "worker/daemon/sessions/testing/noted_rank.h"
 
 namespace cohort::worker {
 namespace {
-
-// A rank of no group that notes why it is aborted.
-class NotedRank final : public ClientRank {
- public:
-  NotedRank() : ClientRank(std::make_shared<client::Cancellation>(), {}) {}
-
-  client::ProcessGroup& membership() override { std::abort(); }
-  absl::Status Rejoin(absl::Duration) override { return absl::OkStatus(); }
-  void Abort(absl::string_view cause) override { aborted_ = std::string(cause); }
-  void Leave(absl::string_view) override {}
-  absl::Status SendToClient(const shm::LocalSocket&, TensorMemory, Instant) override {
-    return absl::OkStatus();
-  }
-  std::vector<FlightEntry> ReadFlightRecord() const override { return {}; }
-  std::vector<WaitedFor> ReadWaits() const override { return {}; }
-  const std::string& aborted() const { return aborted_; }
-
- private:
-  std::string aborted_;
-};
 
 class WorkerServiceTest : public ::testing::Test {
  protected:

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
@@ -19,6 +19,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/daemon/access/caller.h"
+#include "worker/daemon/sessions/testing/noted_rank.h"
 
 namespace cohort::worker {
 namespace {
@@ -100,6 +101,7 @@ class ChangedPolicy {
 };
 
 constexpr char kRuleA[] = R"({"identity": "spiffe://test/a", "tenant": "a", "role": "member"})";
+constexpr char kRuleAInB[] = R"({"identity": "spiffe://test/a", "tenant": "b", "role": "member"})";
 constexpr char kRuleT[] = R"({"identity": "token:t", "tenant": "a", "role": "member"})";
 constexpr char kRuleS[] = R"({"identity": "jwt:k8s:s", "tenant": "a", "role": "member"})";
 
@@ -145,6 +147,45 @@ TEST(SessionTableTest, ASessionThatBeginsDuringAChangeOfThePolicyEndsWithItsRigh
   EXPECT_THAT(std::string(refused.message()), HasSubstr("has lost its rights"));
   EXPECT_TRUE(sessions.All().empty());
   EXPECT_TRUE(OpenAs(sessions, "jwt:k8s:s").ok());
+}
+
+TEST(SessionTableTest, AGroupInATenantWithoutARoleKeepsItsClientFromTheSession) {
+  ChangedPolicy policy(absl::StrCat(kRuleA, ",", kRuleAInB));
+  SessionTable sessions(Quotas(), policy.get());
+  WorkerAccess access(/*checks=*/true);
+  PeerAccess peer(policy.get(), {"spiffe://test/a"}, "");
+  const auto session =
+      sessions.Open({"trainer", 1, "host-a", ""}, access.CallerOf("OpenSession", &peer)).value();
+  ASSERT_TRUE(session->AddGroup(1, std::make_shared<NotedRank>("b")).ok());
+  const std::string id = session->id().ToBytes();
+  EXPECT_TRUE(sessions.Find(id, access.CallerOf("RunCollective", &peer)).ok());
+  policy.Replace(kRuleA);
+  const absl::Status refused = sessions.Find(id, access.CallerOf("RunCollective", &peer)).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("tenant b"));
+}
+
+TEST(SessionTableTest, AGroupThatBeginsDuringAChangeOfThePolicyEndsWithItsSession) {
+  ChangedPolicy policy(absl::StrCat(kRuleA, ",", kRuleAInB));
+  SessionTable sessions(Quotas(), policy.get());
+  const auto session = OpenAs(sessions, "spiffe://test/a").value();
+  policy.Replace(kRuleA);
+  sessions.EndWithoutRights();
+  EXPECT_FALSE(session->ended());
+  const auto rank = std::make_shared<NotedRank>("b");
+  ASSERT_TRUE(session->AddGroup(1, rank).ok());
+  EXPECT_EQ(sessions.CheckRights(session).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(rank->aborted(), HasSubstr("has lost its rights"));
+  ASSERT_TRUE(sessions.AwaitLeft(Clock::Steady().Now() + kSoon));
+}
+
+TEST(SessionTableTest, AGroupThatJoinsAfterTheEndOfItsSessionIsRefused) {
+  SessionTable sessions;
+  const auto session = sessions.Open({"trainer", 1, "host-a", ""}, Caller()).value();
+  sessions.End(session, "its client is gone");
+  const absl::Status refused = session->AddGroup(1, std::make_shared<NotedRank>());
+  EXPECT_EQ(refused, absl::AbortedError("the session has ended: its client is gone"));
+  ASSERT_TRUE(sessions.AwaitLeft(Clock::Steady().Now() + kSoon));
 }
 
 TEST(SessionTableTest, AnIdentityAndATenantHaveTheirShareOfTheSessions) {
