@@ -71,6 +71,15 @@ TEST(Header, ReadsFilesOfTheSafetensorsLibrary) {
   EXPECT_EQ(layout->data_bytes, 25);
 }
 
+TEST(Header, AnEmptyTensorIsBeforeTheOneAtItsOffset) {
+  const absl::StatusOr<Layout> layout =
+      Parse(absl::StrCat("{", TensorText("a", "U8", "[4]", "[0,4]"), ",",
+                         TensorText("empty", "U8", "[0]", "[0,0]"), "}"),
+            4);
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_EQ(layout->tensors[0].name, "empty");
+}
+
 TEST(Header, MayHaveNoTensors) {
   const absl::StatusOr<Layout> layout = Parse("{}", 0);
   ASSERT_TRUE(layout.ok()) << layout.status();

@@ -40,6 +40,15 @@ TEST(CallRetriesTest, APauseNeverOutlivesTheDeadline) {
   EXPECT_EQ(reported, *pause);
 }
 
+TEST(CallRetriesTest, ALaterAttemptHasLessTime) {
+  const ConnectionOptions options = Patient();
+  CallRetries retries(options, CallLimits{"barrier", Clock::Steady().Now() + absl::Seconds(60)});
+  const CallRetries::Attempt first = retries.Begin();
+  const CallRetries::Attempt second = retries.Begin();
+  EXPECT_LT(second.timeout, first.timeout);
+  EXPECT_LT(second.wait, first.wait);
+}
+
 TEST(CallRetriesTest, AfterTheDeadlineTheCallGivesUpAndSaysWhy) {
   const ConnectionOptions options = Patient();
   CallRetries retries(options, CallLimits{"barrier", Clock::Steady().Now()});

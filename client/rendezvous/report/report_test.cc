@@ -1,10 +1,13 @@
 #include "client/rendezvous/report/report.h"
 
+#include <optional>
+
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "base/error_ranks.h"
 #include "base/rpc/status_conversion.h"
 #include "client/rendezvous/report/report_codec.h"
+#include "cohort/v1/common.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -26,8 +29,16 @@ TEST(MissingReport, IsOneLineWithNames) {
   worker.attached = true;
   report.details.emplace_back().rank = 7;
   EXPECT_EQ(ToString(report),
-            "4 of 1000 missing: ranks 3,7-9 (worker-3 on host-a, last heard 0.4s ago (attached); rank 7 not "
+            "4 of 1000 missing: ranks 3,7-9 (worker-3 on host-a, last heard 0.4s ago (attached); "
+            "rank 7 not "
             "taken; ...)");
+}
+
+TEST(Cause, NamesRankZeroAndNoRank) {
+  v1::Cause cause;
+  EXPECT_EQ(FromProto(cause).rank, std::nullopt);
+  cause.set_rank(0);
+  EXPECT_EQ(FromProto(cause).rank, 0);
 }
 
 TEST(MissingReport, AnEmptyReportClaimsNothing) {
