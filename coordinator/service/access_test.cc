@@ -495,6 +495,49 @@ TEST_F(TokensTest, AReplicaOfTorchftIsOfTheIdentityThatUsesIt) {
   EXPECT_TRUE(beat("secret").ok());
 }
 
+class OldHeartbeatsTest : public TokensTest {
+ protected:
+  OldHeartbeatsTest() {
+    server_options_.torchft.min_replicas = 2;
+    server_options_.torchft.heartbeat_timeout = absl::Nanoseconds(1);
+  }
+};
+
+TEST_F(OldHeartbeatsTest, AReplicaThatWaitsForAQuorumIsNotTakenOver) {
+  const std::string token = absl::StrCat(R"({"name": "ci", "sha256": ")",
+                                         absl::BytesToHexString(HashToken("secret")), R"("})");
+  WritePolicy(
+      absl::StrCat(
+          R"({"identity": "token:ci", "tenant": "*", "role": "member"}, {"identity": "uid:)",
+          geteuid(), R"(", "tenant": "torchft-0", "role": "member"})"),
+      token);
+  const auto stub = ::torchft::LighthouseService::NewStub(channel_);
+  const auto beat = [&](bool with_token) {
+    grpc::ClientContext context;
+    if (with_token) context.AddMetadata("authorization", "Bearer secret");
+    ::torchft::LighthouseHeartbeatRequest request;
+    request.set_replica_id("replica");
+    ::torchft::LighthouseHeartbeatResponse response;
+    return stub->Heartbeat(&context, request, &response);
+  };
+  for (const absl::Time end = absl::Now() + kTimeout; absl::Now() < end;) {
+    if (beat(true).ok()) break;
+  }
+  grpc::ClientContext context;
+  context.AddMetadata("authorization", "Bearer secret");
+  std::thread waits([&] {
+    ::torchft::LighthouseQuorumRequest request;
+    request.mutable_requester()->set_replica_id("replica");
+    ::torchft::LighthouseQuorumResponse response;
+    stub->Quorum(&context, request, &response);
+  });
+  const absl::Time end = absl::Now() + kTimeout;
+  while (engine_->Stats().total.waiter_count == 0 && absl::Now() < end) std::this_thread::yield();
+  EXPECT_EQ(beat(false).error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  context.TryCancel();
+  waits.join();
+}
+
 TEST_F(TokensTest, ByFrames) {
   EXPECT_EQ(PutByFrames({"secret"}), "");
   EXPECT_THAT(PutByFrames({}), HasSubstr(absl::StrCat("and uid:", geteuid())));
