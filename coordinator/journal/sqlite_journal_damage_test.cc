@@ -218,6 +218,23 @@ TEST_F(SqliteJournalDamageTest, ReportsDamagedPages) {
   EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kDataLoss);
 }
 
+// The rows before it are read without an error.
+TEST_F(SqliteJournalDamageTest, ReportsADamagedPageBehindOtherRows) {
+  Reopen();
+  std::vector<Record> rows;
+  // Short ones, so that none has pages of its own.
+  for (int i = 0; i < 5000; ++i) {
+    rows.push_back(SampleKey("g", absl::StrCat(i), std::string(100, 'x')));
+  }
+  ASSERT_TRUE(journal_->Append(rows).ok());
+  journal_.reset();
+  std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary | std::ios::ate);
+  file.seekp(static_cast<std::streamoff>(file.tellp()) / 4096 / 2 * 4096);
+  file << std::string(4096, '\xee');
+  file.close();
+  EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kDataLoss);
+}
+
 // A limit on the size of files stands for a full disk.
 class FileSizeLimit {
  public:

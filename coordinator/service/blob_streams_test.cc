@@ -93,24 +93,23 @@ TEST_F(BlobStreamsTest, UploadIsCheckedAndTheReceiverDownloadsIt) {
   EXPECT_EQ(upload(crc, true, &uploaded).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   const grpc::Status status = upload(crc, false, &uploaded);
   ASSERT_TRUE(status.ok()) << status.error_message();
-  {
+  v1::ReceiveResponse received;
+  const auto pass = [&] {
     v1::SendRequest request;
     *request.mutable_scope() = members[0].scope;
     request.set_destination(1);
     request.mutable_payload()->mutable_blob()->set_blob(uploaded.blob());
     v1::SendResponse response;
-    grpc::ClientContext context;
-    const grpc::Status sent = messages->Send(&context, request, &response);
+    grpc::ClientContext send_context;
+    const grpc::Status sent = messages->Send(&send_context, request, &response);
     ASSERT_TRUE(sent.ok()) << sent.error_message();
-  }
-  v1::ReceiveResponse received;
-  {
-    v1::ReceiveRequest request;
-    *request.mutable_scope() = members[1].scope;
-    grpc::ClientContext context;
-    const grpc::Status got = messages->Receive(&context, request, &received);
+    v1::ReceiveRequest receive;
+    *receive.mutable_scope() = members[1].scope;
+    grpc::ClientContext receive_context;
+    const grpc::Status got = messages->Receive(&receive_context, receive, &received);
     ASSERT_TRUE(got.ok()) << got.error_message();
-  }
+  };
+  pass();
   ASSERT_TRUE(received.payload().has_blob());
   EXPECT_EQ(received.payload().blob().crc32(), crc);
   const auto download = [&](const v1::Scope& scope, int64_t offset, std::string* all) {
@@ -129,6 +128,12 @@ TEST_F(BlobStreamsTest, UploadIsCheckedAndTheReceiverDownloadsIt) {
   EXPECT_EQ(download(members[0].scope, 0, &all).error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_TRUE(download(members[1].scope, 299990, &all).ok());
   EXPECT_EQ(all, value.substr(299990));
+  // A client that has all of it, and missed the end.
+  ASSERT_TRUE(upload(crc, false, &uploaded).ok());
+  pass();
+  EXPECT_EQ(download(members[1].scope, 300001, &all).error_code(), grpc::StatusCode::OUT_OF_RANGE);
+  EXPECT_TRUE(download(members[1].scope, 300000, &all).ok());
+  EXPECT_EQ(all.size(), 10u);
 }
 
 TEST_F(BlobStreamsTest, AnUploadThatIsNotCompleteIsCharged) {
