@@ -57,6 +57,23 @@ TEST_F(ClientsTest, AMemberNeedsOneConnection) {
   EXPECT_EQ(connections, kFew);
 }
 
+// The next call says that the item has come.
+TEST(StoreQueueTest, APoppedItemMakesRoomForTheNext) {
+  cohort::testing::CoordinatorProcess::Options flags;
+  flags.flags = {"--limit", "max_queue_depth=1"};
+  cohort::testing::CoordinatorProcess coordinator(flags);
+  ASSERT_TRUE(coordinator.Start().ok());
+  ConnectionOptions options;
+  options.address = coordinator.address();
+  const auto store = StoreClient::Create(*Connection::Create(options), "");
+  for (int i = 0; i < 3; ++i) {
+    const auto pushed = store->QueuePush("q", "x", {}, kLong);
+    ASSERT_TRUE(pushed.ok()) << pushed.status();
+    const auto popped = store->QueuePop("q", kLong);
+    ASSERT_TRUE(popped.ok() && popped->has_value()) << popped.status();
+  }
+}
+
 TEST_F(ClientsTest, StoreKeepsCountsQueuesAndWatches) {
   auto store = StoreClient::Create(Connect(), "");
   auto put = store->Put("a/1", "one");

@@ -32,14 +32,15 @@ Instant In(absl::Duration duration) { return Clock::Steady().Now() + duration; }
 Instant Soon() { return In(absl::Seconds(60)); }
 
 // The ranks have no heaps: large data goes through buffers.
-std::vector<std::unique_ptr<HostCommunicator>> MakeRanks(int size) {
+std::vector<std::unique_ptr<HostCommunicator>> MakeRanks(int size,
+                                                         const std::vector<int>& names = {}) {
   std::vector<std::unique_ptr<HostCommunicator>> ranks;
   absl::StatusOr<HostSharedMemory> space = HostSharedMemory::Create(size);
   EXPECT_TRUE(space.ok()) << space.status();
   for (int rank = 0; rank < size; ++rank) {
     absl::StatusOr<HostSharedMemory> mapped = HostSharedMemory::Attach(dup(space->fd()), size);
     EXPECT_TRUE(mapped.ok()) << mapped.status();
-    HostMemory memory{*std::move(mapped), RankHeaps(static_cast<size_t>(size)), {}};
+    HostMemory memory{*std::move(mapped), RankHeaps(static_cast<size_t>(size)), names};
     ranks.push_back(std::make_unique<HostCommunicator>(std::move(memory), rank));
   }
   return ranks;
@@ -125,6 +126,13 @@ TEST(EagerBroadcastTest, AReaderNamesTheRootThatDoesNotCome) {
   const absl::Status status = BroadcastOne(*ranks[1], value, 2, In(kShort));
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
   EXPECT_TRUE(absl::StrContains(status.message(), "rank 2 did not come")) << status;
+}
+
+TEST(EagerBroadcastTest, AReaderNamesARootOfALargerGroupByItsNumberThere) {
+  auto ranks = MakeRanks(3, {4, 7, 9});
+  int32_t value = 7;
+  const absl::Status status = BroadcastOne(*ranks[1], value, 2, In(kShort));
+  EXPECT_TRUE(absl::StrContains(status.message(), "rank 9 did not come")) << status;
 }
 
 // All ranks get the mismatch of the call before from this one.
