@@ -1,10 +1,7 @@
 #include "worker/daemon/methods/worker_service.h"
 
-#include <cstdint>
-#include <limits>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "cohort/v1/worker.pb.h"
@@ -13,10 +10,8 @@
 #include "worker/daemon/access/caller.h"
 #include "worker/daemon/limits/call_gate.h"
 #include "worker/daemon/methods/metrics.h"
-#include "worker/daemon/methods/streams/write_stream.h"
 #include "worker/daemon/sessions/session_table.h"
 #include "worker/daemon/sessions/testing/noted_rank.h"
-#include "worker/daemon/tensors/tensor_table.h"
 
 namespace cohort::worker {
 namespace {
@@ -44,19 +39,6 @@ TEST_F(WorkerServiceTest, AGroupKeepsTheBeginOfTheCauseOfItsEnd) {
   ASSERT_TRUE(service_.AbortGroup(&context, &request, &response).ok());
   EXPECT_EQ(rank->aborted().substr(0, 16), "the disk is full");
   EXPECT_EQ(rank->aborted().size(), 1024u);
-}
-
-TEST(CheckRangeTest, RefusesRangesThatLeaveTheTensor) {
-  TensorMemory memory;
-  memory.bytes = 100;
-  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
-  for (const auto& [offset, size] : {std::pair<uint64_t, uint64_t>{0, 100}, {100, 0}, {60, 40}}) {
-    EXPECT_TRUE(CheckRange(memory, offset, size).ok()) << offset << " " << size;
-  }
-  for (const auto& [offset, size] :
-       {std::pair<uint64_t, uint64_t>{0, 101}, {101, 0}, {61, 40}, {kMost, 1}, {kMost - 9, 20}}) {
-    EXPECT_TRUE(absl::IsOutOfRange(CheckRange(memory, offset, size))) << offset << " " << size;
-  }
 }
 
 }  // namespace
