@@ -128,6 +128,10 @@ TEST_P(QueueTest, OneRanksMistakeIsAnErrorOnAllRanks) {
       create([](int rank, QueueOptions& options) { options.writer_rank = rank == 2 ? 1 : 0; }),
       absl::StatusCode::kInvalidArgument, "rank 2 has rank 1 write one queue");
   ExpectAll(create([](int rank, QueueOptions& options) {
+              if (rank == 2) options.max_value_bytes *= 2;
+            }),
+            absl::StatusCode::kInvalidArgument, "rank 2");
+  ExpectAll(create([](int rank, QueueOptions& options) {
               if (rank == 0) options.listen = "192.0.2.1:0";
             }),
             absl::StatusCode::kUnavailable, "192.0.2.1");
