@@ -424,6 +424,20 @@ TEST_F(MemoryOfCallsTest, AnInlineOutputCountsUntilTheCallEnds) {
   });
 }
 
+TEST_F(MemoryOfCallsTest, InlineOutputsTogetherFitIntoAMessage) {
+  v1::RunCollectiveRequest request;
+  request.set_group(pair_[0]);
+  request.set_collective(v1::COLLECTIVE_EXCHANGE);
+  for (int i = 0; i < 2; ++i) {
+    v1::TensorTransfer* const receive = request.add_transfers();
+    receive->set_peer(1);
+    *receive->mutable_tensor() = Inline(9 * kMebibyte, "");
+  }
+  const grpc::Status refused = Run(request);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("where --max-message-bytes leaves room for"));
+}
+
 TEST_F(MemoryOfCallsTest, AnInlineInputCountsUntilTheCallEnds) {
   ExpectCounted([this] {
     v1::RunCollectiveRequest request;
