@@ -1,7 +1,10 @@
 #include "base/threads/fair_turns.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
+
+#include "base/clock.h"
 
 namespace cohort {
 namespace {
@@ -38,29 +41,29 @@ void FairTurns::Add(const std::shared_ptr<Client>& client, std::shared_ptr<Work>
 }
 
 void FairTurns::Run() {
-  absl::Duration used;
-  while (!waiting_.empty() && used < kBetweenLooks) {
+  const Instant begin = Clock::Steady().Now();
+  std::optional<absl::Duration> used;  // by this thread, at the end of the last turn
+  do {
     auto first = waiting_.extract(waiting_.begin());
     Client& client = *first.mapped();
     least_used_ = client.used_;
     const std::shared_ptr<Work> work = std::move(client.work_.front());
     client.work_.pop_front();
-    if (waiting_.empty() && client.work_.empty()) {
-      // It keeps no other client waiting, and to look at the time takes longer than a short turn.
+    if (waiting_.empty()) {
+      // A look at the thread's time may take longer than the turn.
       work->OnTurn();
-      used = kBetweenLooks;
+      used.reset();
     } else {
-      const absl::Duration begin = thread_time_();
+      const absl::Duration before = used.has_value() ? *used : thread_time_();
       work->OnTurn();
-      const absl::Duration turn = thread_time_() - begin;
-      client.used_ += turn;
-      used += turn;
+      used = thread_time_();
+      client.used_ += *used - before;
     }
     client.waits_ = !client.work_.empty();
     if (!client.waits_) continue;
     first.key() = client.used_;
     waiting_.insert(std::move(first));
-  }
+  } while (!waiting_.empty() && Clock::Steady().Now() - begin < kBetweenLooks);
   posted_ = !waiting_.empty();
   if (posted_) loop_.Post([this] { Run(); });
 }

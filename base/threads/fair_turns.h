@@ -1,8 +1,8 @@
 // Shares the thread of an event loop between clients, such as tenants or addresses.
 //
 // A client that has much to do must not keep the others waiting. So work waits for its turn, and
-// the client that has used the least processor time goes next. A turn without others waiting is
-// free. A client that comes back after a pause has no credit for it.
+// the client that has used the least processor time goes next. A turn for which no other client
+// waits is free. A client that comes back after a pause has no credit for it.
 //
 //   FairTurns turns(loop);
 //   const std::shared_ptr<FairTurns::Client> client = turns.ClientOf("team-a");

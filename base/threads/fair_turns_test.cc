@@ -88,7 +88,7 @@ TEST_F(FairTurnsTest, WorkThatComesDuringALongTurnIsNext) {
               Add("x", 5);
               Add("x", 5);
             }),
-            "xaaxx");
+            "xaxax");
 }
 
 TEST_F(FairTurnsTest, WorkMayAddItself) {
@@ -116,7 +116,7 @@ TEST_F(FairTurnsTest, APauseGivesNoCredit) {
             "xbxbxbb");
 }
 
-TEST_F(FairTurnsTest, ATurnWithoutOthersWaitingIsFree) {
+TEST_F(FairTurnsTest, ATurnForWhichNoClientWaitsIsFree) {
   EXPECT_EQ(Order([&] { Add("x", 50); }), "x");
   EXPECT_EQ(Order([&] {
               for (int i = 0; i < 2; ++i) Add("x", 1);
