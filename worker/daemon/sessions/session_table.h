@@ -35,9 +35,7 @@ class SessionTable {
   // `policy`: of the clients that have names. Null: they keep their rights.
   explicit SessionTable(Quotas quotas = Quotas(),
                         std::shared_ptr<const AccessPolicy> policy = nullptr)
-      : quotas_(std::move(quotas)),
-        policy_(std::move(policy)),
-        state_(std::make_shared<State>()) {}
+      : quotas_(std::move(quotas)), policy_(std::move(policy)), state_(std::make_shared<State>()) {}
   ~SessionTable();
 
   // Errors: UNAVAILABLE (draining), RESOURCE_EXHAUSTED (sessions, descriptors, threads),
