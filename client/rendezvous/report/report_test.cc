@@ -30,8 +30,7 @@ TEST(MissingReport, IsOneLineWithNames) {
   report.details.emplace_back().rank = 7;
   EXPECT_EQ(ToString(report),
             "4 of 1000 missing: ranks 3,7-9 (worker-3 on host-a, last heard 0.4s ago (attached); "
-            "rank 7 not "
-            "taken; ...)");
+            "rank 7 not taken; ...)");
 }
 
 TEST(Cause, NamesRankZeroAndNoRank) {
