@@ -15,8 +15,8 @@ namespace cohort {
 class PolicyWatch {
  public:
   // `on_change` runs on that thread when the rights of a client may have changed: after a change of
-  // the files, and at each look if the policy trusts issuers, whose tokens end. Then only the
-  // rights of clients with signed tokens may have changed, and `by_files` is false.
+  // the files, and at each look if the policy trusts issuers, whose tokens end. In
+  // the second case `by_files` is false: only clients with signed tokens may have lost rights.
   PolicyWatch(std::shared_ptr<AccessPolicy> policy, std::function<void(bool by_files)> on_change);
   ~PolicyWatch() { policy_->watched_ = false; }
 
