@@ -2,16 +2,14 @@
 #ifndef COHORT_BASE_ACCESS_AUDIT_LOG_H_
 #define COHORT_BASE_ACCESS_AUDIT_LOG_H_
 
-#include <cstdint>
 #include <string>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/access/role.h"
 #include "base/clock.h"
-#include "base/threads/mutex.h"
+#include "base/text/line_limits.h"
 
 namespace cohort {
 
@@ -49,21 +47,8 @@ class AuditLog {
             absl::string_view object, Instant now);
 
  private:
-  // Counts lines, and those left out.
-  struct Meter {
-    Instant second_ends = absl::InfinitePast();
-    int lines = 0;
-    int64_t left_out = 0;
-  };
-  // The number of calls that the next line stands for; 0: no line.
-  static int64_t Take(Meter& meter, int max_lines, Instant now);
-  int64_t TakeDenied(const std::string& client, Instant now) ABSL_LOCKS_EXCLUDED(mutex_);
-
-  Mutex mutex_;
-  Meter denied_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<std::string, Meter> denied_of_ ABSL_GUARDED_BY(mutex_);  // by client
-  Meter joins_ ABSL_GUARDED_BY(mutex_);
-  Meter others_ ABSL_GUARDED_BY(mutex_);
+  LineLimits denied_{1, kMaxDenied, absl::Seconds(1)};           // by client
+  LineLimits done_{kMaxLines, 2 * kMaxLines, absl::Seconds(1)};  // joins, and other methods
 };
 
 }  // namespace cohort

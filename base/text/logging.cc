@@ -2,8 +2,10 @@
 
 #include <atomic>
 #include <cmath>
+#include <cstdint>
 #include <future>
 #include <memory>
+#include <string>
 #include <system_error>
 
 #include "absl/strings/escaping.h"
@@ -11,6 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/text/line_limits.h"
 #include "base/text/printable.h"
 #include "base/threads/thread.h"
 #include "nlohmann/json.hpp"
@@ -75,6 +79,12 @@ std::string TextValue(absl::string_view text) {
   }
   if (plain) return std::string(text);
   return absl::StrCat("\"", Escaped(text), "\"");
+}
+
+// Null: a line of this level is not logged, or not any more.
+spdlog::logger* LoggerOf(LogLevel level) {
+  spdlog::logger* const logger = spdlog::default_logger_raw();
+  return logger != nullptr && logger->should_log(ToSpdlog(level)) ? logger : nullptr;
 }
 
 }  // namespace
@@ -152,8 +162,23 @@ bool FinishLogging(absl::Duration timeout) {
 }
 
 void Log(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields) {
-  spdlog::logger* const logger = spdlog::default_logger_raw();
-  if (logger == nullptr || !logger->should_log(ToSpdlog(level))) return;
+  if (LoggerOf(level) == nullptr) return;
+  static auto& limits = *new LineLimits(kMaxLogLines, 5 * kMaxLogLines, kLogPeriod);
+  std::string key(message);
+  for (const LogField& field : fields) {
+    if (field.key() == "tenant") absl::StrAppend(&key, " of tenant ", field.text());
+  }
+  const int64_t lines = limits.Take(key, Clock::Steady().Now());
+  if (lines == 0) return;
+  LogAlways(level, message, fields);
+  if (lines > 1) {
+    LogAlways(LogLevel::kWarning, "lines were left out", {{"lines", lines - 1}, {"message", key}});
+  }
+}
+
+void LogAlways(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields) {
+  spdlog::logger* const logger = LoggerOf(level);
+  if (logger == nullptr) return;
   const std::string time =
       absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::Now(), absl::UTCTimeZone());
   // As a value, not as a format: the text may contain braces.

@@ -55,8 +55,16 @@ absl::Status InitLogging(const LogOptions& options);
 
 // Logs one line. Thread-safe. Before InitLogging it writes the line itself. Afterwards a thread
 // writes, which has the signal mask of InitLogging's caller, and which writes the last lines when
-// the program ends.
+// the program ends. Clients can cause lines, so that each message has at most kMaxLogLines in
+// kLogPeriod for each value of its field "tenant", and all messages together five times as many; a
+// later line says how many were left out.
+inline constexpr int kMaxLogLines = 1000;
+inline constexpr absl::Duration kLogPeriod = absl::Seconds(10);
 void Log(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields = {});
+
+// The same without a limit, for a caller that has one of its own.
+void LogAlways(LogLevel level, absl::string_view message,
+               std::initializer_list<LogField> fields = {});
 
 // Waits until all lines are written. A program calls it last, when no thread logs any more. False:
 // the reader of standard error did not read them within `timeout`. The program must then end by

@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 
 #include "absl/time/clock.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace cohort {
@@ -45,6 +47,18 @@ TEST(LoggingTest, NothingSteersTheTerminal) {
       FormatLogLine(LogFormat::kJson, "T", LogLevel::kError, evil, {{"\xc3\xa4", "\xc3\xa4"}}),
       "{\"ts\":\"T\",\"level\":\"error\",\"msg\":\"txt\\u202eexe\\u001b[2J\\u009b\\ufffd\","
       "\"\xc3\xa4\":\"\xc3\xa4\"}");
+}
+
+// Clients cause lines, such as those of their groups.
+TEST(LoggingTest, ATenantHasALimitOfLinesAndHidesNoOther) {
+  ::testing::internal::CaptureStdout();
+  for (int i = 0; i < 3 * kMaxLogLines; ++i) {
+    Log(LogLevel::kWarning, "group lost", {{"tenant", "noisy"}, {"rank", i}});
+  }
+  Log(LogLevel::kWarning, "group lost", {{"tenant", "quiet"}, {"rank", 0}});
+  const std::string lines = ::testing::internal::GetCapturedStdout();
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), kMaxLogLines + 1);
+  EXPECT_THAT(lines, ::testing::HasSubstr("tenant=quiet rank=0"));
 }
 
 TEST(LoggingTest, UnknownLevelIsAnError) {
