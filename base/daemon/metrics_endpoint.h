@@ -24,15 +24,14 @@ namespace cohort {
 
 // HTTP/1.1 with one request per connection, on one thread that waits for all of them. Connections
 // take at most a quarter of the process's descriptors, and at most 256: a new one takes the place
-// of the oldest. Each has `timeout` for its handshake and its request, and as long to take its answer.
-// Thread-compatible.
+// of the oldest. Each has `timeout` for its handshake and its request, and as long to take its
+// answer. Thread-compatible.
 class MetricsEndpoint {
  public:
   using Sources = std::vector<std::shared_ptr<prometheus::Collectable>>;
 
   // Serves /metrics at `address` to clients that `access` admits; others get 403. Metrics with a
-  // label "tenant" are for observers of that tenant alone. Looks at the sources at each scrape.
-  // Port 0 picks one.
+  // label "tenant" are for observers of that tenant alone. Port 0 picks one.
   // Errors: INVALID_ARGUMENT (not host:port), UNAVAILABLE (cannot be bound; names the address),
   // RESOURCE_EXHAUSTED (threads, descriptors).
   static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(
@@ -52,13 +51,19 @@ class MetricsEndpoint {
   MetricsEndpoint(std::vector<ListenSocket> sockets, Sources sources, MetricsAccess access,
                   absl::Duration timeout);
   void OnTick();
-  // Makes room. Connections that have sent nothing go first, and then those without a whole request.
+  // Makes room. Connections that have sent nothing go first, and then those without a whole
+  // request.
   void CloseOldest();
   // The rights of the client at `socket`, which may read metrics; null: there is no policy. Errors:
   // PERMISSION_DENIED, with the reason.
   absl::StatusOr<std::shared_ptr<const Rights>> Admit(const std::string& request,
                                                       const StreamSocket& socket);
   std::string Answer(const std::string& request, const StreamSocket& socket);
+  // All metrics that a client with these rights may see. Scrapes that come together share a look at
+  // the sources, which then is less old than the time it took: so a flood takes half of the thread
+  // for looks at most.
+  const std::string& Text(const Rights* rights);
+  bool OthersWait() const;
 
   const std::vector<ListenSocket> sockets_;
   const Sources sources_;
@@ -66,8 +71,11 @@ class MetricsEndpoint {
   const absl::Duration timeout_;
   const size_t most_connections_;
   AuditLog audit_;
-  // Only the loop's thread uses them; oldest first.
-  std::list<std::shared_ptr<Scrape>> scrapes_;
+  // Only the loop's thread uses these.
+  std::string text_;
+  std::string text_is_for_;  // grants
+  Instant text_is_old_at_ = absl::InfinitePast();
+  std::list<std::shared_ptr<Scrape>> scrapes_;  // oldest first
   std::vector<int> resting_;  // acceptors that wait for descriptors to become free
   // Last: its thread ends first.
   EventLoop loop_;
@@ -95,7 +103,7 @@ class ServedMetrics {
 
 // A family of one counter or gauge without labels.
 prometheus::MetricFamily MakeFamily(const char* name, const char* help, prometheus::MetricType type,
-                                  double value);
+                                    double value);
 
 }  // namespace cohort
 

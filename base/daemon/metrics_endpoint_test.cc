@@ -105,6 +105,20 @@ MetricsAccess AccessByTls(const testing::CertificateAuthority& ca) {
   return {*std::move(context), nullptr};
 }
 
+// A counter of its looks, each of which takes 100 ms.
+class SlowSource final : public prometheus::Collectable {
+ public:
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    const Instant begin = Clock::Steady().Now();
+    while (Clock::Steady().Now() - begin < absl::Milliseconds(100)) std::this_thread::yield();
+    return {MakeFamily("looks_total", "", prometheus::MetricType::Counter, ++looks_)};
+  }
+  int looks() const { return looks_; }
+
+ private:
+  mutable std::atomic<int> looks_{0};
+};
+
 std::string WriteFile(const std::string& name, const std::string& text) {
   const std::string path = absl::StrCat(::testing::TempDir(), "/", name);
   std::ofstream(path) << text;
@@ -180,6 +194,23 @@ TEST(MetricsEndpointTest, AFloodOfConnectionsKeepsNoScrapeOut) {
   }
   over = true;
   for (std::thread& stranger : strangers) stranger.join();
+}
+
+TEST(MetricsEndpointTest, ScrapesThatComeTogetherAreOneLook) {
+  constexpr int kScrapes = 50;
+  const auto source = std::make_shared<SlowSource>();
+  auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", {source});
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  const int port = (*endpoint)->port();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kScrapes; ++i) {
+    threads.emplace_back([port] { EXPECT_THAT(Scrape(port), HasSubstr("looks_total ")); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(source->looks(), kScrapes / 5);
+  // One alone sees what is so now.
+  const int looks = source->looks();
+  EXPECT_THAT(Scrape(port), HasSubstr(absl::StrCat("looks_total ", looks + 1)));
 }
 
 // The process has one descriptor left, which the endpoint takes to accept the connection.
@@ -312,17 +343,21 @@ TEST(MetricsEndpointTest, TheFiguresOfATenantAreForItsObservers) {
   waits.Add({{"path", "tcp"}}).Increment();
   MetricsAccess access;
   // The token is "secret".
-  auto policy = AccessPolicy::Load(WriteFile(
-      "tenants.json",
-      R"({"rules": [{"identity": "anonymous", "tenant": "team-b", "role": "observer"},
+  auto policy = AccessPolicy::Load(
+      WriteFile("tenants.json",
+                R"({"rules": [{"identity": "anonymous", "tenant": "team-b", "role": "observer"},
                     {"identity": "token:scraper", "tenant": "*", "role": "observer"}],
           "tokens": [{"name": "scraper", "sha256":
               "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"}]})"));
   ASSERT_TRUE(policy.ok()) << policy.status();
   access.policy = *std::move(policy);
-  auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", {registry}, access);
+  // The looks are slow, and another connection is open: clients could share one.
+  auto endpoint =
+      MetricsEndpoint::Start("127.0.0.1:0", {registry, std::make_shared<SlowSource>()}, access);
   ASSERT_TRUE(endpoint.ok()) << endpoint.status();
   const int port = (*endpoint)->port();
+  const UniqueFd open = ConnectTo(port);
+  ASSERT_EQ(send(open.get(), "GET", 3, 0), 3);
   EXPECT_THAT(Scrape(port), AllOf(HasSubstr("team-b"), HasSubstr("tcp"), Not(HasSubstr("team-a"))));
   EXPECT_THAT(Scrape(port, "GET /metrics HTTP/1.1\r\nAuthorization: Bearer secret\r\n\r\n"),
               AllOf(HasSubstr("team-b"), HasSubstr("tcp"), HasSubstr("team-a")));
@@ -353,7 +388,8 @@ TEST(ServedMetricsTest, AFileThatCannotBeUsedIsAMetric) {
   // The old rules count until the daemon has looked, and afterwards, too.
   std::string unusable;
   for (const absl::Time end = absl::Now() + absl::Seconds(20);
-       (!absl::StrContains(unusable, "access_policy\"} 1") || !absl::StrContains(unusable, "certificates\"} 1")) &&
+       (!absl::StrContains(unusable, "access_policy\"} 1") ||
+        !absl::StrContains(unusable, "certificates\"} 1")) &&
        absl::Now() < end;) {
     unusable = Scrape(metrics.port());
   }
