@@ -193,6 +193,15 @@ std::shared_ptr<Listener::Peer> Listener::FindPeer(const std::string& name) {
   return peer;
 }
 
+std::shared_ptr<IncompleteRequestBytes> Listener::IncomingOfTenant(absl::string_view tenant) {
+  std::shared_ptr<IncompleteRequestBytes>& incoming = tenants_[tenant];
+  if (incoming == nullptr) {
+    incoming = std::make_shared<IncompleteRequestBytes>("max_incoming_bytes_per_tenant",
+                                                        incoming_->limit() / 2, incoming_);
+  }
+  return incoming;
+}
+
 void Listener::Accepted(int fd, std::shared_ptr<Peer> peer) {
   auto connection = std::make_shared<Connection>();
   connection->fd = fd;
@@ -301,6 +310,7 @@ void Listener::Sweep() {
                      candidates.end());
   };
   drop_gone(candidates_);
+  absl::erase_if(tenants_, [](const auto& tenant) { return tenant.second.use_count() == 1; });
   for (auto it = peers_.begin(); it != peers_.end();) {
     Peer& peer = *it->second;
     drop_gone(peer.candidates);
@@ -354,7 +364,8 @@ void Listener::PassToServer(Connection& connection, int fd, const ListenerProtoc
     peer.access = std::make_shared<PeerAccess>(
         options_.access, NamesOfPeer(fd, tls == nullptr ? nullptr : &tls->peer()), connection.host,
         tls == nullptr ? absl::InfiniteFuture() : tls->peer().not_after);
-    peer.access->Current(Clock::Steady().Now());  // whether its names give it a role
+    const auto rights = peer.access->Current(Clock::Steady().Now());
+    if (!rights->OwnTenant().empty()) peer.incoming = IncomingOfTenant(rights->OwnTenant());
   }
   if (tls != nullptr) expiry_.Add(connection.cookie, tls, Clock::Steady().Now());
   peer.tls = std::move(tls);

@@ -81,8 +81,9 @@ struct ListenerOptions {
   absl::Duration preface_timeout = absl::Seconds(5);
   Http2Limits http2;
   // The most bytes of incomplete requests, over all connections, and also the most of unfinished
-  // TLS handshakes. Those of one address may have three quarters of it. 0: an eighth of the memory
-  // that the process may use.
+  // TLS handshakes. Those of one address may have three quarters of it, and one tenant half: the
+  // clients whose connections are of a tenant count for it and not for their address. 0: an eighth
+  // of the memory that the process may use.
   int64_t max_incoming_bytes = 0;
   // The streams of gRPC that one tenant, or an address without one, may begin in a second while
   // others begin some. It is read more slowly above that, because gRPC takes up all streams that
@@ -140,6 +141,7 @@ class Listener {
   void OnTick();
   void Accepted(int fd, std::shared_ptr<Peer> peer);
   std::shared_ptr<Peer> FindPeer(const std::string& name);
+  std::shared_ptr<IncompleteRequestBytes> IncomingOfTenant(absl::string_view tenant);
   bool Admit(Peer& peer);
   // Counts the connection for `peer` in place of the one before. False: that has no room.
   bool Move(const std::shared_ptr<Connection>& connection, std::shared_ptr<Peer> peer);
@@ -180,6 +182,8 @@ class Listener {
   // By socket cookie, those included that were closed since the last sweep.
   Connections connections_;
   absl::flat_hash_map<std::string, std::shared_ptr<Peer>> peers_;
+  // The incomplete requests of tenants, as long as these have connections or until the next sweep.
+  absl::flat_hash_map<std::string, std::shared_ptr<IncompleteRequestBytes>> tenants_;
   // Connections by TLS that have had no call yet.
   std::vector<std::shared_ptr<Connection>> without_call_;
   // Oldest first. Some are closed already or have had a request.

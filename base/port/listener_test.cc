@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,7 +19,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/access/access_policy.h"
 #include "base/clock.h"
+#include "base/port/limits/incomplete_request_bytes.h"
 #include "base/port/socket/listen_address.h"
 #include "base/threads/mutex.h"
 #include "base/unique_fd.h"
@@ -198,6 +201,30 @@ TEST_F(ListenerTest, AClientOfALocalProxyIsNotLocal) {
       Closed(Connect("PROXY TCP4 10.0.0.7 10.0.0.1 41822 7700\r\n" + std::string(kPreface))));
   const UniqueFd own = Connect("PROXY UNKNOWN\r\n" + std::string(kPreface));
   EXPECT_TRUE(Await(framed_, 1));
+}
+
+TEST_F(ListenerTest, ATenantHasHalfOfTheBytesOfIncompleteRequests) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/tenant.json");
+  std::ofstream(path) << R"({"rules": [{"identity": "anonymous", "tenant": "a", "role": "member"}]})";
+  auto policy = AccessPolicy::Load(path);
+  ASSERT_TRUE(policy.ok()) << policy.status();
+  ListenerOptions options;
+  options.access = *std::move(policy);
+  options.max_incoming_bytes = 1000;
+  options.proxies = {IpNetwork::Parse("127.0.0.0/8").value()};
+  Start(options);
+  std::vector<UniqueFd> clients;
+  std::vector<IncomingCharge> charges;
+  for (const char* address : {"10.0.0.7", "10.0.0.8"}) {
+    clients.push_back(
+        Connect(absl::StrCat("PROXY TCP4 ", address, " 10.0.0.1 41822 7700\r\n", kPreface)));
+    ASSERT_TRUE(Await(framed_, clients.size()));
+    charges.emplace_back(framed_peer_.charged());
+    charges.back().Set(300);
+  }
+  EXPECT_EQ(charges.back().all()->Check().message(),
+            "requests that are not complete are over max_incoming_bytes_per_tenant (500): they hold "
+            "600 bytes");
 }
 
 // Strangers may have any number of addresses, and refusals of all of them share ten lines a second.
