@@ -16,6 +16,7 @@ using google::protobuf::io::CodedInputStream;
 
 // As deep as protobuf parses.
 constexpr int kMostDepth = 100;
+constexpr int kNoGroup = -1;
 
 // Takes the elements of a packed field of `size` bytes from `left`. False: as in Count.
 bool CountElements(const FieldDescriptor& field, CodedInputStream& stream, int size, int* left) {
@@ -39,23 +40,31 @@ bool CountElements(const FieldDescriptor& field, CodedInputStream& stream, int s
   }
 }
 
-// Takes the fields up to the stream's limit from `left`. False: it is below 0, or the bytes are no
-// message.
-bool Count(const Descriptor& type, CodedInputStream& stream, int depth, int* left) {
+// Takes the fields up to the stream's limit, or up to the end of the group with the number `group`,
+// from `left`. `type` null: they are of an unknown message. False: it is below 0, or the bytes are
+// no message.
+bool Count(const Descriptor* type, int group, CodedInputStream& stream, int depth, int* left) {
   if (depth > kMostDepth) return false;
   while (const uint32_t tag = stream.ReadTag()) {
+    const int number = WireFormatLite::GetTagFieldNumber(tag);
+    const WireFormatLite::WireType wire_type = WireFormatLite::GetTagWireType(tag);
+    if (wire_type == WireFormatLite::WIRETYPE_END_GROUP) return number == group;
     if (--*left < 0) return false;
-    if (WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
+    if (wire_type == WireFormatLite::WIRETYPE_START_GROUP) {
+      if (!Count(nullptr, number, stream, depth + 1, left)) return false;
+      continue;
+    }
+    if (wire_type != WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
       if (!WireFormatLite::SkipField(&stream, tag)) return false;
       continue;
     }
     int size = 0;
     if (!stream.ReadVarintSizeAsInt(&size)) return false;
     const FieldDescriptor* const field =
-        type.FindFieldByNumber(WireFormatLite::GetTagFieldNumber(tag));
+        type == nullptr ? nullptr : type->FindFieldByNumber(number);
     if (field != nullptr && field->type() == FieldDescriptor::TYPE_MESSAGE) {
       const CodedInputStream::Limit outer = stream.PushLimit(size);
-      if (!Count(*field->message_type(), stream, depth + 1, left)) return false;
+      if (!Count(field->message_type(), kNoGroup, stream, depth + 1, left)) return false;
       if (stream.BytesUntilLimit() != 0) return false;
       stream.PopLimit(outer);
     } else if (field != nullptr && field->is_packable()) {
@@ -64,7 +73,7 @@ bool Count(const Descriptor& type, CodedInputStream& stream, int depth, int* lef
       return false;
     }
   }
-  return true;
+  return group == kNoGroup;
 }
 
 }  // namespace
@@ -73,7 +82,7 @@ absl::Status CheckFieldCount(const Descriptor& type,
                              google::protobuf::io::ZeroCopyInputStream* bytes, int most) {
   CodedInputStream stream(bytes);
   int left = most;
-  if (Count(type, stream, 0, &left) || left >= 0) return absl::OkStatus();
+  if (Count(&type, kNoGroup, stream, 0, &left) || left >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(type.name(), ": more than ", most, " fields, elements of lists included"));
 }

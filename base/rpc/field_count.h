@@ -14,8 +14,8 @@ namespace cohort {
 // No client needs as many in one request.
 inline constexpr int kMostFields = 65536;
 
-// Counts the fields of `bytes`, a message of `type`, with those of messages in it and the elements
-// of packed fields. OK also for bytes that are no such message: parsing tells. Errors:
+// Counts the fields of `bytes`, a message of `type`, with those of messages and groups in it and
+// the elements of packed fields. OK also for bytes that are no such message: parsing tells. Errors:
 // INVALID_ARGUMENT (more than `most`).
 absl::Status CheckFieldCount(const google::protobuf::Descriptor& type,
                              google::protobuf::io::ZeroCopyInputStream* bytes,

@@ -5,6 +5,7 @@
 #include "cohort/v1/group.pb.h"
 #include "cohort/v1/store.pb.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "google/protobuf/unknown_field_set.h"
 #include "gtest/gtest.h"
 
 namespace cohort {
@@ -45,6 +46,17 @@ TEST(FieldCountTest, CountsPackedNumbers) {
   for (int i = 0; i < 10; ++i)
     get.mutable_scope()->add_acknowledged_receipts(int64_t{1} << (6 * i));
   EXPECT_TRUE(Fits(get, 12));  // the scope, its list, and the elements
+  EXPECT_FALSE(Fits(get, 11));
+}
+
+// Protobuf keeps fields that it does not know, with those in groups of them.
+TEST(FieldCountTest, CountsTheFieldsOfUnknownGroups) {
+  v1::GetRequest get;
+  auto* const group = get.GetReflection()->MutableUnknownFields(&get)->AddGroup(1000);
+  for (int i = 0; i < 8; ++i) group->AddVarint(1, 1);
+  group->AddGroup(1)->AddLengthDelimited(1, "");
+  get.add_keys("behind it");
+  EXPECT_TRUE(Fits(get, 12));
   EXPECT_FALSE(Fits(get, 11));
 }
 
