@@ -7,7 +7,8 @@
 # TARGET          request_fuzz, framed_rpc_fuzz, decode_fuzz, tcpstore_fuzz, record_codec_fuzz; of
 #                 the data plane: attach_fuzz, connections_fuzz, call_fuzz, peer_fuzz, queue_fuzz;
 #                 of messages: frame_fuzz, entries_fuzz; of clients without rights: tls_fuzz,
-#                 token_fuzz, policy_fuzz, jwt_fuzz, names_fuzz; default: all
+#                 token_fuzz, policy_fuzz, jwt_fuzz, names_fuzz, http2_guard_fuzz, field_count_fuzz;
+#                 default: all
 #
 # Exits 0 when nothing was found. Otherwise the last lines name the inputs: put one into
 # tests/fuzz/corpus (of the data plane: tests/fuzz/worker/corpus; of messages:
@@ -35,7 +36,9 @@ label() {
     record_codec_fuzz) echo "//coordinator/journal:$1" ;;
     attach_fuzz | connections_fuzz | call_fuzz | peer_fuzz | queue_fuzz) echo "//tests/fuzz/worker:$1" ;;
     frame_fuzz | entries_fuzz) echo "//tests/fuzz/parallel:$1" ;;
-    tls_fuzz | token_fuzz | policy_fuzz | jwt_fuzz | names_fuzz) echo "//tests/fuzz/access:$1" ;;
+    tls_fuzz | token_fuzz | policy_fuzz | jwt_fuzz | names_fuzz | http2_guard_fuzz | field_count_fuzz)
+      echo "//tests/fuzz/access:$1"
+      ;;
     *) echo "//tests/fuzz:$1" ;;
   esac
 }
@@ -87,7 +90,7 @@ main() {
   targets=("$@")
   [[ ${#targets[@]} -gt 0 ]] || targets=(request_fuzz framed_rpc_fuzz decode_fuzz tcpstore_fuzz record_codec_fuzz
     attach_fuzz connections_fuzz call_fuzz peer_fuzz queue_fuzz frame_fuzz entries_fuzz
-    tls_fuzz token_fuzz policy_fuzz jwt_fuzz names_fuzz)
+    tls_fuzz token_fuzz policy_fuzz jwt_fuzz names_fuzz http2_guard_fuzz field_count_fuzz)
 
   cache=${COHORT_BAZEL_CACHE:-$HOME/.cache/cohort-bazel}
   output_base=${COHORT_FUZZ_OUTPUT_BASE:-$HOME/.cache/cohort-fuzz-build}

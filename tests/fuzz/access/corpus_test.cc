@@ -12,6 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "tests/fuzz/access/field_count_check.h"
+#include "tests/fuzz/access/http2_guard_check.h"
 #include "tests/fuzz/access/jwt_check.h"
 #include "tests/fuzz/access/names_check.h"
 #include "tests/fuzz/access/policy_check.h"
@@ -107,6 +109,28 @@ TEST(CorpusTest, PoliciesAreTakenOrRefused) {
   EXPECT_GE(accepted_in_all, 5);
 }
 
+TEST(CorpusTest, FramesOfHttp2AreCounted) {
+  cohort::fuzz::Http2Counts counts;
+  for (const auto& [name, input] : InputsOf("http2_guard", cohort::fuzz::SampleHttp2())) {
+    const absl::Status status = cohort::fuzz::CheckHttp2Guard(input, &counts);
+    EXPECT_TRUE(status.ok()) << name << ": " << status.message();
+  }
+  EXPECT_GE(counts.refused, 4);
+  EXPECT_GE(counts.requests, 6);
+  EXPECT_GE(counts.streams, 4);
+}
+
+TEST(CorpusTest, FieldsAreCounted) {
+  cohort::fuzz::FieldCounts counts;
+  for (const auto& [name, input] : InputsOf("field_count", cohort::fuzz::SampleRequests())) {
+    const absl::Status status = cohort::fuzz::CheckFields(input, &counts);
+    EXPECT_TRUE(status.ok()) << name << ": " << status.message();
+  }
+  EXPECT_EQ(counts.refused, 4);
+  EXPECT_GE(counts.parsed, 8);
+  EXPECT_GE(counts.fields, 40);
+}
+
 TEST(RandomInputTest, MutatedTlsClientsAreServedOrRefused) {
   std::minstd_rand random = NewRandom();
   const Inputs inputs = SampleTlsInputs();
@@ -139,6 +163,24 @@ TEST(RandomInputTest, MutatedNamesAreTakenOrRefused) {
   const Inputs inputs = cohort::fuzz::SampleNames();
   for (int round = 0; round < 10000; ++round) {
     const absl::Status status = cohort::fuzz::CheckNames(Mutated(inputs, random));
+    ASSERT_TRUE(status.ok()) << "round " << round << ": " << status.message();
+  }
+}
+
+TEST(RandomInputTest, MutatedFramesOfHttp2AreCounted) {
+  std::minstd_rand random = NewRandom();
+  const Inputs inputs = cohort::fuzz::SampleHttp2();
+  for (int round = 0; round < 10000; ++round) {
+    const absl::Status status = cohort::fuzz::CheckHttp2Guard(Mutated(inputs, random));
+    ASSERT_TRUE(status.ok()) << "round " << round << ": " << status.message();
+  }
+}
+
+TEST(RandomInputTest, MutatedFieldsAreCounted) {
+  std::minstd_rand random = NewRandom();
+  const Inputs inputs = cohort::fuzz::SampleRequests();
+  for (int round = 0; round < 10000; ++round) {
+    const absl::Status status = cohort::fuzz::CheckFields(Mutated(inputs, random));
     ASSERT_TRUE(status.ok()) << "round " << round << ": " << status.message();
   }
 }
