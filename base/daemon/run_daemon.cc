@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "base/daemon/descriptor_table.h"
 #include "base/daemon/heap_trim.h"
 #include "base/memory/memory_limit.h"
 #include "base/text/logging.h"
@@ -34,15 +35,6 @@ sigset_t BlockEndSignals() {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   return signals;
-}
-
-// Raises the soft limit to the hard limit. The usual soft limit of 1024 protects programs that call
-// select, which daemons do not.
-void RaiseDescriptorLimit() {
-  rlimit limit = {};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 // The memory holds keys, sessions and values of clients. A limit of one byte also keeps the kernel
@@ -92,7 +84,7 @@ int Run(int argc, char** argv, Flags& flags, const DaemonOptions& options,
   // (base/threads/mutex.h).
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   const sigset_t signals = BlockEndSignals();
-  RaiseDescriptorLimit();
+  MakeRoomForDescriptors();
   LimitKeptMemory(MemoryLimitBytes());
   if (!options.core_dumps) WriteNoCoreDump();
   if (!InitLogging(options.log).ok()) return kExitConfig;
