@@ -10,10 +10,15 @@
 namespace cohort {
 
 absl::Status EnableReflection() {
-  // Its name ends in the major and minor version of the gRPC it belongs to.
-  const std::string version = grpc::Version();
-  const std::string name =
-      absl::StrCat("libgrpc++_reflection.so.", version.substr(0, version.rfind('.')));
+  // Their names end in the major and minor version of gRPC.
+  std::string version = grpc::Version();
+  version.resize(version.rfind('.'));
+  // It would register itself in a gRPC of its own.
+  if (dlopen(absl::StrCat("libgrpc++.so.", version).c_str(), RTLD_NOW | RTLD_NOLOAD) == nullptr) {
+    return absl::FailedPreconditionError(
+        "--reflection needs a build with gRPC as a shared library: --define system_libraries=shared");
+  }
+  const std::string name = absl::StrCat("libgrpc++_reflection.so.", version);
   // Registers itself when it is loaded, and stays.
   if (dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("--reflection needs ", name));

@@ -8,7 +8,7 @@
 namespace cohort {
 
 // Servers built afterwards, in the whole process, serve reflection. Errors: FAILED_PRECONDITION
-// (the library is not installed).
+// (the library is not installed, or the program has gRPC inside).
 absl::Status EnableReflection();
 
 }  // namespace cohort

@@ -2,8 +2,8 @@
 // processor time for each byte that a peer sends, and the delay of another client.
 //
 //   bazel test //tests/amplification:amplification_test
-//   bazel run --config=opt //tests/amplification:amplification_test -- --write-page
-//   "$PWD/docs/amplification.md"
+//   bazel run --config=opt --define system_libraries=shared //tests/amplification:amplification_test
+//   -- --write-page "$PWD/docs/amplification.md"
 //
 // The test holds the bounds in bytes. The page has requests of the usual size, processor time and,
 // with the argument --with-delays, the delay of another client: for an idle machine and an
@@ -440,7 +440,7 @@ int Main(int argc, char** argv) {
   const int result = RUN_ALL_TESTS();
   if (page.empty()) return result;
 #ifdef NDEBUG
-  const std::string config = "--config=opt ";
+  const std::string config = "--config=opt --define system_libraries=shared ";
 #else
   const std::string config;
 #endif
