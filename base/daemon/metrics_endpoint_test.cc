@@ -208,7 +208,7 @@ TEST(MetricsEndpointTest, ScrapesThatComeTogetherAreOneLook) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_LE(source->looks(), kScrapes / 5);
-  // One alone sees what is so now.
+  // A scrape by itself sees the present figures.
   const int looks = source->looks();
   EXPECT_THAT(Scrape(port), HasSubstr(absl::StrCat("looks_total ", looks + 1)));
 }

@@ -21,7 +21,7 @@ constexpr int kMaxShards = 256;
 // The engine reports a sleep of the process that is at least this long.
 constexpr absl::Duration kMinAsleepReported = absl::Seconds(1);
 
-// Of processor time: the clients that get the first answers run meanwhile.
+// It is processor time, because the clients with the first answers run meanwhile.
 constexpr absl::Duration kLongDelivery = absl::Milliseconds(5);
 // Answers between two looks at the time.
 constexpr size_t kBetweenLooks = 64;
