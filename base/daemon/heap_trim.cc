@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <thread>
 
 namespace cohort {
 namespace {
@@ -45,9 +46,16 @@ bool HeapTrim::Look() {
 void LimitKeptMemory(int64_t memory_bytes) {
   constexpr int64_t kPlenty = int64_t{4} << 30;
   constexpr int kTrimThreshold = 1 << 20;
+  constexpr int64_t kMostOfAnArena = int64_t{32} << 20;
   // Any threshold that is set no longer changes by itself. More system calls for large values are
   // the cost.
-  if (memory_bytes < kPlenty) mallopt(M_TRIM_THRESHOLD, kTrimThreshold);
+  if (memory_bytes < kPlenty) {
+    mallopt(M_TRIM_THRESHOLD, kTrimThreshold);
+    return;
+  }
+  const int64_t arenas = std::min<int64_t>(2 * int64_t{std::thread::hardware_concurrency()},
+                                           memory_bytes / 16 / kMostOfAnArena);
+  mallopt(M_ARENA_MAX, static_cast<int>(std::max<int64_t>(arenas, 4)));
 }
 
 int AwaitSignal(const sigset_t& signals) {

@@ -26,6 +26,11 @@ class HeapTrim {
 // threshold for memory that it gives back at once with each large object that is freed, up to 32
 // MiB. With little memory, such as 512 MiB of a container, that doubled the memory of unread
 // answers; so the threshold stays below 4 GiB.
+//
+// Threads share a number of arenas, eight for each processor by default, each of which keeps up to
+// that threshold of free memory at its end; no trim gives it back. With 4 GiB and more, there are
+// at most two for each processor, and so few that all of them keep a sixteenth of the memory at
+// most.
 void LimitKeptMemory(int64_t memory_bytes);
 
 // Waits for one of the signals, which are blocked, and returns it. Looks at the heap meanwhile.

@@ -1,13 +1,23 @@
 #include "base/daemon/heap_trim.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/barrier.h"
 #include "gtest/gtest.h"
 
 namespace cohort {
@@ -52,6 +62,40 @@ TEST(HeapTrimTest, APeakBetweenTwoLooksCounts) {
   EXPECT_TRUE(heap.Look());
   EXPECT_LT(ResidentBytes(), before + kCount * kBytes * 2 / 10);
   EXPECT_FALSE(heap.Look()) << "nothing was freed since";
+}
+
+// The number of arenas of the heap.
+size_t Arenas() {
+  char* text = nullptr;
+  size_t size = 0;
+  FILE* const stream = open_memstream(&text, &size);
+  malloc_info(0, stream);
+  fclose(stream);
+  const std::vector<std::string> parts = absl::StrSplit(absl::string_view(text, size), "<heap nr=");
+  free(text);
+  return parts.size() - 1;
+}
+
+// Each keeps free memory that no trim gives back.
+TEST(LimitKeptMemoryTest, ManyThreadsShareFewArenas) {
+  LimitKeptMemory(int64_t{8} << 30);
+  constexpr size_t kThreads = 200;
+  // Each is used once, and deleted by the last thread that leaves.
+  auto* const all_have_memory = new absl::Barrier(kThreads + 1);
+  auto* const end = new absl::Barrier(kThreads + 1);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([=] {
+      const auto memory = std::make_unique<char[]>(4096);
+      if (all_have_memory->Block()) delete all_have_memory;
+      if (end->Block()) delete end;
+    });
+  }
+  if (all_have_memory->Block()) delete all_have_memory;
+  EXPECT_LE(Arenas(), std::max(size_t{2} * std::thread::hardware_concurrency(), size_t{4}));
+  EXPECT_LE(Arenas(), 16);  // 32 MiB each are a sixteenth
+  if (end->Block()) delete end;
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace
