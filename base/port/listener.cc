@@ -180,7 +180,7 @@ std::shared_ptr<Listener::Peer> Listener::FindPeer(const std::string& name) {
   if (peer == nullptr) {
     peer = std::make_shared<Peer>(options_.failed_handshakes);
     peer->name = name;
-    // One address leaves others a quarter.
+    // One address leaves others a quarter, and so does one tenant.
     peer->incoming = std::make_shared<IncompleteRequestBytes>(
         "max_incoming_bytes_per_peer", incoming_->limit() / 4 * 3, incoming_);
     peer->incoming_without_role = std::make_shared<IncompleteRequestBytes>(
@@ -197,7 +197,7 @@ std::shared_ptr<IncompleteRequestBytes> Listener::IncomingOfTenant(absl::string_
   std::shared_ptr<IncompleteRequestBytes>& incoming = tenants_[tenant];
   if (incoming == nullptr) {
     incoming = std::make_shared<IncompleteRequestBytes>("max_incoming_bytes_per_tenant",
-                                                        incoming_->limit() / 2, incoming_);
+                                                        incoming_->limit() / 4 * 3, incoming_);
   }
   return incoming;
 }

@@ -81,9 +81,8 @@ struct ListenerOptions {
   absl::Duration preface_timeout = absl::Seconds(5);
   Http2Limits http2;
   // The most bytes of incomplete requests, over all connections, and also the most of unfinished
-  // TLS handshakes. Those of one address may have three quarters of it, and one tenant half: the
-  // clients whose connections are of a tenant count for it and not for their address. 0: an eighth
-  // of the memory that the process may use.
+  // TLS handshakes. Those of one tenant may have three quarters of it, or of one address if their
+  // clients are of no tenant. 0: an eighth of the memory that the process may use.
   int64_t max_incoming_bytes = 0;
   // The streams of gRPC that one tenant, or an address without one, may begin in a second while
   // others begin some. It is read more slowly above that, because gRPC takes up all streams that

@@ -203,7 +203,7 @@ TEST_F(ListenerTest, AClientOfALocalProxyIsNotLocal) {
   EXPECT_TRUE(Await(framed_, 1));
 }
 
-TEST_F(ListenerTest, ATenantHasHalfOfTheBytesOfIncompleteRequests) {
+TEST_F(ListenerTest, ATenantLeavesOthersAQuarterOfTheBytesOfIncompleteRequests) {
   const std::string path = absl::StrCat(::testing::TempDir(), "/tenant.json");
   std::ofstream(path) << R"({"rules": [{"identity": "anonymous", "tenant": "a", "role": "member"}]})";
   auto policy = AccessPolicy::Load(path);
@@ -220,11 +220,11 @@ TEST_F(ListenerTest, ATenantHasHalfOfTheBytesOfIncompleteRequests) {
         Connect(absl::StrCat("PROXY TCP4 ", address, " 10.0.0.1 41822 7700\r\n", kPreface)));
     ASSERT_TRUE(Await(framed_, clients.size()));
     charges.emplace_back(framed_peer_.charged());
-    charges.back().Set(300);
+    charges.back().Set(400);
   }
   EXPECT_EQ(charges.back().all()->Check().message(),
-            "requests that are not complete are over max_incoming_bytes_per_tenant (500): they hold "
-            "600 bytes");
+            "requests that are not complete are over max_incoming_bytes_per_tenant (750): they hold "
+            "800 bytes");
 }
 
 // Strangers may have any number of addresses, and refusals of all of them share ten lines a second.
