@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/daemon/metrics_endpoint.h"
+#include "base/daemon/served_metrics.h"
 #include "prometheus/counter.h"
 #include "prometheus/family.h"
 #include "prometheus/histogram.h"

@@ -63,23 +63,6 @@ bool IsFor(const Rights& rights, const prometheus::ClientMetric& metric) {
   });
 }
 
-// Without `rights`: all.
-std::string TextOf(const MetricsEndpoint::Sources& sources, const Rights* rights = nullptr) {
-  std::vector<prometheus::MetricFamily> families;
-  for (const auto& source : sources) {
-    std::vector<prometheus::MetricFamily> some = source->Collect();
-    std::move(some.begin(), some.end(), std::back_inserter(families));
-  }
-  for (prometheus::MetricFamily& family : families) {
-    if (rights == nullptr) break;
-    auto& metrics = family.metric;
-    metrics.erase(std::remove_if(metrics.begin(), metrics.end(),
-                                 [&](const auto& metric) { return !IsFor(*rights, metric); }),
-                  metrics.end());
-  }
-  return prometheus::TextSerializer().Serialize(families);
-}
-
 // Clients with the same one see the same metrics.
 std::string GrantsOf(const Rights* rights) {
   if (rights == nullptr) return "";
@@ -107,6 +90,22 @@ absl::string_view BearerToken(absl::string_view request) {
 }
 
 }  // namespace
+
+std::string MetricsText(const MetricsEndpoint::Sources& sources, const Rights* rights) {
+  std::vector<prometheus::MetricFamily> families;
+  for (const auto& source : sources) {
+    std::vector<prometheus::MetricFamily> some = source->Collect();
+    std::move(some.begin(), some.end(), std::back_inserter(families));
+  }
+  for (prometheus::MetricFamily& family : families) {
+    if (rights == nullptr) break;
+    auto& metrics = family.metric;
+    metrics.erase(std::remove_if(metrics.begin(), metrics.end(),
+                                 [&](const auto& metric) { return !IsFor(*rights, metric); }),
+                  metrics.end());
+  }
+  return prometheus::TextSerializer().Serialize(families);
+}
 
 // One connection: its handshake, its request, then its answer.
 class MetricsEndpoint::Scrape final : public EventLoop::Handler,
@@ -346,7 +345,7 @@ const std::string& MetricsEndpoint::Text(const Rights* rights) {
   const Instant begin = Clock::Steady().Now();
   std::string grants = GrantsOf(rights);
   if (begin >= text_is_old_at_ || !OthersWait() || grants != text_is_for_) {
-    text_ = TextOf(sources_, rights);
+    text_ = MetricsText(sources_, rights);
     text_is_for_ = std::move(grants);
     const Instant end = Clock::Steady().Now();
     text_is_old_at_ = end + (end - begin);
@@ -358,65 +357,6 @@ bool MetricsEndpoint::OthersWait() const {
   return scrapes_.size() > 1 ||
          std::any_of(sockets_.begin(), sockets_.end(),
                      [](const ListenSocket& socket) { return ConnectionWaits(socket.fd()); });
-}
-
-// Whether the files that give rights could be used when they last changed.
-class AccessFiles final : public prometheus::Collectable {
- public:
-  explicit AccessFiles(const MetricsAccess& access)
-      : policy_(access.policy), certificates_(access.certificates) {}
-
-  std::vector<prometheus::MetricFamily> Collect() const override {
-    prometheus::MetricFamily family{
-        "cohort_unusable_access_files",
-        "1: the file has changed and cannot be used, so the rights of before go on.",
-        prometheus::MetricType::Gauge,
-        {}};
-    const auto add = [&family](const char* file, bool usable) {
-      prometheus::ClientMetric metric;
-      metric.label = {{"file", file}};
-      metric.gauge.value = usable ? 0 : 1;
-      family.metric.push_back(std::move(metric));
-    };
-    if (policy_ != nullptr) {
-      add("access_policy", policy_->file_is_usable());
-      add("keys_of_issuers", policy_->keys_are_usable());
-    }
-    if (certificates_ != nullptr) {
-      (void)certificates_->Current(Clock::Steady().Now());
-      add("certificates", certificates_->last_error().ok());
-    }
-    return {std::move(family)};
-  }
-
- private:
-  const std::shared_ptr<AccessPolicy> policy_;
-  const std::shared_ptr<TlsContext> certificates_;
-};
-
-absl::Status ServedMetrics::Serve(const std::string& address,
-                                  std::shared_ptr<prometheus::Collectable> gauges,
-                                  MetricsAccess access) {
-  sources_ = {counters_, std::move(gauges)};
-  if (access.policy != nullptr || access.certificates != nullptr) {
-    sources_.push_back(std::make_shared<AccessFiles>(access));
-  }
-  COHORT_ASSIGN_OR_RETURN(endpoint_, MetricsEndpoint::Start(address, sources_, std::move(access)));
-  return absl::OkStatus();
-}
-
-void ServedMetrics::Stop() {
-  endpoint_.reset();
-  sources_ = {counters_};
-}
-
-std::string ServedMetrics::Collect() const { return TextOf(sources_); }
-
-prometheus::MetricFamily MakeFamily(const char* name, const char* help, prometheus::MetricType type,
-                                    double value) {
-  prometheus::ClientMetric metric;
-  (type == prometheus::MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
-  return {name, help, type, {std::move(metric)}};
 }
 
 }  // namespace cohort

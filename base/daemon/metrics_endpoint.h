@@ -81,29 +81,9 @@ class MetricsEndpoint {
   EventLoop loop_;
 };
 
-// A daemon's counters, which are always there, and the gauges that it reads at each scrape.
-// Thread-compatible.
-class ServedMetrics {
- public:
-  prometheus::Registry& counters() { return *counters_; }
-  // Serves both until Stop, as MetricsEndpoint::Start does.
-  absl::Status Serve(const std::string& address, std::shared_ptr<prometheus::Collectable> gauges,
-                     MetricsAccess access);
-  void Stop();
-  // The port of Serve; 0 when not serving.
-  int port() const { return endpoint_ == nullptr ? 0 : endpoint_->port(); }
-  // The text that is served.
-  std::string Collect() const;
-
- private:
-  const std::shared_ptr<prometheus::Registry> counters_ = std::make_shared<prometheus::Registry>();
-  MetricsEndpoint::Sources sources_ = {counters_};
-  std::unique_ptr<MetricsEndpoint> endpoint_;
-};
-
-// A family of one counter or gauge without labels.
-prometheus::MetricFamily MakeFamily(const char* name, const char* help, prometheus::MetricType type,
-                                    double value);
+// The metrics of `sources` as Prometheus reads them: those that a client with `rights` may see, or
+// all without `rights`.
+std::string MetricsText(const MetricsEndpoint::Sources& sources, const Rights* rights = nullptr);
 
 }  // namespace cohort
 

@@ -24,7 +24,6 @@
 #include "absl/time/clock.h"
 #include "base/access/access_policy.h"
 #include "base/clock.h"
-#include "base/daemon/flags.h"
 #include "base/daemon/metrics_access.h"
 #include "base/tls/testing/certificates.h"
 #include "base/tls/tls_context.h"
@@ -32,7 +31,10 @@
 #include "base/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "prometheus/client_metric.h"
+#include "prometheus/collectable.h"
 #include "prometheus/counter.h"
+#include "prometheus/metric_family.h"
 #include "prometheus/registry.h"
 
 namespace cohort {
@@ -111,7 +113,9 @@ class SlowSource final : public prometheus::Collectable {
   std::vector<prometheus::MetricFamily> Collect() const override {
     const Instant begin = Clock::Steady().Now();
     while (Clock::Steady().Now() - begin < absl::Milliseconds(100)) std::this_thread::yield();
-    return {MakeFamily("looks_total", "", prometheus::MetricType::Counter, ++looks_)};
+    prometheus::ClientMetric metric;
+    metric.counter.value = ++looks_;
+    return {{"looks_total", "", prometheus::MetricType::Counter, {metric}}};
   }
   int looks() const { return looks_; }
 
@@ -361,60 +365,6 @@ TEST(MetricsEndpointTest, TheFiguresOfATenantAreForItsObservers) {
   EXPECT_THAT(Scrape(port), AllOf(HasSubstr("team-b"), HasSubstr("tcp"), Not(HasSubstr("team-a"))));
   EXPECT_THAT(Scrape(port, "GET /metrics HTTP/1.1\r\nAuthorization: Bearer secret\r\n\r\n"),
               AllOf(HasSubstr("team-b"), HasSubstr("tcp"), HasSubstr("team-a")));
-}
-
-TEST(ServedMetricsTest, AFileThatCannotBeUsedIsAMetric) {
-  const std::string folder = ::testing::TempDir();
-  const std::string path = folder + "/unusable_policy.json";
-  const auto write = [](const std::string& to, const std::string& text) {
-    std::ofstream(to + ".next") << text;
-    ASSERT_EQ(rename((to + ".next").c_str(), to.c_str()), 0);
-  };
-  write(path, R"({"rules": [{"identity": "anonymous", "tenant": "a", "role": "observer"}]})");
-  const testing::CertificateAuthority ca(folder);
-  const TlsFiles files = ca.Sign("server", {"server", "DNS:localhost"});
-  MetricsAccess access;
-  access.policy = AccessPolicy::Load(path).value();
-  access.certificates = TlsContext::Load(files, TlsSide::kServer).value();
-  ServedMetrics metrics;
-  ASSERT_TRUE(metrics.Serve("127.0.0.1:0", std::make_shared<prometheus::Registry>(), access).ok());
-  const std::string usable = Scrape(metrics.port());
-  EXPECT_THAT(usable, HasSubstr("cohort_unusable_access_files{file=\"access_policy\"} 0"));
-  EXPECT_THAT(usable, HasSubstr("cohort_unusable_access_files{file=\"keys_of_issuers\"} 0"));
-  EXPECT_THAT(usable, HasSubstr("cohort_unusable_access_files{file=\"certificates\"} 0"));
-
-  write(path, "{");
-  write(files.certificate, "nonsense");
-  // The old rules count until the daemon has looked, and afterwards, too.
-  std::string unusable;
-  for (const absl::Time end = absl::Now() + absl::Seconds(20);
-       (!absl::StrContains(unusable, "access_policy\"} 1") ||
-        !absl::StrContains(unusable, "certificates\"} 1")) &&
-       absl::Now() < end;) {
-    unusable = Scrape(metrics.port());
-  }
-  EXPECT_THAT(unusable, HasSubstr("cohort_unusable_access_files{file=\"access_policy\"} 1"));
-  EXPECT_THAT(unusable, HasSubstr("cohort_unusable_access_files{file=\"certificates\"} 1"));
-}
-
-TEST(MetricsAccessTest, OtherMachinesNeedTls) {
-  const testing::CertificateAuthority ca(::testing::TempDir());
-  DaemonOptions options(7700);
-  options.tls = ca.Sign("server", {"server", "DNS:localhost"});
-  const auto has_tls = [&options](const std::string& address, bool insecure) {
-    options.metrics_listen = address;
-    options.insecure = insecure;
-    const auto access = MetricsAccessOf(options, nullptr, nullptr);
-    EXPECT_TRUE(access.ok()) << access.status();
-    return access.ok() && access->tls != nullptr;
-  };
-  EXPECT_TRUE(has_tls("0.0.0.0:7701", false));
-  EXPECT_TRUE(has_tls("[::]:7701", false));
-  EXPECT_FALSE(has_tls("127.0.0.1:7701", false));
-  EXPECT_FALSE(has_tls("[::1]:7701", false));
-  EXPECT_TRUE(has_tls("0.0.0.0:7701", true));
-  options.tls = TlsFiles();
-  EXPECT_FALSE(has_tls("0.0.0.0:7701", true));
 }
 
 TEST(MetricsEndpointTest, NamesAnAddressThatIsTaken) {

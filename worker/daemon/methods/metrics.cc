@@ -7,7 +7,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "base/daemon/metrics_endpoint.h"
+#include "base/daemon/served_metrics.h"
 #include "base/threads/mutex.h"
 #include "prometheus/counter.h"
 #include "prometheus/family.h"
