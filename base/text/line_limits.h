@@ -1,4 +1,4 @@
-// How many lines of the log a client can cause.
+// Limits the lines of the log that clients can cause.
 #ifndef COHORT_BASE_TEXT_LINE_LIMITS_H_
 #define COHORT_BASE_TEXT_LINE_LIMITS_H_
 
@@ -16,8 +16,9 @@
 namespace cohort {
 
 // Limits the lines of each key, such as a client, and those of all keys together, in each period.
-// Lines that are left out are counted. Of more than kMaxKeys keys, it forgets the quiet ones.
-// Thread-safe.
+// A line above a limit is left out, and the next line of its key says how many were. It
+// remembers kMaxKeys keys: before another one it forgets those whose period is over and that have no
+// line to report, or all if that makes no room. Thread-safe.
 class LineLimits {
  public:
   static constexpr size_t kMaxKeys = 1024;
@@ -25,8 +26,8 @@ class LineLimits {
   LineLimits(int lines_of_each, int lines_of_all, absl::Duration period)
       : lines_of_each_(lines_of_each), lines_of_all_(lines_of_all), period_(period) {}
 
-  // For how many lines the next one of this key stands: itself, and those that were left out before
-  // it. 0: leave this one out, too.
+  // Counts a line of the key. Returns 0 if it has to be left out, and otherwise 1 plus the number of
+  // lines that were left out since the last one.
   int64_t Take(absl::string_view key, Instant now) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
