@@ -16,9 +16,9 @@
 namespace cohort {
 
 // Limits the lines of each key, such as a client, and those of all keys together, in each period.
-// A line above a limit is left out, and the next line of its key says how many were. This class keeps
-// kMaxKeys keys: before another one, it drops those whose period is over and that have no line to
-// report, or all of them if there are none. Thread-safe.
+// A line above a limit is left out, and the next line of its key says how many were. This class
+// keeps kMaxKeys keys. Before another one, it drops those whose period is over and that left no line
+// out. If all are busy, it drops all. Thread-safe.
 class LineLimits {
  public:
   static constexpr size_t kMaxKeys = 1024;
