@@ -17,8 +17,8 @@ namespace cohort {
 
 // Limits the lines of each key, such as a client, and those of all keys together, in each period.
 // A line above a limit is left out, and the next line of its key says how many were. This class
-// keeps kMaxKeys keys. Before another one, it drops those whose period is over and that left no line
-// out. If all are busy, it drops all. Thread-safe.
+// keeps kMaxKeys keys. Before another one, it drops those whose period is over and that left no
+// line out. If all are busy, it drops all. Thread-safe.
 class LineLimits {
  public:
   static constexpr size_t kMaxKeys = 1024;
@@ -26,8 +26,8 @@ class LineLimits {
   LineLimits(int lines_of_each, int lines_of_all, absl::Duration period)
       : lines_of_each_(lines_of_each), lines_of_all_(lines_of_all), period_(period) {}
 
-  // Counts a line of the key. Returns 0 if it has to be left out, and otherwise 1 plus the number of
-  // lines that were left out since the last one.
+  // Counts a line of the key. Returns 0 if it has to be left out, and otherwise 1 plus the number
+  // of lines that were left out since the last one.
   int64_t Take(absl::string_view key, Instant now) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
