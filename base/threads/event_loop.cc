@@ -1,6 +1,7 @@
 #include "base/threads/event_loop.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -20,6 +21,8 @@ namespace cohort {
 namespace {
 
 constexpr int kMaxEvents = 64;
+// Of the looks for events that find nothing, one of 2^8 is left.
+constexpr int kMostLooksInVain = 8;
 
 }  // namespace
 
@@ -161,14 +164,35 @@ void EventLoop::RunTasks() {
   for (std::function<void()>& task : tasks) task();
 }
 
+int EventLoop::LookForMore(Handler& last, epoll_event* events) {
+  const absl::Duration most = absl::Nanoseconds(busy_wait_.load(std::memory_order_relaxed));
+  if (most == absl::ZeroDuration()) return 0;
+  if (last.looks_to_skip_ > 0) {
+    --last.looks_to_skip_;
+    return 0;
+  }
+  const Instant end = Clock::Steady().Now() + most;
+  int count = 0;
+  do {
+    sched_yield();  // the processor is for those who have work
+    count = epoll_wait(epoll_.get(), events, kMaxEvents, 0);
+  } while (count == 0 && Clock::Steady().Now() < end);
+  last.looks_in_vain_ = count > 0 ? 0 : std::min(last.looks_in_vain_ + 1, kMostLooksInVain);
+  last.looks_to_skip_ = (1 << last.looks_in_vain_) - 1;
+  return count;
+}
+
 void EventLoop::Run() {
   running_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   std::array<epoll_event, kMaxEvents> events;
   Instant next_tick = absl::InfinitePast();
+  std::shared_ptr<Handler> handler;  // of the last event
   while (!stop_.load()) {
     const bool ticking = ticking_.load() && tick_ < absl::InfiniteDuration();
-    const int count =
-        epoll_wait(epoll_.get(), events.data(), kMaxEvents, MillisecondsToSleep(ticking));
+    const int sleep = MillisecondsToSleep(ticking);
+    int count = handler != nullptr && sleep != 0 ? LookForMore(*handler, events.data()) : 0;
+    handler.reset();
+    if (count <= 0) count = epoll_wait(epoll_.get(), events.data(), kMaxEvents, sleep);
     for (int i = 0; i < count; ++i) {
       const int fd = events[i].data.fd;
       if (fd == wake_.get()) {
@@ -176,11 +200,10 @@ void EventLoop::Run() {
         [[maybe_unused]] const ssize_t got = read(wake_.get(), &ignored, sizeof(ignored));
         continue;
       }
-      std::shared_ptr<Handler> handler;
       {
         MutexLock lock(&mutex_);
         auto it = handlers_.find(fd);
-        if (it != handlers_.end()) handler = it->second;
+        handler = it != handlers_.end() ? it->second : nullptr;
       }
       if (handler != nullptr) handler->OnEvents(events[i].events);
     }

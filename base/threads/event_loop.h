@@ -2,6 +2,8 @@
 #ifndef COHORT_BASE_THREADS_EVENT_LOOP_H_
 #define COHORT_BASE_THREADS_EVENT_LOOP_H_
 
+#include <sys/epoll.h>
+
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -30,6 +32,11 @@ class EventLoop {
     // Runs on the loop's thread. `events` are epoll's, and may be those of an earlier descriptor
     // with the same number: the handler trusts only the result of its read or write.
     virtual void OnEvents(uint32_t events) = 0;
+
+   private:
+    friend class EventLoop;
+    // Looks after its events, in a row, that found nothing, and how many are left out now.
+    int looks_in_vain_ = 0, looks_to_skip_ = 0;
   };
 
   // `on_tick` runs about every `tick` on the loop's thread while `ticking` is set. Tries Start.
@@ -54,6 +61,10 @@ class EventLoop {
   void Post(std::function<void()> task);
   // The same, not before `at`, and up to a millisecond later. A loop that ends drops the task.
   void PostAt(Instant at, std::function<void()> task);
+  // After events, the loop looks for more for up to `most` before it sleeps, so that those who
+  // cause them need not wake it. After events of a handler for which that finds nothing, it looks
+  // half as often each time.
+  void SetBusyWait(absl::Duration most) { busy_wait_.store(absl::ToInt64Nanoseconds(most)); }
   bool InLoop() const {
     return std::this_thread::get_id() == running_.load(std::memory_order_relaxed);
   }
@@ -66,6 +77,8 @@ class EventLoop {
   // How long the loop may sleep, for epoll_wait.
   int MillisecondsToSleep(bool ticking);
   void RunTasks();
+  // Looks for events that follow those of `last`. Returns how many there are.
+  int LookForMore(Handler& last, epoll_event* events);
 
   const std::string name_;
   // Opened before the thread starts, and never changed afterwards.
@@ -75,6 +88,7 @@ class EventLoop {
   const std::function<void()> on_tick_;
   std::atomic<bool> ticking_{false};
   std::atomic<bool> stop_{false};
+  std::atomic<int64_t> busy_wait_{0};  // nanoseconds
   Mutex mutex_;
   absl::flat_hash_map<int, std::shared_ptr<Handler>> handlers_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::function<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
