@@ -37,6 +37,10 @@ constexpr size_t kTurnBytes = size_t{1} << 20;
 constexpr int kPairBytes = 512 << 10;
 // A connection with more open streams than this has so many of them reset at a time when it ends.
 constexpr size_t kResetsAtATime = 32;
+// Streams of a connection that are charged by nobody once their requests are whole. Those of the
+// coordinator's calls are charged there, too; those of gRPC's own services, such as Health/Watch,
+// only here.
+constexpr size_t kFreeStreams = 16;
 // The memory of gRPC for a stream whose headers have come.
 constexpr int64_t kStreamBytes = 16 << 10;
 constexpr absl::Duration kBetweenResets = absl::Milliseconds(4);
@@ -50,6 +54,9 @@ constexpr size_t kPacedBytes = 3072;
 // How long a client may take for the last bytes of a connection that gRPC has closed.
 constexpr absl::Duration kLastBytes = absl::Seconds(5);
 constexpr int kMostThreads = 4;
+// About as long as gRPC takes for a short call. A call would wake a relay that sleeps twice, for 20
+// to 30 us each.
+constexpr absl::Duration kBusyWait = absl::Microseconds(200);
 
 // The threads of all relayed connections of the process. They never end, as gRPC's do not.
 EventLoop& NextLoop() {
@@ -58,6 +65,7 @@ EventLoop& NextLoop() {
     const int threads = static_cast<int>(std::thread::hardware_concurrency()) / 4;
     for (int i = 0; i < std::clamp(threads, 1, kMostThreads); ++i) {
       made->push_back(std::make_unique<EventLoop>(absl::StrCat("grpc-relay-", i)));
+      made->back()->SetBusyWait(kBusyWait);
     }
     return made;
   }();
@@ -317,7 +325,8 @@ bool Relay::ChargeIncoming() {
   // gRPC needs memory for each stream. The coordinator counts those of calls, but not those of a
   // client that it refuses, and not the streams of gRPC's own services.
   const bool is_stranger = peer_.IsStranger();
-  const size_t streams = is_stranger ? guard_.open_streams() : guard_.unfinished_streams();
+  const size_t free = is_stranger ? 0 : std::min(kFreeStreams, guard_.open_streams());
+  const size_t streams = std::max(guard_.open_streams() - free, guard_.unfinished_streams());
   incoming_.MoveTo(peer_.charged());
   return incoming_.Set(guard_.unfinished_bytes() + static_cast<int64_t>(streams) * kStreamBytes +
                        (is_stranger ? kConnectionBytes : 0));
@@ -391,8 +400,8 @@ Instant Relay::TimeOfResets(size_t streams) {
   const Instant now = Clock::Steady().Now();
   if (!peer_.IsStranger() || peer_.next_stream_end == nullptr) return now + kBetweenResets;
   const int64_t now_ns = absl::ToUnixNanos(now);
-  const int64_t takes = absl::ToInt64Nanoseconds(kForEachStreamWithoutRole) *
-                        static_cast<int64_t>(streams);
+  const int64_t takes =
+      absl::ToInt64Nanoseconds(kForEachStreamWithoutRole) * static_cast<int64_t>(streams);
   int64_t before = peer_.next_stream_end->load(std::memory_order_relaxed), end = 0;
   do {
     end = std::max(before, now_ns) + takes;
@@ -410,12 +419,12 @@ void Relay::ResetSome() {
 }
 
 void Relay::End() {
+  incoming_.Set(0);
   for (UniqueFd* const fd : {&client_, &grpc_}) {
     if (!fd->is_open()) continue;
     loop_.Remove(fd->get());
     *fd = UniqueFd();
   }
-  incoming_.Set(0);
   to_client_.Drop();
   to_grpc_.Drop();
 }

@@ -239,6 +239,21 @@ TEST_F(GrpcRelayTest, StreamsWithoutARequestCount) {
   EXPECT_EQ(incoming_->held(), 0);
 }
 
+// Such as the streams of Health/Watch, which no service counts.
+TEST_F(GrpcRelayTest, ManyStreamsWithWholeRequestsCount) {
+  Start();
+  std::string sent(kHttp2Preface);
+  for (uint32_t stream = 1; stream < 200; stream += 2) {
+    sent += OpenStream(stream);
+    sent[sent.size() - 7] = 5;  // the flags: the headers are whole, and so is the request
+  }
+  SendAll(client_, sent);
+  AwaitIncoming((100 - 16) * (16 << 10));
+  EXPECT_EQ(incoming_->held(), (100 - 16) * (16 << 10));
+  for (uint32_t stream = 1; stream < 200; stream += 2) SendAll(grpc_, ResetStream(stream));
+  AwaitIncoming(0);
+}
+
 TEST_F(GrpcRelayTest, FramesOverALimitStayHidden) {
   Start();
   std::string sent(kHttp2Preface);
