@@ -53,9 +53,9 @@ void LimitKeptMemory(int64_t memory_bytes) {
     mallopt(M_TRIM_THRESHOLD, kTrimThreshold);
     return;
   }
-  const int64_t arenas = std::min<int64_t>(2 * int64_t{std::thread::hardware_concurrency()},
+  const int64_t arenas = std::min<int64_t>(int64_t{std::thread::hardware_concurrency()} + 1,
                                            memory_bytes / 16 / kMostOfAnArena);
-  mallopt(M_ARENA_MAX, static_cast<int>(std::max<int64_t>(arenas, 4)));
+  mallopt(M_ARENA_MAX, static_cast<int>(std::max<int64_t>(arenas, 2)));
 }
 
 int AwaitSignal(const sigset_t& signals) {

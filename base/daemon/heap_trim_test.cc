@@ -92,7 +92,7 @@ TEST(LimitKeptMemoryTest, ManyThreadsShareFewArenas) {
     });
   }
   if (all_have_memory->Block()) delete all_have_memory;
-  EXPECT_LE(Arenas(), std::max(size_t{2} * std::thread::hardware_concurrency(), size_t{4}));
+  EXPECT_LE(Arenas(), size_t{std::thread::hardware_concurrency()} + 1);
   EXPECT_LE(Arenas(), 16);  // 32 MiB each are a sixteenth
   if (end->Block()) delete end;
   for (std::thread& thread : threads) thread.join();
