@@ -73,7 +73,8 @@ bool Count(const Descriptor* type, int group, CodedInputStream& stream, int dept
       return false;
     }
   }
-  return group == kNoGroup;
+  // A tag that is too long ends nothing.
+  return group == kNoGroup && stream.ConsumedEntireMessage();
 }
 
 }  // namespace
