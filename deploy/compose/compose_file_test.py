@@ -166,6 +166,16 @@ class DockerfileTest(unittest.TestCase):
                 check_config(self, program, json.loads(command))
                 self.assertRegex(body, r"(?m)^USER [1-9]\d*:[1-9]\d*$")
 
+    def test_the_drain_ends_before_docker_stop_kills(self):
+        """A drain with stuck calls takes all of its time; two seconds are left for the end."""
+        for name in ("coordinator", "worker"):
+            (command,) = re.findall(r"(?m)^CMD (.*)$", self.stages[name][1])
+            flags = json.loads(command)
+            self.assertIn("--drain-grace", flags, name)
+            grace = compose_file.seconds(flags[flags.index("--drain-grace") + 1])
+            docker_stop = compose_file.Service("x", {"entrypoint": ["x"]}, HERE).grace
+            self.assertLessEqual(grace, docker_stop - 2, name)
+
     def test_the_worker_serves_the_socket_that_the_documents_name(self):
         _, body = self.stages["worker"]
         self.assertIn(f'"--listen", "{WORKER_SOCKET}"', body)
