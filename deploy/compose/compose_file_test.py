@@ -76,6 +76,14 @@ class ComposeFileTest(unittest.TestCase):
         for name, service in services.items():
             self.assertEqual(service.get("restart"), "unless-stopped" if "healthcheck" in service else None, name)
 
+    def test_the_readme_names_the_least_compose(self):
+        """The key `attach` is of Compose 2.20; without it, the end of `certificates` would end the tests."""
+        with open(self.path, encoding="utf-8") as file:
+            services = yaml.safe_load(file)["services"]
+        self.assertIs(services["certificates"]["attach"], False)
+        with open(os.path.join(HERE, "..", "README.md"), encoding="utf-8") as file:
+            self.assertIn("with Compose 2.20 or newer |", file.read())
+
     def test_programs_take_their_flags(self):
         for name, service in self.services.items():
             if name not in ("certificates", "tests"):
