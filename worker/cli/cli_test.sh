@@ -70,6 +70,17 @@ expect 5 server --coordinator 127.0.0.1:1 --timeout 1500ms
 contains UNAVAILABLE "$err"
 contains 'the coordinator at 127.0.0.1:1 cannot be reached (Connection refused); trying for' "$err"
 
+# --- The reason of a failed TLS handshake is in the error, and gRPC writes its own lines only if asked to.
+openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=ca -keyout "$dir/ca.key" -out "$dir/ca.crt" \
+  2>"$dir/openssl.log" || fail "no CA: $(cat "$dir/openssl.log")"
+export COHORT_TLS_CA=$dir/ca.crt
+expect 5 limits --timeout 1500ms
+contains 'TLS: ' "$err"
+grep -v '^cohort: ' "$dir/err" && fail "lines that are not of cohort: $err"
+GRPC_VERBOSITY=error expect 5 limits --timeout 500ms
+contains 'ssl_transport_security.cc' "$err"
+unset COHORT_TLS_CA
+
 # --- Server and limits.
 expect 0 server
 contains serving "$out"

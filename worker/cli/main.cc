@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <iostream>
@@ -12,12 +13,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "client/cli/clients/clients.h"
 #include "client/cli/context/interrupt.h"
 #include "client/cli/output/printer.h"
 #include "client/cli/tool.h"
+#include "grpc/support/log.h"
 #include "worker/cli/library_group_maker.h"
 #include "worker/cli/library_nccl_ras_client.h"
 
@@ -31,11 +34,19 @@ int TerminalWidth(int fd) {
   return known ? size.ws_col : 80;
 }
 
+// gRPC logs each attempt to connect that fails, and the error of the command has the same reason.
+// Before it aborts the process, gRPC logs the assertion that failed.
+void LogAssertionsOfGrpc(gpr_log_func_args* args) {
+  if (!absl::StartsWithIgnoreCase(args->message, "assertion failed")) return;
+  std::fprintf(stderr, "%s:%d: %s\n", args->file, args->line, args->message);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   // A reader that goes away is an error of the next write, not the end of the process.
   std::signal(SIGPIPE, SIG_IGN);
+  if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function(LogAssertionsOfGrpc);
   cohort::cli::Interrupt interrupt;
 
   const std::unique_ptr<cohort::cli::Clients> clients = cohort::cli::MakeLibraryClients();
