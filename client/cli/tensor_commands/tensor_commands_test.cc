@@ -45,6 +45,14 @@ TEST(PerfCommand, AsksForTheRankOfItsFlags) {
   EXPECT_EQ(request.call_timeout, absl::Seconds(7));
 }
 
+TEST(PerfCommand, PutsTheRankIntoTheAddressOfItsWorker) {
+  ToolRun tool;
+  tool({"perf", "all_reduce", "--group", "g", "--rank", "11", "--world-size", "12", "--sizes", "64",
+        "--iterations", "1", "--form", "remote", "--worker", "worker-{rank}.worker:7800"});
+  ASSERT_THAT(tool.groups.requests, SizeIs(1));
+  EXPECT_EQ(tool.groups.requests[0].worker, "worker-11.worker:7800");
+}
+
 TEST(PerfCommand, PrintsARowForEachOperationAndSize) {
   ToolRun tool;
   const ToolResult result = tool(Perf({"all_reduce", "broadcast"}));

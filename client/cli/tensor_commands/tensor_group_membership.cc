@@ -6,6 +6,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
 #include "client/cli/output/waiting_line.h"
 
@@ -23,8 +24,8 @@ const std::map<std::string, GroupForm>& Forms() {
 // One worker for each rank, or only this rank's.
 std::string WorkerOf(const GroupFlags& flags) {
   if (flags.workers.empty()) return "";
-  return flags.workers.size() == 1 ? flags.workers[0]
-                                   : flags.workers[static_cast<size_t>(flags.rank)];
+  const size_t index = flags.workers.size() == 1 ? 0 : static_cast<size_t>(flags.rank);
+  return absl::StrReplaceAll(flags.workers[index], {{"{rank}", absl::StrCat(flags.rank)}});
 }
 
 }  // namespace
@@ -43,7 +44,7 @@ void AddGroupFlags(CLI::App& command, GroupFlags& flags) {
   command
       .add_option("--worker", flags.workers,
                   "address of a worker, for attached and remote: this rank's, or repeated, one for "
-                  "each rank")
+                  "each rank; {rank} in it becomes the number of the rank")
       ->type_name("ADDRESS")
       ->allow_extra_args(false);
 }
