@@ -97,6 +97,44 @@ class ManifestsTest(unittest.TestCase):
                 mounted |= {mount["name"] for mount in container.get("volumeMounts", [])}
             self.assertEqual(mounted, volumes, workload["metadata"]["name"])
 
+    def admits(self, daemon, port, pod, namespace):
+        """Whether its policy admits a pod with these labels. `namespace`: the labels of another one, or None."""
+        (policy,) = [each for each in self.manifests.of("NetworkPolicy") if each["metadata"]["name"] == daemon]
+
+        def matches(selector, labels):
+            return selector["matchLabels"].items() <= labels.items()
+
+        def is_of(peer):
+            if ("namespaceSelector" in peer) != (namespace is not None):
+                return False
+            if namespace is not None and not matches(peer["namespaceSelector"], namespace):
+                return False
+            return matches(peer["podSelector"], pod)
+
+        return any(
+            ("ports" not in rule or {"port": port} in rule["ports"])
+            and ("from" not in rule or any(is_of(peer) for peer in rule["from"]))
+            for rule in policy["spec"]["ingress"]
+        )
+
+    def test_clients_of_other_namespaces_need_the_label_on_the_pod_and_on_the_namespace(self):
+        member = {"cohort.dev/member": "true"}
+        for daemon in ("cohort-coordinator", "cohort-worker"):
+            self.assertTrue(self.admits(daemon, "grpc", member, None), daemon)
+            self.assertTrue(self.admits(daemon, "grpc", {"app.kubernetes.io/part-of": "cohort"}, None), daemon)
+            self.assertTrue(self.admits(daemon, "grpc", member, member), daemon)
+            self.assertFalse(self.admits(daemon, "grpc", {}, None), daemon)
+            self.assertFalse(self.admits(daemon, "grpc", member, {}), daemon)
+            self.assertFalse(self.admits(daemon, "grpc", {}, member), daemon)
+            self.assertFalse(self.admits(daemon, "grpc", {"app.kubernetes.io/part-of": "cohort"}, {}), daemon)
+            self.assertTrue(self.admits(daemon, "metrics", {}, {}), daemon)
+        # The ports of ranks have no names.
+        self.assertTrue(self.admits("cohort-worker", 45678, member, member))
+        self.assertFalse(self.admits("cohort-worker", 45678, {}, member))
+        self.assertFalse(self.admits("cohort-coordinator", 45678, member, member))
+        with open(os.path.join(HERE, "..", "README.md"), encoding="utf-8") as file:
+            self.assertIn("kubectl label namespace NAMESPACE cohort.dev/member=true", file.read())
+
     def test_files_that_programs_write_are_on_volumes(self):
         for name, _, container in self.manifests.containers():
             mounts = [mount["mountPath"] for mount in container.get("volumeMounts", [])]
