@@ -14,7 +14,7 @@ import tempfile
 import time
 import unittest
 
-from manifests import HERE, Manifests, PROGRAMS, flag, read, resources
+from manifests import HERE, Manifests, PROGRAMS, flag, pod_template, resources
 
 
 class AccessTest(unittest.TestCase):
@@ -88,15 +88,18 @@ class AccessTest(unittest.TestCase):
         coordinator = self.start_daemon("cohort-coordinator", folder)
         worker = self.start_daemon("cohort-worker", folder, coordinator, **variables("worker"))
 
-        def may(name, *arguments, address=coordinator, with_tls=True):
-            done = subprocess.run(
-                [PROGRAMS["cohort"], *arguments, "--timeout=20s"],
+        def run(name, *arguments, address=coordinator, with_tls=True):
+            return subprocess.run(
+                [PROGRAMS["cohort"], *arguments],
                 env={**os.environ, "COHORT_COORDINATOR": address, **(variables(name) if with_tls else {})},
                 capture_output=True,
                 text=True,
                 timeout=60,
                 check=False,
             )
+
+        def may(name, *arguments, **options):
+            done = run(name, *arguments, "--timeout=20s", **options)
             # A probe exits with 0 if it is denied.
             denied = "PERMISSION_DENIED" in done.stderr
             self.assertTrue(denied or done.returncode == 0, f"{name} {arguments}: {done.stdout}{done.stderr}")
@@ -116,6 +119,11 @@ class AccessTest(unittest.TestCase):
             self.assertFalse(may(name, *barrier), name)
         for name in ("client", "watch"):
             self.assertTrue(may(name, "who-is-missing", "g", "--probe"), name)
+        (watch,) = self.manifests.of("Deployment")
+        for container in pod_template(watch)["spec"]["containers"]:
+            probe = container["readinessProbe"]["exec"]["command"][1:]
+            self.assertEqual(run("watch", *probe).returncode, 0)
+            self.assertNotEqual(run("other", *probe).returncode, 0)
         self.assertFalse(may("other", "group", "list"))
         self.assertFalse(may("anonymous", "group", "list", with_tls=False))
         socket = f"unix:{folder}/coordinator.sock"

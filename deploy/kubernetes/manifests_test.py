@@ -92,7 +92,7 @@ class ManifestsTest(unittest.TestCase):
                 spec = document["spec"]
                 pods = self.manifests.selected(spec.get("podSelector", spec.get("selector"))["matchLabels"])
                 self.assertEqual(len(pods), 1)
-                ports = {port["name"] for port in pods[0]["containers"][0]["ports"]}
+                ports = {port["name"] for port in pods[0]["containers"][0].get("ports", [])}
                 for rule in spec.get("ingress", []):
                     for port in rule.get("ports", []):
                         self.assertIn(port["port"], ports)
@@ -135,6 +135,19 @@ class ManifestsTest(unittest.TestCase):
         with open(os.path.join(HERE, "..", "README.md"), encoding="utf-8") as file:
             self.assertIn("kubectl label namespace NAMESPACE cohort.dev/member=true", file.read())
 
+    def test_pods_that_only_call_admit_nothing(self):
+        policies = [policy["spec"] for policy in self.manifests.of("NetworkPolicy")]
+        for name, labels, spec in self.manifests.pods():
+            mine = [each for each in policies if each["podSelector"]["matchLabels"].items() <= labels.items()]
+            self.assertEqual([each["policyTypes"] for each in mine], [["Ingress"]], name)
+            serves = any("ports" in container for container in spec["containers"])
+            self.assertEqual("ingress" in mine[0], serves, name)
+
+    def test_a_restart_needs_no_registry(self):
+        """Without a tag, the default is to pull an image at each start."""
+        for name, _, container in self.manifests.containers():
+            self.assertEqual(container["imagePullPolicy"], "IfNotPresent", name)
+
     def test_mounts_have_their_volumes(self):
         for workload in self.manifests.of(*WORKLOADS):
             spec = pod_template(workload)["spec"]
@@ -157,7 +170,7 @@ class ManifestsTest(unittest.TestCase):
         for name, _, container in self.manifests.containers():
             ports = {port["name"]: port["containerPort"] for port in container.get("ports", [])}
             for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
-                if kind in container:
+                if kind in container and ports:
                     probe = ["cohort-health", f"127.0.0.1:{ports['grpc']}"]
                     self.assertEqual(container[kind]["exec"]["command"], probe, f"{name}: {kind}")
                     # The probe itself gives up after two seconds.
@@ -166,6 +179,16 @@ class ManifestsTest(unittest.TestCase):
                 self.assertIn("livenessProbe", container, name)
                 self.assertEqual(flag(container, "listen"), f"[::]:{ports['grpc']}")
                 self.assertEqual(flag(container, "metrics-listen"), f"[::]:{ports['metrics']}")
+
+    def test_the_watch_is_ready_while_it_may_ask_the_coordinator(self):
+        (watch,) = self.manifests.of("Deployment")
+        for container in pod_template(watch)["spec"]["containers"]:
+            # Nothing mends a watch that cannot reach the coordinator, so it is not restarted for that.
+            self.assertNotIn("livenessProbe", container)
+            probe = container["readinessProbe"]
+            program, *arguments = probe["exec"]["command"]
+            self.assertEqual((program, arguments[:-1]), ("cohort", ["can-i", "WhoIsMissing"]))
+            self.assertGreater(probe["timeoutSeconds"], duration(arguments[-1].removeprefix("--timeout=")))
 
     def test_daemons_and_clients_have_the_files_of_a_certificate(self):
         secrets = {document["spec"]["secretName"] for document in self.manifests.of("Certificate")}
