@@ -80,6 +80,14 @@ class ManifestsTest(unittest.TestCase):
         # A new version breaks a group once, and not once for each worker.
         self.assertEqual(sets["cohort-worker"]["updateStrategy"], {"type": "OnDelete"})
 
+    def test_workers_prefer_nodes_of_their_own(self):
+        (workers,) = [each for each in self.manifests.of("StatefulSet") if each["metadata"]["name"] == "cohort-worker"]
+        (spread,) = pod_template(workers)["spec"]["topologySpreadConstraints"]
+        self.assertEqual(spread["topologyKey"], "kubernetes.io/hostname")
+        # More workers than nodes start, too.
+        self.assertEqual(spread["whenUnsatisfiable"], "ScheduleAnyway")
+        self.assertEqual(spread["labelSelector"], workers["spec"]["selector"])
+
     def test_a_disk_of_the_node_can_hold_the_journal(self):
         """Its volumes, which no CSI driver provides, offer ReadWriteOnce and not ReadWriteOncePod."""
         for workload in self.manifests.of("StatefulSet"):
@@ -374,6 +382,16 @@ class OverlayTest(unittest.TestCase):
         self.assertEqual(set(wanted), {"cohort-perf", "cohort-watch"})
         for name, paths in places.items():
             self.assertEqual([path.split("containers.")[1] for path in paths], wanted[name])
+
+    def test_all_pods_may_pull_from_a_registry_with_a_password(self):
+        documents = Manifests(resources(os.path.join(HERE, "overlays", "supervised")))
+        accounts = {account["metadata"]["name"]: account for account in documents.of("ServiceAccount")}
+        for name, _, spec in documents.pods():
+            secrets = accounts[spec.get("serviceAccountName", "default")]["imagePullSecrets"]
+            self.assertEqual(secrets, [{"name": "cohort-registry"}], name)
+        self.assertIs(accounts["default"]["automountServiceAccountToken"], False)
+        with open(os.path.join(HERE, "..", "README.md"), encoding="utf-8") as file:
+            self.assertIn("create secret docker-registry cohort-registry ", file.read())
 
     def test_the_job_can_be_applied_again(self):
         """A Job's template is immutable, that of a CronJob is not."""
