@@ -204,6 +204,24 @@ class DockerfileTest(unittest.TestCase):
             self.assertEqual("bazel build" in body, name == "build", name)
             self.assertLessEqual(set(re.findall(r"--from=(\S+)", body)), {"build"}, name)
 
+    def test_images_have_labels_of_oci(self):
+        with open(os.path.join(HERE, "..", "..", "CHANGELOG.md"), encoding="utf-8") as file:
+            version = re.search(r"(?m)^## (\d+\.\d+\.\d+)", file.read())[1]
+        with open(os.path.join(DOCKER, "Dockerfile"), encoding="utf-8") as file:
+            self.assertEqual(re.findall(r"(?m)^ARG VERSION=(.*)$", file.read().split("FROM ")[0]), [version])
+
+        def labels(body):
+            return dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', body))
+
+        for name, (_, body) in self.stages.items():
+            if name != "build":
+                wanted = {"title": f"cohort-{name}", "version": "$VERSION", "licenses": "Apache-2.0"}
+                self.assertEqual(labels(body), wanted)
+                self.assertIn("\nARG VERSION\n", body)
+        # It has the others from the image that it builds on.
+        ((_, _, watch),) = stages("watch.Dockerfile")
+        self.assertEqual(labels(watch), {"title": "cohort-watch"})
+
     def test_nothing_replaces_libraries_of_debian(self):
         base, body = self.stages["tests"]
         self.assertEqual(base, "debian:12-slim")

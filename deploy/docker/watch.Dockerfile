@@ -3,5 +3,6 @@
 #
 #   docker build -f deploy/docker/watch.Dockerfile -t cohort-watch deploy/docker
 FROM cohort-tests
+LABEL org.opencontainers.image.title="cohort-watch"
 COPY --from=registry.k8s.io/kubectl:v1.32.4 /bin/kubectl /usr/local/bin/kubectl
 ENTRYPOINT ["cohort"]
