@@ -132,9 +132,9 @@ absl::StatusOr<AccessPolicy::Content> AccessPolicy::Read(
     absl::StatusOr<Rule> rule = ReadRule(entry);
     if (!rule.ok()) {
       return Wrong(path,
-                   absl::StrCat("rule ", content.rules.size() + 1, ": ", rule.status().message()));
+                   absl::StrCat("rule ", content.grants.size() + 1, ": ", rule.status().message()));
     }
-    content.rules.push_back(*std::move(rule));
+    content.Add(*std::move(rule));
   }
   for (const json& entry : tokens) {
     absl::StatusOr<Token> token = ReadToken(entry);
@@ -168,8 +168,9 @@ absl::StatusOr<std::unique_ptr<AccessPolicy>> AccessPolicy::Load(std::string pat
 std::unique_ptr<AccessPolicy> AccessPolicy::WithoutFile() {
   const std::string own_user = absl::StrCat("uid:", geteuid());
   Content content;
-  content.rules = {Rule{"", false, true, {std::string(kAllTenants), Role::kMember}},
-                   Rule{own_user, false, false, {std::string(kAllTenants), Role::kOperator}}};
+  content.grants.push_back({std::string(kAllTenants), Role::kMember});
+  content.any_certificate.push_back(0);
+  content.Add(Rule{own_user, false, {std::string(kAllTenants), Role::kOperator}});
   std::unique_ptr<AccessPolicy> policy(new AccessPolicy("", absl::Now));
   MutexLock lock(&policy->mutex_);
   policy->content_ = std::make_shared<const Content>(std::move(content));
@@ -181,16 +182,31 @@ std::shared_ptr<const AccessPolicy::Content> AccessPolicy::content() const {
   return content_;
 }
 
+void AccessPolicy::Content::Add(Rule rule) {
+  if (rule.is_prefix) prefix_sizes.insert(rule.identity.size());
+  (rule.is_prefix ? prefixes : exact)[rule.identity].push_back(grants.size());
+  grants.push_back(std::move(rule.grant));
+}
+
 Rights AccessPolicy::Content::RightsOf(const std::vector<std::string>& names) const {
+  std::set<size_t> matches;
+  const auto add = [&matches](const Places& places, absl::string_view identity) {
+    const auto found = places.find(identity);
+    if (found != places.end()) matches.insert(found->second.begin(), found->second.end());
+  };
+  for (const absl::string_view name : names) {
+    add(exact, name);
+    for (const size_t size : prefix_sizes) {
+      if (size > name.size()) break;
+      add(prefixes, name.substr(0, size));
+    }
+    if (IsNameOfCertificateOrToken(name)) {
+      matches.insert(any_certificate.begin(), any_certificate.end());
+    }
+  }
   Rights rights;
   rights.identity = std::make_shared<const std::string>(names.front());
-  for (const Rule& rule : rules) {
-    const bool matches = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-      if (rule.any_certificate) return IsNameOfCertificateOrToken(name);
-      return rule.is_prefix ? absl::StartsWith(name, rule.identity) : name == rule.identity;
-    });
-    if (matches) rights.grants.push_back(rule.grant);
-  }
+  for (const size_t place : matches) rights.grants.push_back(grants[place]);
   return rights;
 }
 

@@ -15,10 +15,12 @@
 #define COHORT_BASE_ACCESS_ACCESS_POLICY_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -122,15 +124,21 @@ class AccessPolicy {
   struct Rule {
     std::string identity;  // without the "*" at its end
     bool is_prefix = false;
-    bool any_certificate = false;  // in place of both: any client with a certificate
     Rights::Grant grant;
   };
+  // The rules with each identity, by their places in `grants`.
+  using Places = absl::flat_hash_map<std::string, std::vector<size_t>>;
   struct Content {
-    std::vector<Rule> rules;
+    std::vector<Rights::Grant> grants;  // of all rules, in their order
+    Places exact;
+    Places prefixes;
+    std::set<size_t> prefix_sizes;        // a look-up in `prefixes` for each
+    std::vector<size_t> any_certificate;  // rules for all clients with a certificate
     absl::flat_hash_map<std::string, std::string> token_names;  // by hash
     absl::flat_hash_set<std::string> tokens;                    // by name
     std::vector<TokenIssuer> issuers;
 
+    void Add(Rule rule);
     Rights RightsOf(const std::vector<std::string>& names) const;
   };
 

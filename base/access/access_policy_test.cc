@@ -5,17 +5,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "absl/time/time.h"
 #include "base/access/peer_access.h"
 #include "base/access/peer_names.h"
 #include "base/access/token_hash.h"
 #include "base/testing/user_namespace.h"
+#include "base/threads/thread_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -44,6 +53,19 @@ class AccessPolicyTest : public ::testing::Test {
   const std::string path_ = absl::StrCat(::testing::TempDir(), "/policy.json");
   Instant now_ = absl::FromUnixSeconds(100);
 };
+
+struct PolicyRule {
+  std::string identity, tenant;
+  Role role = Role::kNone;
+};
+
+std::string FileOf(const std::vector<PolicyRule>& rules) {
+  const auto write = [](std::string* out, const PolicyRule& rule) {
+    absl::StrAppend(out, R"({"identity": ")", rule.identity, R"(", "tenant": ")", rule.tenant,
+                    R"(", "role": ")", RoleName(rule.role), R"("})");
+  };
+  return absl::StrCat(R"({"rules": [)", absl::StrJoin(rules, ",\n", write), "]}");
+}
 
 constexpr char kTwoTeams[] = R"({"rules": [
   {"identity": "spiffe://prod/ns/a/*", "tenant": "a", "role": "member"},
@@ -79,6 +101,84 @@ TEST_F(AccessPolicyTest, RulesThatMatchAddUp) {
   }
   // Any of the names of a certificate counts.
   EXPECT_EQ(policy->RightsOf({"dns:x", "spiffe://prod/ns/b/x"}).RoleIn("b"), Role::kMember);
+}
+
+// Any of the names, against all rules in their order.
+std::vector<std::pair<std::string, Role>> ScanOf(const std::vector<PolicyRule>& rules,
+                                                 const std::vector<std::string>& names) {
+  std::vector<std::pair<std::string, Role>> grants;
+  for (const PolicyRule& rule : rules) {
+    absl::string_view identity = rule.identity;
+    const bool is_prefix = absl::ConsumeSuffix(&identity, "*");
+    const bool matches = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return is_prefix ? absl::StartsWith(name, identity) : name == identity;
+    });
+    if (matches) grants.emplace_back(rule.tenant, rule.role);
+  }
+  return grants;
+}
+
+TEST_F(AccessPolicyTest, RightsAreThoseOfAScanOfAllRules) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  std::mt19937 random(seed);
+  // So few texts that many are equal, or begin with another one.
+  const auto text = [&random] {
+    std::string letters(random() % 5, 'a');
+    for (char& letter : letters) letter = "ab/"[random() % 3];
+    return letters;
+  };
+  for (int attempt = 0; attempt < 200; ++attempt) {
+    std::vector<PolicyRule> rules(random() % 40);
+    for (size_t i = 0; i < rules.size(); ++i) {
+      rules[i].identity = text();
+      if (rules[i].identity.empty() || random() % 2 == 0) rules[i].identity += "*";
+      rules[i].tenant = random() % 8 == 0 ? "*" : absl::StrCat("t", i);
+      rules[i].role = static_cast<Role>(1 + random() % 3);
+    }
+    Write(FileOf(rules));
+    const auto policy = Load();
+    for (int client = 0; client < 50; ++client) {
+      std::vector<std::string> names(1 + random() % 3);
+      for (std::string& name : names) name = text() + (random() % 8 == 0 ? "*" : "");
+      const Rights rights = policy->RightsOf(names);
+      std::vector<std::pair<std::string, Role>> grants;
+      for (const Rights::Grant& grant : rights.grants) {
+        grants.emplace_back(grant.tenant, grant.role);
+      }
+      EXPECT_EQ(*rights.identity, names.front());
+      ASSERT_EQ(grants, ScanOf(rules, names))
+          << absl::StrJoin(names, ", ") << " by " << FileOf(rules);
+    }
+  }
+}
+
+TEST_F(AccessPolicyTest, TimeDoesNotGrowWithTheRulesOfOthers) {
+  constexpr int kFew = 250;
+  const auto time = [&](int count) {
+    std::vector<PolicyRule> rules;
+    for (int i = 0; i < count; ++i) {
+      rules.push_back(
+          {absl::StrCat("spiffe://prod/ns/", i, i % 2 == 0 ? "/*" : ""), "a", Role::kMember});
+    }
+    Write(FileOf(rules));
+    const auto policy = Load();
+    absl::Duration least = absl::InfiniteDuration();
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      const absl::Duration begin = ThreadTime();
+      for (int i = 0; i < 1000; ++i) {
+        const int client = i % kFew;
+        const std::string name =
+            absl::StrCat("spiffe://prod/ns/", client, client % 2 == 0 ? "/sa" : "");
+        EXPECT_EQ(policy->RightsOf({name}).grants.size(), 1u);
+      }
+      least = std::min(least, ThreadTime() - begin);
+    }
+    return least;
+  };
+  const absl::Duration few = time(kFew);
+  const absl::Duration many = time(16 * kFew);
+  EXPECT_LT(absl::FDivDuration(many, few), 6) << few << " and " << many;
 }
 
 TEST(AccessPolicyWithoutFileTest, CertificatesMakeMembersAndTheOwnUserOperators) {
