@@ -1,5 +1,7 @@
 #include "base/rpc/token_file.h"
 
+#include <sys/stat.h>
+
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -64,6 +66,20 @@ TEST_F(TokenFileTest, ANewFileCountsAfterASecond) {
   EXPECT_EQ(file->Current(now += absl::Seconds(1)), "second");
   Write("fourth");
   EXPECT_EQ(file->Current(now += absl::Seconds(1)), "fourth");
+}
+
+// The calls of a client look at the file.
+TEST_F(TokenFileTest, APipeInItsPlaceStopsNoReader) {
+  Instant now = absl::UnixEpoch();
+  Write("one");
+  const auto file = *TokenFile::Load(path_);
+  ASSERT_EQ(std::remove(path_.c_str()), 0);
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_EQ(file->Current(now += absl::Seconds(1)), "one");
+  EXPECT_THAT(std::string(TokenFile::Load(path_).status().message()),
+              HasSubstr("is not a regular file"));
+  Write("second");
+  EXPECT_EQ(file->Current(now += absl::Seconds(1)), "second");
 }
 
 TEST_F(TokenFileTest, EachReaderGetsANewTokenOnce) {
