@@ -13,6 +13,8 @@
 #include "cohort/v1/group.grpc.pb.h"
 #include "cohort/v1/messaging.grpc.pb.h"
 #include "cohort/v1/store.grpc.pb.h"
+#include "coordinator/core/interface/call.h"
+#include "coordinator/service/engine/discard_reply.h"
 #include "coordinator/service/testing/rpc_server_test_base.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
@@ -312,6 +314,39 @@ TEST_F(RpcServerTest, ListGroupsPagesOverAllShards) {
   } while (!token.empty());
   ASSERT_EQ(names.size(), 25u);
   for (int i = 0; i < 25; ++i) EXPECT_EQ(names[i], absl::StrFormat("g%02d", i));
+}
+
+// A client that leaves costs the coordinator no dump of all its groups.
+TEST_F(RpcServerTest, ADumpOfAllGroupsEndsWithItsDeadlineOrItsCaller) {
+  constexpr int kGroups = 5000;
+  for (int i = 0; i < kGroups; ++i) {
+    CreateGroupCall create;
+    create.spec.min_members = create.spec.max_members = 1;
+    Call call;
+    call.caller.key = {"default", absl::StrCat("g", i)};
+    call.body = std::move(create);
+    engine_->Submit(std::move(call), DiscardReply::Get());
+  }
+  const auto admin = v1::AdminService::NewStub(channel_);
+  int64_t started = 0;
+  for (const bool cancels : {true, false}) {
+    const int64_t before = observer_.Handled(absl::StatusCode::kCancelled);
+    // Most often, a call is in the middle of its dump when it ends.
+    for (const absl::Time end = absl::Now() + kTimeout;
+         observer_.Handled(absl::StatusCode::kCancelled) == before && absl::Now() < end;) {
+      grpc::ClientContext context;
+      if (!cancels) context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Milliseconds(5)));
+      std::thread canceller([&] {
+        if (cancels && observer_.AwaitStarted(started + 1)) context.TryCancel();
+      });
+      v1::DumpWaitsResponse response;
+      admin->DumpWaits(&context, v1::DumpWaitsRequest(), &response);
+      canceller.join();
+      EXPECT_TRUE(dispatcher_->AwaitIdle(kTimeout));
+      ++started;
+    }
+    EXPECT_GT(observer_.Handled(absl::StatusCode::kCancelled), before) << "cancels: " << cancels;
+  }
 }
 
 }  // namespace

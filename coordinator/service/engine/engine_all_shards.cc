@@ -80,6 +80,9 @@ void Engine::DumpWaits(Call call, ReplySink* sink) {
     keys.push_back(GroupKey{call.caller.key.tenant, ""});
     // One group at a time under the lock: a dump must not stop the others.
     for (GroupKey& key : keys) {
+      if (sink->IsInVain()) {
+        return DeliverAfter(0, sink, Reply{0, absl::CancelledError("the caller went away")});
+      }
       Call part = call;
       part.caller.key = std::move(key);
       Reply reply = Ask(*shard, std::move(part), &step);

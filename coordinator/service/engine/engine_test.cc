@@ -98,6 +98,7 @@ class Sink final : public ReplySink {
     changed_.notify_all();
   }
   absl::Status CheckRights() override { return rights; }
+  bool IsInVain() override { return ++looks > looks_until_in_vain; }
   int count() {
     std::lock_guard<std::mutex> lock(mutex_);
     return count_;
@@ -110,6 +111,8 @@ class Sink final : public ReplySink {
   }
 
   absl::Status rights;
+  int looks = 0;
+  int looks_until_in_vain = 1000;
 
  private:
   const std::function<void()> on_reply_;
@@ -429,6 +432,30 @@ TEST(EngineTest, AWaitEndsWithTheRightsForIt) {
   EXPECT_TRUE(admitted.Wait().status.ok());
   EXPECT_EQ(denied.count(), 1);
   EXPECT_EQ(engine->Stats().total.waiter_count, 0);
+  engine->Shutdown();
+}
+
+TEST(EngineTest, ADumpOfAllGroupsEndsWithItsCaller) {
+  constexpr int kGroups = 20;
+  auto engine = StartEngine(std::make_unique<NoJournal>());
+  for (int i = 0; i < kGroups; ++i) {
+    CreateGroupCall create;
+    create.spec.min_members = create.spec.max_members = 1;
+    Call call = StoreCall(std::move(create));
+    call.caller.key.group = "g" + std::to_string(i);
+    Sink created;
+    engine->Submit(std::move(call), &created);
+    ASSERT_TRUE(created.Wait().status.ok());
+  }
+  Sink patient;
+  engine->Submit(StoreCall(DumpWaitsCall{}), &patient);
+  EXPECT_TRUE(patient.Wait().status.ok());
+  EXPECT_GE(patient.looks, kGroups);
+  Sink leaving;
+  leaving.looks_until_in_vain = kGroups / 2;
+  engine->Submit(StoreCall(DumpWaitsCall{}), &leaving);
+  EXPECT_EQ(leaving.Wait().status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(leaving.looks, kGroups / 2 + 1);
   engine->Shutdown();
 }
 

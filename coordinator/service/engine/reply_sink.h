@@ -30,6 +30,9 @@ class ReplySink {
   // Whether the caller may still have the answer for which it waits. Under a lock of the engine:
   // must not call it. Errors: PERMISSION_DENIED.
   virtual absl::Status CheckRights() { return absl::OkStatus(); }
+  // Whether the answer is in vain: its caller has gone, or its deadline has passed. Called inside
+  // Engine::Submit, without a lock of the engine.
+  virtual bool IsInVain() { return false; }
 
  protected:
   ~ReplySink() = default;

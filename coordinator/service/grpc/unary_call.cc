@@ -17,25 +17,27 @@ grpc::ServerUnaryReactor* UnaryCall::Start(Dispatcher& dispatcher, Method method
                                            grpc::CallbackServerContext* context,
                                            const grpc::ByteBuffer* request,
                                            grpc::ByteBuffer* response) {
-  auto* const call = new UnaryCall(dispatcher, method, response);
+  auto* const call = new UnaryCall(dispatcher, method, context, response);
   // gRPC deletes nothing before this function has returned, even when the call is finished in here.
-  call->Handle(context, request);
+  call->Handle(request);
   return call;
 }
 
-UnaryCall::UnaryCall(Dispatcher& dispatcher, Method method, grpc::ByteBuffer* response)
+UnaryCall::UnaryCall(Dispatcher& dispatcher, Method method, grpc::CallbackServerContext* context,
+                     grpc::ByteBuffer* response)
     : dispatcher_(dispatcher),
       method_(method),
       started_(dispatcher.OnStarted(method)),
+      context_(*context),
       response_(response),
       charge_(dispatcher.engine().account(), MemoryKind::kCalls, Dispatcher::kRpcCost) {}
 
-void UnaryCall::Handle(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+void UnaryCall::Handle(const grpc::ByteBuffer* request) {
   // The buffer is not really const. It is emptied below, so that a parked call does not keep its
   // request.
   auto* const bytes = const_cast<grpc::ByteBuffer*>(request);
   const absl::Duration begin = ThreadTime();
-  access_ = AccessOf(dispatcher_, *context);
+  access_ = AccessOf(dispatcher_, context_);
   const auto size = static_cast<int64_t>(bytes->Length());
   Call call;
   absl::Status status;
@@ -51,7 +53,7 @@ void UnaryCall::Handle(grpc::CallbackServerContext* context, const grpc::ByteBuf
       return Complete(status);
     } else {
       status = dispatcher_.Decode(method_, access_.get(), &reader, bytes->Length(),
-                                  TimeLeft(context->raw_deadline()), &call, &asker_);
+                                  TimeLeft(context_.raw_deadline()), &call, &asker_);
     }
   }
   bytes->Clear();
@@ -91,6 +93,8 @@ absl::Status UnaryCall::SetResponse(const MessageBytes& message) {
 absl::Status UnaryCall::CheckRights() {
   return dispatcher_.AdmitAgain(method_, access_.get(), asker_.key, asker_.session);
 }
+
+bool UnaryCall::IsInVain() { return context_.IsCancelled(); }
 
 void UnaryCall::Complete(const absl::Status& status) {
   dispatcher_.OnHandled(method_, status.code(), started_);

@@ -26,9 +26,10 @@ class UnaryCall final : public grpc::ServerUnaryReactor, private ReplySink {
                                          grpc::ByteBuffer* response);
 
  private:
-  UnaryCall(Dispatcher& dispatcher, Method method, grpc::ByteBuffer* response);
+  UnaryCall(Dispatcher& dispatcher, Method method, grpc::CallbackServerContext* context,
+            grpc::ByteBuffer* response);
 
-  void Handle(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request);
+  void Handle(const grpc::ByteBuffer* request);
   // Charges the answer, and makes it the response. Errors: RESOURCE_EXHAUSTED (max_bytes_held,
   // max_tenant_bytes_held).
   absl::Status SetResponse(const MessageBytes& message);
@@ -37,6 +38,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor, private ReplySink {
 
   void OnReply(Reply&& reply, DeliveryContext& context) override;
   absl::Status CheckRights() override;
+  bool IsInVain() override;
   void OnCancel() override;
   void OnDone() override;
   // gRPC runs OnDone and OnCancel on the thread that found them due, while this program holds no
@@ -46,6 +48,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor, private ReplySink {
   Dispatcher& dispatcher_;
   const Method method_;
   const Instant started_;
+  grpc::CallbackServerContext& context_;
   grpc::ByteBuffer* const response_;
   // Written before the method returns, and read by OnCancel, which comes after that.
   CallHandle handle_;

@@ -3,12 +3,14 @@
 #define COHORT_COORDINATOR_SERVICE_TESTING_RPC_SERVER_TEST_BASE_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -39,7 +41,14 @@ class CountingObserver final : public CallObserver {
     MutexLock lock(&mutex_);
     ++started_;
   }
-  void OnHandled(Method, absl::StatusCode, absl::Duration) override {}
+  void OnHandled(Method, absl::StatusCode code, absl::Duration) override {
+    MutexLock lock(&mutex_);
+    ++handled_[code];
+  }
+  int64_t Handled(absl::StatusCode code) {
+    MutexLock lock(&mutex_);
+    return handled_[code];
+  }
   bool AwaitStarted(int64_t count) {
     const auto enough = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return started_ >= count; };
     MutexLock lock(&mutex_);
@@ -49,6 +58,7 @@ class CountingObserver final : public CallObserver {
  private:
   Mutex mutex_;
   int64_t started_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<absl::StatusCode, int64_t> handled_ ABSL_GUARDED_BY(mutex_);
 };
 
 // A coordinator on a port of its own, and a channel to it.
