@@ -87,7 +87,7 @@ absl::Status Lighthouse::Heartbeat(const std::string& replica, const Owner& owne
         before != state_.heartbeats.end() && now - before->second < options_.heartbeat_timeout;
     status = Heard(replica, owner, now);
     // One more that is alive may complete a quorum only if it asked and was thought to be dead.
-    if (status.ok() && !was_alive) Decide(now, &work);
+    if (status.ok() && !was_alive && parked_.count(replica) > 0) Decide(now, &work);
   }
   Do(std::move(work));
   return status;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <future>
 #include <memory>
 #include <string>
@@ -5,14 +6,19 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/threads/thread_time.h"
 #include "cohort/v1/admin.grpc.pb.h"
 #include "cohort/v1/store.grpc.pb.h"
 #include "coordinator/journal/sqlite_journal.h"
 #include "coordinator/service/testing/rpc_server_test_base.h"
 #include "coordinator/service/torchft/lighthouse.h"
+#include "coordinator/service/torchft/quorum_decision.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "torchft/lighthouse.grpc.pb.h"
@@ -280,6 +286,44 @@ TEST_F(LighthouseServiceTest, ShutdownEndsWaitingCalls) {
   EXPECT_EQ(a.Get().status.error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
+// A call that waits, without gRPC.
+class WaitingCall final : public QuorumCall {
+ public:
+  void OnReply(Reply&&, DeliveryContext&) override {}
+  void End(const absl::StatusOr<grpc::ByteBuffer>&) override {}
+};
+
+// The processor time of the first heartbeats of `count` replicas, while one waits for a quorum.
+absl::Duration TimeOfFirstHeartbeats(Dispatcher& dispatcher, int count) {
+  QuorumOptions options;
+  options.min_replicas = 2;
+  options.heartbeat_timeout = absl::Hours(1);
+  Lighthouse lighthouse(1, options, dispatcher, [](Instant) {});
+  WaitingCall call;
+  EXPECT_TRUE(lighthouse.Enter(&call, Replica("asks"), nullptr, absl::Hours(1)).ok());
+  const absl::Duration begin = ThreadTime();
+  for (int i = 0; i < count; ++i) {
+    EXPECT_TRUE(lighthouse.Heartbeat(absl::StrCat("replica", i), nullptr).ok());
+  }
+  const absl::Duration time = ThreadTime() - begin;
+  EXPECT_TRUE(dispatcher.engine().Cancel(call.handle()));
+  lighthouse.Leave(&call, absl::CancelledError("")).IgnoreError();
+  return time;
+}
+
+// Checks how the time grows, not its length.
+TEST_F(LighthouseServiceTest, TimeGrowsWithTheNewReplicasAndNotTheirSquare) {
+  constexpr int kFew = 1000;
+  constexpr int kMany = 4 * kFew;
+  absl::Duration few = absl::InfiniteDuration();
+  absl::Duration many = absl::InfiniteDuration();
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    few = std::min(few, TimeOfFirstHeartbeats(*dispatcher_, kFew));
+    many = std::min(many, TimeOfFirstHeartbeats(*dispatcher_, kMany));
+  }
+  EXPECT_LT(absl::FDivDuration(many, few), 8) << few << " and " << many;
+}
+
 class ShortTimeoutsTest : public LighthouseServiceTest {
  protected:
   ShortTimeoutsTest() {
@@ -349,19 +393,18 @@ class RestartTest : public LighthouseServiceTest {
     channel_ = NewChannel();
   }
   void Restart() {
+    server_options_.listen = {server_->addresses()[0]};  // the port names the job
     server_.reset();
     dispatcher_.reset();
     engine_.reset();
-    server_options_.listen = {address_};  // the port names the job
     Start();
   }
 
-  const std::string path_ = testing::TempDir() + "/torchft-journal";
-  std::string address_;
+  const std::string path_ = absl::StrCat(
+      testing::TempDir(), "/", testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 TEST_F(RestartTest, TheIdGrowsEvenIfTheClockHasGoneBack) {
-  address_ = server_->addresses()[0];
   // An id of a coordinator whose clock was ahead.
   constexpr int64_t kAhead = int64_t{1} << 60;
   grpc::ClientContext context;
@@ -374,6 +417,31 @@ TEST_F(RestartTest, TheIdGrowsEvenIfTheClockHasGoneBack) {
   EXPECT_EQ(Form({Replica("a"), Replica("b")}).quorum.quorum_id(), kAhead + 1);
   Restart();
   EXPECT_EQ(Form({Replica("a"), Replica("b")}).quorum.quorum_id(), kAhead + 2);
+}
+
+class AloneAfterRestartTest : public RestartTest {
+ protected:
+  AloneAfterRestartTest() {
+    server_options_.torchft.min_replicas = 1;
+    server_options_.torchft.heartbeat_timeout = absl::Hours(1);
+  }
+};
+
+// The coordinator does not know which other replicas are alive.
+TEST_F(AloneAfterRestartTest, AReplicaGetsAQuorumAfterTheHeartbeatTimeout) {
+  EXPECT_THAT(Form({Replica("a")}).Members(), ElementsAre("a"));
+  Restart();
+  const Answer early = Asking(channel_, Replica("a"), absl::Seconds(2)).Get();
+  EXPECT_EQ(early.status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_THAT(early.status.error_message(),
+              HasSubstr("the coordinator has started again, and waits 1h (heartbeat_timeout)"));
+  server_options_.torchft.heartbeat_timeout = absl::Seconds(2);
+  Restart();
+  Asking a(channel_, Replica("a"));
+  do {
+    ASSERT_TRUE(Heartbeat("a").ok());
+  } while (!a.IsAnswered(absl::Milliseconds(50)));
+  EXPECT_THAT(a.Get().Members(), ElementsAre("a"));
 }
 
 class SwitchedOffTest : public LighthouseServiceTest {
