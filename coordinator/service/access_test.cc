@@ -212,13 +212,17 @@ TEST_F(TenantsTest, ClientsOfTcpStoreNeedARoleInTheTenantOfTheirPort) {
       tcpstore::RequestBytes(kSet, {tcpstore::TextBytes("key"), tcpstore::TextBytes("value")});
   const std::string get = tcpstore::RequestBytes(kGet, {tcpstore::TextBytes("key")});
   EXPECT_TRUE(tcpstore::TestClient(port, tcpstore::Hello() + set).Closed());
+  // Before the request is whole, too.
+  const std::string half = set.substr(0, set.size() / 2);
+  const std::string rest = set.substr(half.size());
+  EXPECT_TRUE(tcpstore::TestClient(port, tcpstore::Hello() + half).Closed());
   WritePolicy(absl::StrCat(R"({"identity": "anonymous", "tenant": "tcpstore-)", port,
                            R"(", "role": "member"})"));
   // The coordinator looks at the file once a second.
   std::string value;
   for (const absl::Time end = absl::Now() + kTimeout; value.empty() && absl::Now() < end;) {
-    value = tcpstore::TestClient(port, tcpstore::Hello() + set)
-                .Ask(get, tcpstore::TextBytes("value").size());
+    value = tcpstore::TestClient(port, tcpstore::Hello() + half)
+                .Ask(rest + get, tcpstore::TextBytes("value").size());
   }
   EXPECT_EQ(value, tcpstore::TextBytes("value"));
 }
