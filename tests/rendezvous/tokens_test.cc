@@ -4,12 +4,14 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/access/testing/jwt_maker.h"
+#include "base/access/token_issuers.h"
 #include "base/tls/testing/certificates.h"
 #include "client/rendezvous/process_group/process_group.h"
 #include "client/rendezvous/store_client.h"
@@ -208,6 +210,24 @@ TEST_P(SignedTokenTest, AnOpenConnectionNeedsANewTokenInTime) {
   ExpectDenied(denied, "jwt:k8s:system:serviceaccount:team-a:trainer that has expired at ");
   ShowTrainer(absl::Hours(1));
   EXPECT_TRUE(Eventually([&] { return store->Put("key", "x").ok(); }));
+}
+
+TEST_P(SignedTokenTest, AWaitAndAWatchEndWithTheToken) {
+  ShowTrainer(absl::Seconds(5) - kTokenLeeway);
+  const auto store = Store();
+  ASSERT_TRUE(store->Put("key", "value").ok());
+  absl::Status got;
+  absl::Status watched;
+  std::thread get([&] { got = store->Get({"absent"}, kLong).status(); });
+  std::thread watch([&] {
+    watched = store->Watch(
+        "", 0, [](const KeyEvent&) { return true; }, kLong);
+  });
+  get.join();
+  watch.join();
+  constexpr char kExpired[] = "jwt:k8s:system:serviceaccount:team-a:trainer that has expired at ";
+  ExpectDenied(got, kExpired);
+  ExpectDenied(watched, kExpired);
 }
 
 }  // namespace
