@@ -8,7 +8,7 @@ absl::StatusOr<std::shared_ptr<AccessPolicy>> AccessPolicyOf(const DaemonOptions
   std::shared_ptr<AccessPolicy> policy;
   if (!options.access_policy.empty()) {
     COHORT_ASSIGN_OR_RETURN(policy, AccessPolicy::Load(options.access_policy));
-  } else if (!options.tls.ca.empty() && !options.insecure) {
+  } else if (options.tls.has_ca() && !options.insecure) {
     policy = AccessPolicy::WithoutFile();
   }
   return policy;

@@ -17,9 +17,11 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "base/access/peer_names.h"
 #include "base/port/peer/ip_network.h"
 #include "base/port/socket/listen_address.h"
 #include "base/status_macros.h"
+#include "base/tls/trust_domains.h"
 #include "base/version.h"
 
 namespace cohort {
@@ -36,7 +38,7 @@ absl::Status CheckProtection(absl::string_view flag, const ListenAddress& addres
   if (address.is_loopback() || options.insecure) return absl::OkStatus();
   if (!options.tls.certificate.empty()) {
     // Metrics are for reading alone.
-    const bool knows_clients = !options.tls.ca.empty() || !options.access_policy.empty();
+    const bool knows_clients = options.tls.has_ca() || !options.access_policy.empty();
     if (flag == "metrics-listen" || knows_clients) return absl::OkStatus();
     return InvalidFlag(flag, absl::StrCat(address.text,
                                           " can be reached from other machines, and clients do not "
@@ -276,8 +278,9 @@ void Flags::AddAccess(DaemonOptions& options) {
       "connections are served on this machine only, unless --insecure is set; files are read again "
       "when they change");
   Add("tls-key", options.tls.key, "PEM file with the key of --tls-certificate");
-  Add("tls-client-ca", options.tls.ca,
-      "PEM file with the CA certificates of clients; with it, a client needs a certificate");
+  Add("tls-client-ca", options.tls.client_cas,
+      "PEM file with the CA certificates of clients; with it, a client needs a certificate; "
+      "DOMAIN=FILE: the CAs sign SPIFFE ids of that trust domain alone; repeatable");
   Add("tls-client-certificate-optional", options.tls.client_certificate_optional,
       "with --tls-client-ca, also take clients without a certificate, such as those with a "
       "bearer token");
@@ -290,11 +293,16 @@ void Flags::AddAccess(DaemonOptions& options) {
     const TlsFiles& tls = options.tls;
     if (tls.any() && tls.certificate.empty()) return InvalidFlag("tls-certificate", "is missing");
     if (tls.any() && tls.key.empty()) return InvalidFlag("tls-key", "is missing");
-    if (!tls.crl.empty() && tls.ca.empty()) {
+    for (const std::string& text : tls.client_cas) {
+      const std::string domain = ParseCaFile(text).trust_domain;
+      if (ParseCaFile(text).path == text || IsSpiffeId(absl::StrCat("spiffe://", domain))) continue;
+      return InvalidFlag("tls-client-ca", absl::StrCat(Quoted(domain), " is no trust domain"));
+    }
+    if (!tls.crl.empty() && !tls.has_ca()) {
       return InvalidFlag("tls-client-crl", "needs --tls-client-ca");
     }
     if (!tls.client_certificate_optional) return absl::OkStatus();
-    if (tls.ca.empty()) {
+    if (!tls.has_ca()) {
       return InvalidFlag("tls-client-certificate-optional", "needs --tls-client-ca");
     }
     if (!options.access_policy.empty()) return absl::OkStatus();

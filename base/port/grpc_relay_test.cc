@@ -254,6 +254,36 @@ TEST_F(GrpcRelayTest, ManyStreamsWithWholeRequestsCount) {
   AwaitIncoming(0);
 }
 
+// The coordinator counts the calls of other clients, and refuses those of strangers.
+TEST_F(GrpcRelayTest, TheWholeRequestsOfAStrangerCountUntilGrpcEndsThem) {
+  std::string sent(kHttp2Preface);
+  for (uint32_t stream = 1; stream < 6; stream += 2) {
+    sent += OpenStream(stream);  // then an empty message, which ends the client's side
+    absl::StrAppend(&sent, absl::string_view("\0\0\5\0\1", 5), Number32(stream),
+                    absl::string_view("\0\0\0\0\0", 5));
+  }
+  Start();
+  SendAll(client_, sent);
+  EXPECT_EQ(ReadAll(grpc_, sent.size()), sent);
+  EXPECT_EQ(incoming_->held(), 0);
+  client_ = UniqueFd();
+  ReadToEnd(grpc_);
+  access_ = NoRights();
+  Start();
+  SendAll(client_, sent);
+  EXPECT_EQ(ReadAll(grpc_, sent.size()), sent);
+  const int64_t connection = int64_t{48} << 10;
+  EXPECT_EQ(incoming_->held(), connection + 3 * (16 << 10));
+  const std::string trailers =
+      absl::StrCat(absl::string_view("\0\0\1\1\5", 5), Number32(3), "\x88");
+  int64_t left = 3;
+  for (const std::string& end : {ResetStream(1), trailers, ResetStream(5)}) {
+    SendAll(grpc_, end);
+    EXPECT_EQ(ReadAll(client_, end.size()), end);
+    EXPECT_EQ(incoming_->held(), connection + --left * (16 << 10));
+  }
+}
+
 TEST_F(GrpcRelayTest, FramesOverALimitStayHidden) {
   Start();
   std::string sent(kHttp2Preface);

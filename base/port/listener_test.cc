@@ -174,6 +174,24 @@ TEST_F(ListenerTest, TheClientsOfAProxyHaveTheLimitOfTheirAddress) {
   EXPECT_TRUE(Closed(first));
 }
 
+// A host has 2^64 addresses of its own.
+TEST_F(ListenerTest, ClientsOfOneIpv6NetworkCountAsOneAddress) {
+  ListenerOptions options;
+  options.proxies = {IpNetwork::Parse("127.0.0.1").value()};
+  options.max_connections_per_peer = 1;
+  options.preface_timeout = absl::Hours(1);
+  Start(options);
+  std::vector<UniqueFd> clients;
+  for (const char* address : {"2001:db8::7", "2001:db8:0:1::7", "2001:db8::ffff:8"}) {
+    clients.push_back(Connect(absl::StrCat("PROXY TCP6 ", address, " 2001:db8::1 41822 7700\r\n",
+                                           kPreface)));
+    ASSERT_TRUE(Await(framed_, clients.size()));
+    EXPECT_EQ(framed_peer_.address, absl::StrCat("[", address, "]:41822"));
+  }
+  EXPECT_TRUE(Closed(clients[0]));
+  EXPECT_FALSE(Closed(clients[1], absl::ZeroDuration()));
+}
+
 TEST_F(ListenerTest, AtItsLimitAProxyLosesNoConnectionOfAnotherClient) {
   ListenerOptions options;
   options.proxies = {IpNetwork::Parse("127.0.0.1").value()};

@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -13,6 +14,7 @@
 #include "base/status_macros.h"
 #include "base/tls/peer_certificate.h"
 #include "base/tls/resumption.h"
+#include "base/tls/trust_domains.h"
 
 namespace cohort {
 namespace {
@@ -57,11 +59,20 @@ int SelectProtocol(SSL*, const unsigned char** chosen, unsigned char* size,
   return SSL_TLSEXT_ERR_OK;
 }
 
+std::vector<CaFile> CaFilesOf(const TlsFiles& files) {
+  std::vector<CaFile> cas;
+  if (!files.ca.empty()) cas.push_back({"", files.ca});
+  for (const std::string& text : files.client_cas) cas.push_back(ParseCaFile(text));
+  return cas;
+}
+
 absl::StatusOr<std::string> VersionOf(const TlsFiles& files) {
+  std::vector<std::string> paths = {files.certificate, files.key, files.crl};
+  for (CaFile& ca : CaFilesOf(files)) paths.push_back(std::move(ca.path));
   std::string version;
-  for (const std::string* path : {&files.certificate, &files.key, &files.ca, &files.crl}) {
-    if (path->empty()) continue;
-    COHORT_ASSIGN_OR_RETURN(const std::string stamp, FileStamp(*path));
+  for (const std::string& path : paths) {
+    if (path.empty()) continue;
+    COHORT_ASSIGN_OR_RETURN(const std::string stamp, FileStamp(path));
     absl::StrAppend(&version, stamp, " ");
   }
   return version;
@@ -79,16 +90,21 @@ absl::Status ReadFiles(const TlsFiles& files, TlsSide side, SSL_CTX* context) {
       return FileError("the certificate does not belong to the key", files.key);
     }
   }
-  if (!files.ca.empty()) {
-    if (SSL_CTX_load_verify_locations(context, files.ca.c_str(), nullptr) != 1) {
-      return FileError("CA certificates", files.ca);
+  const std::vector<CaFile> cas = CaFilesOf(files);
+  STACK_OF(X509_NAME)* const names = sk_X509_NAME_new_null();
+  SSL_CTX_set_client_CA_list(context, names);  // takes them
+  for (const CaFile& ca : cas) {
+    if (SSL_CTX_load_verify_locations(context, ca.path.c_str(), nullptr) != 1 ||
+        (side != TlsSide::kClient &&
+         SSL_add_file_cert_subjects_to_stack(names, ca.path.c_str()) != 1)) {
+      return FileError("CA certificates", ca.path);
     }
-    if (side != TlsSide::kClient) {
-      STACK_OF(X509_NAME)* const names = SSL_load_client_CA_file(files.ca.c_str());
-      if (names == nullptr) return FileError("CA certificates", files.ca);
-      SSL_CTX_set_client_CA_list(context, names);  // takes them
-    }
-  } else if (side == TlsSide::kClient && SSL_CTX_set_default_verify_paths(context) != 1) {
+  }
+  if (const std::string bad = TrustDomains::Set(SSL_CTX_get_cert_store(context), cas);
+      !bad.empty()) {
+    return FileError("CA certificates", bad);
+  }
+  if (cas.empty() && side == TlsSide::kClient && SSL_CTX_set_default_verify_paths(context) != 1) {
     return FileError("CA certificates", "of the system");
   }
   if (!files.crl.empty()) {
@@ -132,7 +148,7 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> Make(const TlsFiles& files, TlsSide sid
   SSL_CTX_set_read_ahead(raw, 1);
   SSL_CTX_set_default_read_buffer_len(raw, kReadAheadBytes);
   int verify = SSL_VERIFY_NONE;
-  if (!server || !files.ca.empty()) verify = SSL_VERIFY_PEER;
+  if (!server || files.has_ca()) verify = SSL_VERIFY_PEER;
   if (peer || (server && verify != 0 && !files.client_certificate_optional)) {
     verify |= SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,10 +29,11 @@ struct TlsFiles {
   // The lists of revoked certificates, one of each CA that signs certificates of peers. A peer whose
   // CA has no list here, or one that is out of date, is refused.
   std::string crl;
+  // Further files like `ca` of a server, each as FILE or DOMAIN=FILE (trust_domains.h).
+  std::vector<std::string> client_cas;
 
-  bool any() const {
-    return !certificate.empty() || !key.empty() || !ca.empty() || !crl.empty();
-  }
+  bool has_ca() const { return !ca.empty() || !client_cas.empty(); }
+  bool any() const { return !certificate.empty() || !key.empty() || has_ca() || !crl.empty(); }
 };
 
 // kServer: of gRPC and framed RPC. kHttpServer: of HTTP/1.1.

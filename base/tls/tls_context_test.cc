@@ -91,6 +91,23 @@ TEST(TlsContextTest, BadFilesChangeNothing) {
   EXPECT_EQ((*context)->reloads(), 1);
 }
 
+TEST(TlsContextTest, EachFileOfCasIsReadAgain) {
+  TlsFiles files = NewFiles();
+  const CertificateAuthority partner(Folder(), "partner");
+  files.client_cas = {"prod=" + files.ca, "partner=" + partner.path()};
+  files.ca.clear();
+  const auto context = TlsContext::Load(files, TlsSide::kServer);
+  ASSERT_TRUE(context.ok()) << context.status();
+  const auto first = (*context)->Current(kStart);
+  EXPECT_EQ(sk_X509_NAME_num(SSL_CTX_get_client_CA_list(first.get())), 2);
+  const CertificateAuthority renewed(Folder(), "partner");
+  const auto second = (*context)->Current(kStart + absl::Seconds(1));
+  EXPECT_NE(second, first);
+  std::ofstream(partner.path()) << "no certificate";
+  EXPECT_EQ((*context)->Current(kStart + absl::Seconds(2)), second);
+  EXPECT_THAT(std::string((*context)->last_error().message()), HasSubstr(partner.path()));
+}
+
 TEST(TlsContextTest, OpenSslKeepsItsStateWhenTheProcessExits) {
   ASSERT_TRUE(TlsContext::Load(NewFiles(), TlsSide::kServer).ok());
   const auto exit_with_handler = [] {

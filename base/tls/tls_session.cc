@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/tls/resumption.h"
 #include "base/tls/tls_context.h"
+#include "base/tls/trust_domains.h"
 
 namespace cohort {
 namespace {
@@ -71,13 +72,12 @@ bool RefusesCertificate(unsigned long error) {
   }
 }
 
-absl::Status RefusedCertificate(long error, absl::string_view name) {
-  return absl::UnauthenticatedError(absl::StrCat("the certificate of the peer is refused: ",
-                                                 X509_verify_cert_error_string(error), " (of ",
-                                                 name, ")"));
+absl::Status RefusedCertificate(absl::string_view why, absl::string_view name) {
+  return absl::UnauthenticatedError(
+      absl::StrCat("the certificate of the peer is refused: ", why, " (of ", name, ")"));
 }
 
-// Notes the certificate that is refused, for the error.
+// Refuses certificates of CAs of other trust domains. Notes why a certificate is refused.
 int OnVerified(int good, X509_STORE_CTX* store) {
   auto* const session =
       static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
@@ -85,9 +85,17 @@ int OnVerified(int good, X509_STORE_CTX* store) {
   if (sk_X509_num(X509_STORE_CTX_get0_untrusted(store)) > kMaxKeptCertificates) {
     SSL_set_num_tickets(session, 0);
   }
+  std::string why;
+  if (good == 1 && X509_STORE_CTX_get_error_depth(store) == 0) why = TrustDomains::Refusal(store);
   X509* const certificate = X509_STORE_CTX_get_current_cert(store);
-  if (good == 1 || certificate == nullptr) return good;
-  *static_cast<std::string*>(SSL_get_app_data(session)) = ReadCertificate(certificate).name();
+  if ((good == 1 && why.empty()) || certificate == nullptr) return good;
+  if (good == 1) {
+    X509_STORE_CTX_set_error(store, X509_V_ERR_CERT_REJECTED);
+  } else {
+    why = X509_verify_cert_error_string(X509_STORE_CTX_get_error(store));
+  }
+  *static_cast<absl::Status*>(SSL_get_app_data(session)) =
+      RefusedCertificate(why, ReadCertificate(certificate).name());
   return 0;
 }
 
@@ -170,7 +178,7 @@ TlsSession::TlsSession(std::shared_ptr<SSL_CTX> context, int fd, std::string hos
   }
   BIO_set_data(socket, &socket_);
   BIO_set_init(socket, 1);
-  SSL_set_app_data(session_.get(), &refused_name_);
+  SSL_set_app_data(session_.get(), &refused_);
   SSL_set_verify(session_.get(), SSL_get_verify_mode(session_.get()), OnVerified);
   SSL_set_msg_callback(session_.get(), OnMessage);
   SSL_set_msg_callback_arg(session_.get(), &socket_);
@@ -263,8 +271,12 @@ absl::Status TlsSession::OnHandshakeDone() {
   X509* const certificate = SSL_get0_peer_certificate(raw);
   if (certificate == nullptr) return absl::OkStatus();
   peer_ = ReadCertificate(certificate);
+  if (const auto* const domains = TrustDomains::Of(SSL_CTX_get_cert_store(context_.get()))) {
+    domains->LimitNames(&peer_);
+  }
   if (SSL_session_reused(raw) == 1 && X509_cmp_current_time(X509_get0_notAfter(certificate)) <= 0) {
-    return RefusedCertificate(X509_V_ERR_CERT_HAS_EXPIRED, peer_.name());
+    return RefusedCertificate(X509_verify_cert_error_string(X509_V_ERR_CERT_HAS_EXPIRED),
+                              peer_.name());
   }
   // A resumed session has only the certificates that the peer had sent.
   STACK_OF(X509)* chain = SSL_get0_verified_chain(raw);
@@ -293,8 +305,10 @@ absl::Status TlsSession::VerifyAgain(SSL_CTX& context) const {
   X509_STORE_CTX_set_flags(check.get(), X509_V_FLAG_NO_CHECK_TIME);
   const bool verified = X509_verify_cert(check.get()) == 1;
   ERR_clear_error();
-  if (verified) return absl::OkStatus();
-  return RefusedCertificate(X509_STORE_CTX_get_error(check.get()), peer_.name());
+  const std::string why =
+      verified ? TrustDomains::Refusal(check.get())
+               : X509_verify_cert_error_string(X509_STORE_CTX_get_error(check.get()));
+  return why.empty() ? absl::OkStatus() : RefusedCertificate(why, peer_.name());
 }
 
 std::string TlsSession::ChannelBinding() const {
@@ -322,7 +336,8 @@ void TlsSession::NoteFailure(int result) {
   if (socket_.changes_keys_too_often()) {
     error_ = absl::FailedPreconditionError("the peer changes its key too often");
   } else if (verified != X509_V_OK) {
-    error_ = RefusedCertificate(verified, refused_name_);
+    error_ = refused_.ok() ? RefusedCertificate(X509_verify_cert_error_string(verified), "")
+                           : refused_;
   } else if (RefusesCertificate(last)) {
     error_ = absl::UnauthenticatedError(text);
   } else if (kind == SSL_ERROR_SYSCALL || kind == SSL_ERROR_ZERO_RETURN ||

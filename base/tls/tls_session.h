@@ -117,7 +117,7 @@ class TlsSession {
   Socket socket_ ABSL_GUARDED_BY(mutex_);
   const std::unique_ptr<SSL, Free> session_ ABSL_PT_GUARDED_BY(mutex_);
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
-  std::string refused_name_ ABSL_GUARDED_BY(mutex_);  // of a certificate
+  absl::Status refused_ ABSL_GUARDED_BY(mutex_);  // why OpenSSL refuses a certificate
   uint64_t bytes_of_key_ ABSL_GUARDED_BY(mutex_) = kBytesOfKey;
   uint64_t sent_by_key_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes that the present key encrypted
   bool drained_ ABSL_GUARDED_BY(mutex_) = false;

@@ -175,6 +175,80 @@ TEST_F(TlsSessionTest, RefusedCertificatesAreNamed) {
   }
 }
 
+class TrustDomainTest : public TlsSessionTest {
+ protected:
+  // A server with `cas`.
+  std::shared_ptr<SSL_CTX> ContextWith(std::vector<std::string> cas) const {
+    TlsFiles files = ca_.Sign("server", kServer);
+    files.ca.clear();
+    files.client_cas = std::move(cas);
+    return ContextOf(files, TlsSide::kServer);
+  }
+  // The error of a server for a client with a certificate of `ca`.
+  std::string ErrorFor(const CertificateAuthority& ca, const std::string& names) {
+    TlsFiles client = ca.Sign("client", {"client", names});
+    client.ca = ca_.path();
+    ConnectBy(context_, ContextOf(client, TlsSide::kClient), "localhost");
+    return std::string(server_->error().message());
+  }
+
+  const CertificateAuthority partner_{::testing::TempDir(), "partner-ca"};
+  const CertificateAuthority open_{::testing::TempDir(), "open-ca"};
+  std::shared_ptr<SSL_CTX> context_ = ContextWith(
+      {"prod=" + ca_.path(), "partner=" + partner_.path(), "lab=" + partner_.path(), open_.path()});
+};
+
+TEST_F(TrustDomainTest, ACaSignsIdsOfItsDomainsAlone) {
+  EXPECT_EQ(ErrorFor(ca_, "URI:spiffe://prod/a"), "");
+  EXPECT_EQ(ErrorFor(partner_, "URI:spiffe://partner/a"), "");
+  EXPECT_EQ(ErrorFor(partner_, "URI:spiffe://lab/a"), "");
+  EXPECT_EQ(ErrorFor(partner_, "URI:spiffe://prod/a"),
+            "the certificate of the peer is refused: its CA signs ids of the trust domain partner "
+            "and of lab alone (of spiffe://prod/a)");
+  char byte = 0;
+  EXPECT_EQ(client_->Receive(&byte, 1), -1);
+  EXPECT_EQ(client_->error().code(), absl::StatusCode::kUnauthenticated) << client_->error();
+  for (const char* names :
+       {"URI:spiffe://partner/a", "URI:spiffe://prod.example/a", "URI:spiffe://prod",
+        "URI:spiffe://prod/a,URI:spiffe://partner/a", "URI:https://prod/a", "DNS:prod", ""}) {
+    EXPECT_THAT(ErrorFor(ca_, names), HasSubstr("signs ids of the trust domain prod alone"))
+        << names;
+  }
+}
+
+TEST_F(TrustDomainTest, ACaWithoutADomainSignsForAll) {
+  for (const char* names : {"URI:spiffe://prod/a", "URI:spiffe://other/a", "DNS:a", ""}) {
+    EXPECT_EQ(ErrorFor(open_, names), "") << names;
+  }
+  EXPECT_EQ(server_->peer().common_name, "client");
+}
+
+// Another CA may give the DNS name to another client.
+TEST_F(TrustDomainTest, AnIdOfADomainHasNoFurtherNames) {
+  TlsFiles client = ca_.Sign("client", {"client", "URI:spiffe://prod/a,DNS:a"});
+  const auto client_context = ContextOf(client, TlsSide::kClient);
+  for (const bool resumed : {false, true}) {
+    ConnectBy(context_, client_context, "localhost");
+    ASSERT_TRUE(server_done_) << server_->error();
+    EXPECT_EQ(server_->resumed(), resumed);
+    EXPECT_THAT(server_->peer().uris, ElementsAre("spiffe://prod/a"));
+    EXPECT_THAT(server_->peer().dns_names, ElementsAre());
+    char byte = 0;
+    EXPECT_EQ(client_->Receive(&byte, 1), -1);
+  }
+  EXPECT_EQ(ErrorFor(open_, "URI:spiffe://other/a,DNS:a"), "");
+  EXPECT_THAT(server_->peer().dns_names, ElementsAre("a"));
+}
+
+TEST_F(TrustDomainTest, NewFilesCountForOpenConnections) {
+  EXPECT_EQ(ErrorFor(ca_, "URI:spiffe://prod/a"), "");
+  EXPECT_EQ(server_->VerifyAgain(*context_), absl::OkStatus());
+  const auto changed = ContextWith({"lab=" + ca_.path()});
+  EXPECT_EQ(server_->VerifyAgain(*changed).message(),
+            "the certificate of the peer is refused: its CA signs ids of the trust domain lab alone "
+            "(of spiffe://prod/a)");
+}
+
 // A client often chooses the common name of its certificate.
 TEST_F(TlsSessionTest, ACommonNameIsNoHost) {
   for (const char* names : {"URI:spiffe://domain/ns/team-b/sa/x", "DNS:elsewhere", ""}) {

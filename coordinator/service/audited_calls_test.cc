@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/access/role.h"
+#include "base/rpc/client_names.h"
 #include "cohort/v1/admin.grpc.pb.h"
 #include "cohort/v1/group.grpc.pb.h"
 #include "coordinator/service/testing/access_test_base.h"
@@ -22,7 +23,9 @@ using ::testing::HasSubstr;
 class AuditedCallsTest : public AccessTestBase {
  protected:
   void SetUp() override {
-    Start(Role::kOperator, "*", R"(, {"identity": "anonymous", "tenant": "*", "role": "member"})");
+    Start(Role::kOperator, "*",
+          R"(, {"identity": "anonymous", "tenant": "*", "role": "member"},
+              {"identity": "spiffe://prod/a", "tenant": "*", "role": "member"})");
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     stranger_ = grpc::CreateCustomChannel(server_->addresses()[1],
@@ -30,8 +33,8 @@ class AuditedCallsTest : public AccessTestBase {
     ::testing::internal::CaptureStdout();
   }
 
-  // Joins a group of one member by the loopback address.
-  v1::Scope JoinAsStranger(const std::string& group) {
+  // Joins a group of one member by the loopback address, as a worker does for `client`.
+  v1::Scope JoinAsStranger(const std::string& group, const std::string& client = "") {
     v1::JoinRequest request;
     request.mutable_scope()->set_group(group);
     request.set_member("s0");
@@ -41,6 +44,7 @@ class AuditedCallsTest : public AccessTestBase {
     SetSeconds(10, request.mutable_wait());
     v1::JoinResponse response;
     grpc::ClientContext context;
+    if (!client.empty()) context.AddMetadata(kClientNamesMetadata, EncodeClientNames({client}));
     const grpc::Status status =
         v1::GroupService::NewStub(stranger_)->Join(&context, request, &response);
     EXPECT_TRUE(status.ok()) << status.error_message();
@@ -67,6 +71,13 @@ TEST_F(AuditedCallsTest, TheLogSaysWhoDidWhatFromWhere) {
   EXPECT_THAT(log, HasSubstr("object=\"member m0 of group g\""));
   EXPECT_THAT(log, HasSubstr("audit call=Evict" + by_self));
   EXPECT_THAT(log, HasSubstr("audit call=Drain" + by_self));
+}
+
+TEST_F(AuditedCallsTest, AJoinThroughAWorkerNamesBoth) {
+  JoinAsStranger("g", "spiffe://prod/a");
+  EXPECT_THAT(
+      ::testing::internal::GetCapturedStdout(),
+      HasSubstr("audit call=Join identity=\"spiffe://prod/a through anonymous\" from=127.0.0.1"));
 }
 
 // Each identity has one line a second, so each of the two steals once.

@@ -237,6 +237,21 @@ TEST_P(CertificatesTest, ARevokedCertificateEndsItsConnection) {
   ExpectError(coordinator_->address(), "certificate revoked");
 }
 
+TEST_P(CertificatesTest, ACaSignsForItsTrustDomainAlone) {
+  const CertificateAuthority partner(folder_, "partner");
+  TlsFiles server = ca_.Sign("server", kServer);
+  server.ca.clear();
+  ASSERT_NO_FATAL_FAILURE(StartCoordinator(server, "",
+                                           {"--tls-client-ca", "test=" + ca_.path(),
+                                            "--tls-client-ca", "partner=" + partner.path()}));
+  UseInThisProcess(ca_.Sign("client", kClient));
+  EXPECT_TRUE(Store()->Put("key", "value", {}, kLong).ok());
+  TlsFiles foreign = partner.Sign("foreign", kClient);
+  foreign.ca = ca_.path();
+  UseInThisProcess(foreign);
+  ExpectError(coordinator_->address(), "bad certificate");
+}
+
 // As with certificates of an hour: the members are told nothing, and lose nothing.
 TEST_P(CertificatesTest, AGroupOutlivesItsCertificates) {
   ASSERT_NO_FATAL_FAILURE(StartCoordinator(ca_.Sign("server", kServer)));

@@ -15,7 +15,8 @@ class WithTls final : public ::testing::Environment {
   void SetUp() override {
     const CertificateAuthority ca(NewFolder());
     const TlsFiles server = ca.Sign("server", {"server", "DNS:localhost,IP:127.0.0.1"});
-    const TlsFiles client = ca.Sign("client", {"client", "URI:spiffe://test/client"});
+    const TlsFiles client = ca.Sign(
+        "client", {"client", "URI:spiffe://test/client,IP:127.0.0.1"});  // a queue's server, too
     // Without a policy, a certificate would not make an operator.
     const std::string policy = NewFolder() + "/policy.json";
     std::ofstream(policy) << R"({"rules": [{"identity": "*", "tenant": "*", "role": "operator"}]})";

@@ -1,6 +1,7 @@
 // One file, though long: all tests write requests to one server by hand, and read its answers.
 #include "coordinator/service/tcpstore/tcpstore_server.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -117,6 +118,32 @@ TEST_F(TcpStoreServerTest, TheKeysAndQueuesOfAStoreEndWithItsLastClient) {
 }
 
 std::string AddRank() { return RequestBytes(kAdd, {TextBytes("init/"), NumberBytes(1)}); }
+
+TEST_F(TcpStoreServerTest, ShortConnectionsEndNoStoreOfOthers) {
+  auto first = Connect();
+  const auto second = Connect();
+  first->Send(Set("k", "v"));
+  EXPECT_EQ(KeysSeenBy(*first), 1u);
+  EXPECT_EQ(KeysSeenBy(*second), 1u);
+  const std::string kinds[] = {"",
+                               Hello().substr(0, 2),
+                               Hello(),
+                               Hello() + Get("k"),
+                               Hello() + Wait("never"),
+                               Hello() + Set("k", "v").substr(0, 12),
+                               "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+                               "GET / HTTP/1.1\r\n"};
+  for (int i = 0; i < 800; ++i) {
+    const TestClient brief(Port(), kinds[i % 8]);
+    if (i % 50 != 0) continue;
+    ASSERT_EQ(first->Ask(Get("k"), 9), TextBytes("v")) << i;
+    ASSERT_EQ(second->Ask(Get("k"), 9), TextBytes("v")) << i;
+  }
+  first.reset();
+  EXPECT_EQ(second->Ask(Get("k"), 9), TextBytes("v"));
+  AwaitParkedCalls(0);
+  EXPECT_EQ(KeysSeenBy(*second), 1u);
+}
 
 // As ranks of init_process_group do. Rank 1 is stopped, or its pod ends slowly.
 TEST_F(TcpStoreServerTest, AStragglerOfADeadJobDoesNotPassItsStateOn) {
@@ -407,6 +434,39 @@ TEST_F(TcpStoreServerTest, RequestsThatArriveByteByByte) {
     client->Send(absl::string_view(&byte, 1));
   }
   EXPECT_EQ(client->Read(13), TextBytes("value"));
+}
+
+class PartialRequestsTest : public TcpStoreServerTest {
+ protected:
+  void SetUp() override {
+    server_options_.listener.max_incoming_bytes = kLimit;
+    TcpStoreServerTest::SetUp();
+  }
+
+  static constexpr int64_t kLimit = int64_t{64} << 20;
+};
+
+TEST_F(PartialRequestsTest, ThoseOfManyClientsHaveALimit) {
+  const auto other = Connect();
+  other->Send(Set("k", "v"));
+  // 3.9 MiB of a request that would have 4 MiB.
+  std::string request = RequestBytes(kWait, {NumberBytes(512)});
+  while (request.size() < 3900 << 10) request += TextBytes(std::string(8000, 'k'));
+  std::vector<std::unique_ptr<TestClient>> clients;
+  int64_t most = 0;
+  for (int i = 0; i < 400; ++i) {
+    clients.push_back(Connect());
+    clients.back()->Send(request);
+    most = std::max(most, engine_->shared_account()->held(MemoryKind::kRequests));
+    if (i % 20 == 0) {
+      ASSERT_EQ(other->Ask(Get("k"), 9), TextBytes("v")) << i;
+    }
+  }
+  EXPECT_TRUE(clients.back()->Closed());
+  EXPECT_FALSE(Connect()->Ask(RequestBytes(kNumKeys, {}), 8).empty());
+  // One address may have three quarters. The buffers of two requests may be above that.
+  EXPECT_GT(most, kLimit / 2);
+  EXPECT_LE(most, kLimit);
 }
 
 TEST_F(TcpStoreServerTest, AListThatIsTooLargeIsRefused) {
