@@ -37,7 +37,7 @@ constexpr size_t kTurnBytes = size_t{1} << 20;
 constexpr int kPairBytes = 512 << 10;
 // A connection with more open streams than this has so many of them reset at a time when it ends.
 constexpr size_t kResetsAtATime = 32;
-// Streams of a connection that are charged by nobody once their requests are whole. Those of the
+// So many streams of a connection are free once their requests are whole. Those of the
 // coordinator's calls are charged there, too; those of gRPC's own services, such as Health/Watch,
 // only here.
 constexpr size_t kFreeStreams = 16;

@@ -183,8 +183,8 @@ TEST_F(ListenerTest, ClientsOfOneIpv6NetworkCountAsOneAddress) {
   Start(options);
   std::vector<UniqueFd> clients;
   for (const char* address : {"2001:db8::7", "2001:db8:0:1::7", "2001:db8::ffff:8"}) {
-    clients.push_back(Connect(absl::StrCat("PROXY TCP6 ", address, " 2001:db8::1 41822 7700\r\n",
-                                           kPreface)));
+    clients.push_back(
+        Connect(absl::StrCat("PROXY TCP6 ", address, " 2001:db8::1 41822 7700\r\n", kPreface)));
     ASSERT_TRUE(Await(framed_, clients.size()));
     EXPECT_EQ(framed_peer_.address, absl::StrCat("[", address, "]:41822"));
   }
@@ -223,7 +223,8 @@ TEST_F(ListenerTest, AClientOfALocalProxyIsNotLocal) {
 
 TEST_F(ListenerTest, ATenantLeavesOthersAQuarterOfTheBytesOfIncompleteRequests) {
   const std::string path = absl::StrCat(::testing::TempDir(), "/tenant.json");
-  std::ofstream(path) << R"({"rules": [{"identity": "anonymous", "tenant": "a", "role": "member"}]})";
+  std::ofstream(path)
+      << R"({"rules": [{"identity": "anonymous", "tenant": "a", "role": "member"}]})";
   auto policy = AccessPolicy::Load(path);
   ASSERT_TRUE(policy.ok()) << policy.status();
   ListenerOptions options;
@@ -240,9 +241,10 @@ TEST_F(ListenerTest, ATenantLeavesOthersAQuarterOfTheBytesOfIncompleteRequests) 
     charges.emplace_back(framed_peer_.charged());
     charges.back().Set(400);
   }
-  EXPECT_EQ(charges.back().all()->Check().message(),
-            "requests that are not complete are over max_incoming_bytes_per_tenant (750): they hold "
-            "800 bytes");
+  EXPECT_EQ(
+      charges.back().all()->Check().message(),
+      "requests that are not complete are over max_incoming_bytes_per_tenant (750): they hold "
+      "800 bytes");
 }
 
 // Strangers may have any number of addresses, and refusals of all of them share ten lines a second.

@@ -21,7 +21,7 @@ namespace cohort {
 namespace {
 
 constexpr int kMaxEvents = 64;
-// Of the looks for events that find nothing, one of 2^8 is left.
+// A handler whose looks find nothing has one after each 2^8 of its events.
 constexpr int kMostLooksInVain = 8;
 
 }  // namespace
@@ -174,7 +174,7 @@ int EventLoop::LookForMore(Handler& last, epoll_event* events) {
   const Instant end = Clock::Steady().Now() + most;
   int count = 0;
   do {
-    sched_yield();  // the processor is for those who have work
+    sched_yield();  // other threads may have work
     count = epoll_wait(epoll_.get(), events, kMaxEvents, 0);
   } while (count == 0 && Clock::Steady().Now() < end);
   last.looks_in_vain_ = count > 0 ? 0 : std::min(last.looks_in_vain_ + 1, kMostLooksInVain);

@@ -61,9 +61,9 @@ class EventLoop {
   void Post(std::function<void()> task);
   // The same, not before `at`, and up to a millisecond later. A loop that ends drops the task.
   void PostAt(Instant at, std::function<void()> task);
-  // After events, the loop looks for more for up to `most` before it sleeps, so that those who
-  // cause them need not wake it. After events of a handler for which that finds nothing, it looks
-  // half as often each time.
+  // After events, the loop looks for more for up to `most` before it sleeps, so that the next event
+  // need not wake it. After events of a handler for which that finds nothing, it looks half as
+  // often each time.
   void SetBusyWait(absl::Duration most) { busy_wait_.store(absl::ToInt64Nanoseconds(most)); }
   bool InLoop() const {
     return std::this_thread::get_id() == running_.load(std::memory_order_relaxed);

@@ -110,8 +110,7 @@ absl::Status ReadFiles(const TlsFiles& files, TlsSide side, SSL_CTX* context) {
   if (!files.crl.empty()) {
     X509_STORE* const store = SSL_CTX_get_cert_store(context);
     X509_LOOKUP* const lookup = X509_STORE_add_lookup(store, X509_LOOKUP_file());
-    if (lookup == nullptr ||
-        X509_load_crl_file(lookup, files.crl.c_str(), X509_FILETYPE_PEM) < 1) {
+    if (lookup == nullptr || X509_load_crl_file(lookup, files.crl.c_str(), X509_FILETYPE_PEM) < 1) {
       return FileError("list of revoked certificates", files.crl);
     }
     X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK);

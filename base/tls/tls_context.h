@@ -26,8 +26,8 @@ struct TlsFiles {
   std::string ca;
   // A server with `ca` also takes a client that has no certificate.
   bool client_certificate_optional = false;
-  // The lists of revoked certificates, one of each CA that signs certificates of peers. A peer whose
-  // CA has no list here, or one that is out of date, is refused.
+  // The lists of revoked certificates, one of each CA that signs certificates of peers. A peer
+  // whose CA has no list here, or one that is out of date, is refused.
   std::string crl;
   // Further files like `ca` of a server, each as FILE or DOMAIN=FILE (trust_domains.h).
   std::vector<std::string> client_cas;
@@ -41,8 +41,8 @@ struct TlsFiles {
 // which may be used by clients; names of hosts are not checked.
 enum class TlsSide { kClient, kServer, kHttpServer, kPeer };
 
-// TLS 1.2 and newer (kPeer: 1.3), without renegotiation or compression. kClient and kServer resume sessions of
-// TLS 1.3 (resumption.h) until the files change. Thread-safe.
+// TLS 1.2 and newer (kPeer: 1.3), without renegotiation or compression. kClient and kServer resume
+// sessions of TLS 1.3 (resumption.h) until the files change. Thread-safe.
 class TlsContext {
  public:
   // Errors: INVALID_ARGUMENT with the path and the reason.

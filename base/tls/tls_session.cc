@@ -42,7 +42,8 @@ bool IsAddress(const std::string& host) {
   return address != nullptr;
 }
 
-// Clears the errors of this thread. It seldom has some, and a look costs less than OpenSSL's function.
+// Clears the errors of this thread. It seldom has some, and a look costs less than OpenSSL's
+// function.
 void ForgetErrors() {
   if (ERR_peek_error() != 0) ERR_clear_error();
 }
@@ -336,8 +337,8 @@ void TlsSession::NoteFailure(int result) {
   if (socket_.changes_keys_too_often()) {
     error_ = absl::FailedPreconditionError("the peer changes its key too often");
   } else if (verified != X509_V_OK) {
-    error_ = refused_.ok() ? RefusedCertificate(X509_verify_cert_error_string(verified), "")
-                           : refused_;
+    error_ =
+        refused_.ok() ? RefusedCertificate(X509_verify_cert_error_string(verified), "") : refused_;
   } else if (RefusesCertificate(last)) {
     error_ = absl::UnauthenticatedError(text);
   } else if (kind == SSL_ERROR_SYSCALL || kind == SSL_ERROR_ZERO_RETURN ||

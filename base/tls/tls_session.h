@@ -54,8 +54,8 @@ class TlsSession {
   // Whether the files of `context`, read after the handshake, still admit the peer's certificate.
   // UNAUTHENTICATED: they do not. Takes some 0.2 ms.
   absl::Status VerifyAgain(SSL_CTX& context) const;
-  // 32 bytes that only the two ends of this connection know (tls-exporter of RFC 9266). The handshake
-  // is done.
+  // 32 bytes that only the two ends of this connection know (tls-exporter of RFC 9266). The
+  // handshake is done.
   std::string ChannelBinding() const;
   bool uses(const SSL_CTX& context) const { return context_.get() == &context; }
   // Whether the handshake has resumed a session.
@@ -122,7 +122,7 @@ class TlsSession {
   uint64_t sent_by_key_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes that the present key encrypted
   bool drained_ ABSL_GUARDED_BY(mutex_) = false;
   std::string peeked_ ABSL_GUARDED_BY(mutex_);  // not yet received
-  PeerCertificate peer_;  // written by the handshake
+  PeerCertificate peer_;                        // written by the handshake
 };
 
 }  // namespace cohort

@@ -244,9 +244,10 @@ TEST_F(TrustDomainTest, NewFilesCountForOpenConnections) {
   EXPECT_EQ(ErrorFor(ca_, "URI:spiffe://prod/a"), "");
   EXPECT_EQ(server_->VerifyAgain(*context_), absl::OkStatus());
   const auto changed = ContextWith({"lab=" + ca_.path()});
-  EXPECT_EQ(server_->VerifyAgain(*changed).message(),
-            "the certificate of the peer is refused: its CA signs ids of the trust domain lab alone "
-            "(of spiffe://prod/a)");
+  EXPECT_EQ(
+      server_->VerifyAgain(*changed).message(),
+      "the certificate of the peer is refused: its CA signs ids of the trust domain lab alone "
+      "(of spiffe://prod/a)");
 }
 
 // A client often chooses the common name of its certificate.

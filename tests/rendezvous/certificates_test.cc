@@ -241,9 +241,9 @@ TEST_P(CertificatesTest, ACaSignsForItsTrustDomainAlone) {
   const CertificateAuthority partner(folder_, "partner");
   TlsFiles server = ca_.Sign("server", kServer);
   server.ca.clear();
-  ASSERT_NO_FATAL_FAILURE(StartCoordinator(server, "",
-                                           {"--tls-client-ca", "test=" + ca_.path(),
-                                            "--tls-client-ca", "partner=" + partner.path()}));
+  ASSERT_NO_FATAL_FAILURE(StartCoordinator(
+      server, "",
+      {"--tls-client-ca", "test=" + ca_.path(), "--tls-client-ca", "partner=" + partner.path()}));
   UseInThisProcess(ca_.Sign("client", kClient));
   EXPECT_TRUE(Store()->Put("key", "value", {}, kLong).ok());
   TlsFiles foreign = partner.Sign("foreign", kClient);

@@ -24,8 +24,20 @@ namespace {
 using ::testing::HasSubstr;
 
 // Numbers of PyTorch 2.
-enum { kSet = 1, kGet = 3, kAdd = 4, kWait = 6, kNumKeys = 7, kMultiSet = 11, kCancel = 12,
-       kPing = 13, kPush = 14, kPop = 15, kListKeys = 17, kBarrier = 18 };
+enum {
+  kSet = 1,
+  kGet = 3,
+  kAdd = 4,
+  kWait = 6,
+  kNumKeys = 7,
+  kMultiSet = 11,
+  kCancel = 12,
+  kPing = 13,
+  kPush = 14,
+  kPop = 15,
+  kListKeys = 17,
+  kBarrier = 18
+};
 
 std::string Set(const std::string& key, const std::string& value) {
   return RequestBytes(kSet, {TextBytes(key), TextBytes(value)});
@@ -195,9 +207,9 @@ TEST_F(TcpStoreServerTest, AConnectionWithoutARequestIsNoClient) {
   grpc::ClientContext context;
   ASSERT_TRUE(v1::StoreService::NewStub(channel_)->Put(&context, put, &written).ok());
   // Clients that only read leave it, too.
-  for (const std::string& bytes : {std::string(), RequestBytes(kPing, {std::string(4, 'p')}),
-                                   Set("k", "v").substr(0, 12), Get("of a launcher"),
-                                   RequestBytes(kNumKeys, {})}) {
+  for (const std::string& bytes :
+       {std::string(), RequestBytes(kPing, {std::string(4, 'p')}), Set("k", "v").substr(0, 12),
+        Get("of a launcher"), RequestBytes(kNumKeys, {})}) {
     TestClient probe(Port(1), Hello() + bytes);
     probe.EndSending();
     EXPECT_TRUE(probe.ReadAll());
@@ -365,10 +377,10 @@ TEST_F(TcpStoreServerTest, AFailedRequestClosesItsConnectionAlone) {
   other->Send(Set("text", "abc"));
   EXPECT_EQ(other->Ask(Get("text"), 11), TextBytes("abc"));
   for (const std::string& bytes :
-       {RequestBytes(kAdd, {TextBytes("text"), NumberBytes(1)}),   // not a number
-        RequestBytes(99, {}),                                      // no operation
+       {RequestBytes(kAdd, {TextBytes("text"), NumberBytes(1)}),     // not a number
+        RequestBytes(99, {}),                                        // no operation
         RequestBytes(kSet, {TextBytes("k"), NumberBytes(1 << 30)}),  // a value over the limit
-        RequestBytes(kGet, {TextBytes("\xc3")})}) {                // not UTF-8
+        RequestBytes(kGet, {TextBytes("\xc3")})}) {                  // not UTF-8
     const auto client = Connect();
     client->Send(bytes);
     EXPECT_TRUE(client->Closed()) << bytes;

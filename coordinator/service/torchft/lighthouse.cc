@@ -18,8 +18,8 @@
 namespace cohort::coordinator::torchft {
 namespace {
 
-// A decision looks at all replicas. One that takes longer than this leaves the threads to others for
-// so many times as long: the calls that come meanwhile are decided together.
+// A decision looks at all replicas. One that takes longer than this leaves the threads to others
+// for so many times as long: the calls that come meanwhile are decided together.
 constexpr absl::Duration kShortDecision = absl::Microseconds(200);
 constexpr int kDecisionShare = 10;
 // A replica that was silent for longer is forgotten when another one comes.
@@ -163,9 +163,9 @@ absl::Status Lighthouse::Leave(QuorumCall* call, const absl::Status& reply) {
         why = "waited for the journal, which writes the id of a quorum";
       } else if (is_parked) {
         const absl::Duration waited = now - state_.candidates[replica].since;
-        why = absl::StrFormat("waited %.1fs; %s", absl::ToDoubleSeconds(waited),
-                              now < next_decision_ ? reason_
-                                                   : DecideQuorum(now, state_, options_).reason);
+        why = absl::StrFormat(
+            "waited %.1fs; %s", absl::ToDoubleSeconds(waited),
+            now < next_decision_ ? reason_ : DecideQuorum(now, state_, options_).reason);
       }
       status = absl::DeadlineExceededError(absl::StrCat(
           "torchft quorum at port ", port_, ": replica ", Printable(replica), " ", why));
