@@ -23,6 +23,9 @@ namespace {
 constexpr int kMaxEvents = 64;
 // A handler whose looks find nothing has one after each 2^8 of its events.
 constexpr int kMostLooksInVain = 8;
+// Longer than the thread that sends the next event takes for it. A thread that sleeps has its turn
+// before those that work, and one that yields has it after them.
+constexpr absl::Duration kOtherWork = absl::Microseconds(500);
 
 }  // namespace
 
@@ -171,13 +174,19 @@ int EventLoop::LookForMore(Handler& last, epoll_event* events) {
     --last.looks_to_skip_;
     return 0;
   }
-  const Instant end = Clock::Steady().Now() + most;
+  Instant now = Clock::Steady().Now();
+  const Instant end = now + most;
+  bool has_other_work = false;
   int count = 0;
   do {
-    sched_yield();  // other threads may have work
+    const Instant before = now;
+    sched_yield();
     count = epoll_wait(epoll_.get(), events, kMaxEvents, 0);
-  } while (count == 0 && Clock::Steady().Now() < end);
+    now = Clock::Steady().Now();
+    has_other_work = now - before > kOtherWork;
+  } while (count == 0 && now < end);
   last.looks_in_vain_ = count > 0 ? 0 : std::min(last.looks_in_vain_ + 1, kMostLooksInVain);
+  if (has_other_work) last.looks_in_vain_ = kMostLooksInVain;
   last.looks_to_skip_ = (1 << last.looks_in_vain_) - 1;
   return count;
 }

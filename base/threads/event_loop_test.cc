@@ -142,7 +142,7 @@ bool Sleeps(pid_t thread) {
   return absl::StrContains(text, ") S ");
 }
 
-// 200 events that come while the loop sleeps: it looks for more after 8 of them and not for 2 ms
+// 200 events that come while the loop sleeps: it looks for more after few of them, and not for 2 ms
 // after each.
 TEST(EventLoopTest, LooksThatFindNothingGetRare) {
   EventLoop loop("cohort-test");
