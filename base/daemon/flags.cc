@@ -290,6 +290,8 @@ void Flags::AddAccess(DaemonOptions& options) {
   Add("access-policy", options.access_policy,
       "JSON file with the roles of clients (docs/security.md), read again when it changes");
   AddCheck([&options] {
+    std::vector<std::string>& cas = options.tls.client_cas;
+    cas.erase(std::remove(cas.begin(), cas.end(), ""), cas.end());
     const TlsFiles& tls = options.tls;
     if (tls.any() && tls.certificate.empty()) return InvalidFlag("tls-certificate", "is missing");
     if (tls.any() && tls.key.empty()) return InvalidFlag("tls-key", "is missing");
