@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <thread>
 
@@ -53,6 +54,7 @@ void LimitKeptMemory(int64_t memory_bytes) {
     mallopt(M_TRIM_THRESHOLD, kTrimThreshold);
     return;
   }
+  if (std::getenv("MALLOC_ARENA_MAX") != nullptr) return;
   const int64_t arenas = std::min<int64_t>(int64_t{std::thread::hardware_concurrency()} + 1,
                                            memory_bytes / 16 / kMostOfAnArena);
   mallopt(M_ARENA_MAX, static_cast<int>(std::max<int64_t>(arenas, 2)));

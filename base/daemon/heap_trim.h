@@ -30,7 +30,7 @@ class HeapTrim {
 // Threads share a number of arenas, eight for each processor by default, each of which keeps up to
 // that threshold of free memory at its end; no trim gives it back. With 4 GiB and more, there is
 // one for each processor and one more at most, and so few that all of them keep a sixteenth of the
-// memory at most.
+// memory at most, unless the environment has MALLOC_ARENA_MAX.
 void LimitKeptMemory(int64_t memory_bytes);
 
 // Waits for one of the signals, which are blocked, and returns it. Looks at the heap meanwhile.
