@@ -132,7 +132,7 @@ TEST_F(NoMemoryTest, ByGrpc) {
 
 // gRPC has room for the request's bytes, but the coordinator has no room for its value.
 TEST_F(NoMemoryTest, ALargeRequestByGrpc) {
-  ASSERT_NO_FATAL_FAILURE(LimitData(coordinator_->pid(), kLarge + kLarge / 2));
+  ASSERT_NO_FATAL_FAILURE(LimitData(coordinator_->pid(), kLarge + kLarge * 3 / 4));
   const grpc::Status large = Put(kLarge);
   EXPECT_EQ(large.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(large.error_message(),
