@@ -40,7 +40,7 @@ constexpr size_t kResetsAtATime = 32;
 // So many streams of a connection are free once their requests are whole. Those of the
 // coordinator's calls are charged there, too; those of gRPC's own services, such as Health/Watch,
 // only here.
-constexpr size_t kFreeStreams = 16;
+constexpr size_t kFreeStreams = 32;
 // The memory of gRPC for a stream whose headers have come.
 constexpr int64_t kStreamBytes = 16 << 10;
 constexpr absl::Duration kBetweenResets = absl::Milliseconds(4);

@@ -248,8 +248,8 @@ TEST_F(GrpcRelayTest, ManyStreamsWithWholeRequestsCount) {
     sent[sent.size() - 7] = 5;  // the flags: the headers are whole, and so is the request
   }
   SendAll(client_, sent);
-  AwaitIncoming((100 - 16) * (16 << 10));
-  EXPECT_EQ(incoming_->held(), (100 - 16) * (16 << 10));
+  AwaitIncoming((100 - 32) * (16 << 10));
+  EXPECT_EQ(incoming_->held(), (100 - 32) * (16 << 10));
   for (uint32_t stream = 1; stream < 200; stream += 2) SendAll(grpc_, ResetStream(stream));
   AwaitIncoming(0);
 }
