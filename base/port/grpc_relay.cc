@@ -1,3 +1,5 @@
+// One file, though long: both directions of a connection, its pauses and its end share one state,
+// which one thread uses.
 #include "base/port/grpc_relay.h"
 
 #include <errno.h>
@@ -37,9 +39,9 @@ constexpr size_t kTurnBytes = size_t{1} << 20;
 constexpr int kPairBytes = 512 << 10;
 // A connection with more open streams than this has so many of them reset at a time when it ends.
 constexpr size_t kResetsAtATime = 32;
-// So many streams of a connection are free once their requests are whole. Those of the
-// coordinator's calls are charged there, too; those of gRPC's own services, such as Health/Watch,
-// only here.
+// Open streams of a connection that are not charged once their requests are whole. The coordinator
+// charges the calls of its services itself; the streams of gRPC's own services, such as
+// Health/Watch, are charged here alone.
 constexpr size_t kFreeStreams = 32;
 // The memory of gRPC for a stream whose headers have come.
 constexpr int64_t kStreamBytes = 16 << 10;
@@ -54,8 +56,8 @@ constexpr size_t kPacedBytes = 3072;
 // How long a client may take for the last bytes of a connection that gRPC has closed.
 constexpr absl::Duration kLastBytes = absl::Seconds(5);
 constexpr int kMostThreads = 4;
-// About as long as gRPC takes for a short call. A call would wake a relay that sleeps twice, for 20
-// to 30 us each.
+// About as long as gRPC takes for a short call. Otherwise each call wakes the relay twice, which
+// costs 20 to 30 us each time.
 constexpr absl::Duration kBusyWait = absl::Microseconds(200);
 
 // The threads of all relayed connections of the process. They never end, as gRPC's do not.

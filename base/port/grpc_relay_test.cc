@@ -1,4 +1,5 @@
-// The test is gRPC: it has the other end of the relay.
+// The test is gRPC: it has the other end of the relay. One file, though long: all tests write
+// frames by hand to a client's end and to gRPC's.
 #include "base/port/grpc_relay.h"
 
 #include <poll.h>

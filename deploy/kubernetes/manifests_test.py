@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Without a cluster: whether the manifests can be read, the files that they name exist, and programs take
-their flags.
+their flags. One file, though long: all tests read the same manifests, each of them across several files.
 
     manifests_test.py PROGRAM...       # those that are built; their flags are tried
 """

@@ -1,3 +1,4 @@
+// One file, though long: all tests ask one server by gRPC, as the replicas of torchft do.
 #include <algorithm>
 #include <future>
 #include <memory>
