@@ -89,7 +89,8 @@ int OnVerified(int good, X509_STORE_CTX* store) {
   std::string why;
   if (good == 1 && X509_STORE_CTX_get_error_depth(store) == 0) why = TrustDomains::Refusal(store);
   X509* const certificate = X509_STORE_CTX_get_current_cert(store);
-  if ((good == 1 && why.empty()) || certificate == nullptr) return good;
+  if (good == 1 && why.empty()) return 1;
+  if (certificate == nullptr) return 0;
   if (good == 1) {
     X509_STORE_CTX_set_error(store, X509_V_ERR_CERT_REJECTED);
   } else {
