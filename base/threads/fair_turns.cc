@@ -14,6 +14,10 @@ constexpr absl::Duration kBetweenLooks = absl::Milliseconds(1);
 
 }  // namespace
 
+FairTurns::~FairTurns() {
+  for (auto& [used, client] : waiting_) client->work_.clear();
+}
+
 std::shared_ptr<FairTurns::Client> FairTurns::ClientOf(const std::string& name) {
   std::weak_ptr<Client>& known = clients_[name];
   std::shared_ptr<Client> client = known.lock();

@@ -47,6 +47,8 @@ class FairTurns {
   // `thread_time`: of the loop's thread.
   explicit FairTurns(EventLoop& loop, std::function<absl::Duration()> thread_time = ThreadTime)
       : loop_(loop), thread_time_(std::move(thread_time)) {}
+  // Work that has had no turn is dropped, although it may own its client.
+  ~FairTurns();
   FairTurns(const FairTurns&) = delete;
   FairTurns& operator=(const FairTurns&) = delete;
 

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -123,6 +124,30 @@ TEST_F(FairTurnsTest, ATurnForWhichNoClientWaitsIsFree) {
               for (int i = 0; i < 2; ++i) Add("a", 1);
             }),
             "xaxa");
+}
+
+TEST(FairTurnsEndTest, WorkIsDroppedAlthoughItOwnsItsClient) {
+  class Endless final : public FairTurns::Work, public std::enable_shared_from_this<Endless> {
+   public:
+    explicit Endless(FairTurns& turns) : turns_(turns), client_(turns.ClientOf("a")) {}
+    void OnTurn() override { turns_.Add(client_, shared_from_this()); }
+
+   private:
+    FairTurns& turns_;
+    const std::shared_ptr<FairTurns::Client> client_;
+  };
+  std::optional<EventLoop> loop("turns");
+  std::optional<FairTurns> turns(*loop);
+  std::weak_ptr<Endless> work;
+  loop->Post([&] {
+    const auto endless = std::make_shared<Endless>(*turns);
+    work = endless;
+    endless->OnTurn();
+  });
+  loop.reset();
+  ASSERT_FALSE(work.expired());
+  turns.reset();
+  EXPECT_TRUE(work.expired());
 }
 
 TEST_F(FairTurnsTest, AClientIsForgottenWithItsLastOwnerAlone) {
