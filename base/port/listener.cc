@@ -2,7 +2,6 @@
 #include "base/port/listener.h"
 
 #include <errno.h>
-#include <malloc.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -33,8 +32,6 @@ constexpr absl::Duration kBetweenLines = absl::Minutes(1);
 // Two lines of the log about any peers.
 constexpr absl::Duration kBetweenAnyLines = absl::Milliseconds(100);
 constexpr absl::Duration kSuspicion = absl::Minutes(1);
-// gRPC frees what an offender cost within this; then the heap goes back to the system.
-constexpr absl::Duration kBeforeTrim = absl::Seconds(2);
 // Sweeps take one part in so many of the thread's time at most.
 constexpr int kSweepShare = 10;
 constexpr int kFewestConnections = 8;
@@ -390,7 +387,6 @@ void Listener::OnOffence(const std::shared_ptr<Peer>& peer, const absl::Status& 
   const Instant now = Clock::Steady().Now();
   peer->suspect_until = now + kSuspicion;
   peer->suspect->store(true, std::memory_order_relaxed);
-  if (trim_at_ == absl::InfiniteFuture()) trim_at_ = now + kBeforeTrim;
   LogOnce(*peer, "closed a connection", status);
   loop_.SetTicking(true);
 }
@@ -454,15 +450,10 @@ void Listener::OnTick() {
       suspects = true;
     }
   }
-  if (now > trim_at_) {
-    trim_at_ = absl::InfiniteFuture();
-    Sweep();
-    malloc_trim(0);
-  }
   CloseExpired();
   ForgiveHandshakes();
   loop_.SetTicking(!pending_.empty() || !resting_.empty() || suspects || !expiry_.empty() ||
-                   !without_call_.empty() || trim_at_ < absl::InfiniteFuture());
+                   !without_call_.empty());
 }
 
 }  // namespace cohort

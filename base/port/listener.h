@@ -189,7 +189,6 @@ class Listener {
   std::deque<std::weak_ptr<Connection>> candidates_;
   size_t sweep_at_ = 64;
   Instant next_sweep_ = absl::InfinitePast();
-  Instant trim_at_ = absl::InfiniteFuture();
   Instant next_line_ = absl::InfinitePast();  // of the log about a peer
   Instant last_rest_log_ = absl::InfinitePast();
   Instant next_tls_log_ = absl::InfinitePast();
