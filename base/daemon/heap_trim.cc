@@ -10,11 +10,18 @@
 #include <fstream>
 #include <thread>
 
+#include "absl/time/time.h"
+#include "base/clock.h"
+
 namespace cohort {
 namespace {
 
 constexpr size_t kLeastFreed = size_t{16} << 20;
-constexpr timespec kBetweenLooks = {5, 0};
+constexpr absl::Duration kBetweenLooks = absl::Seconds(5);
+// All threads wait for memory while the heap is counted or trimmed, which takes tens of
+// milliseconds once it is in many parts: one part in so many of the time at most.
+constexpr int kShare = 300;
+constexpr absl::Duration kMostBetweenLooks = absl::Seconds(30);
 
 // The resident memory that no file backs, and no shared memory.
 size_t ResidentBytes() {
@@ -62,10 +69,15 @@ void LimitKeptMemory(int64_t memory_bytes) {
 
 int AwaitSignal(const sigset_t& signals) {
   HeapTrim heap;
+  absl::Duration pause = kBetweenLooks;
   while (true) {
-    const int signal_number = sigtimedwait(&signals, nullptr, &kBetweenLooks);
+    const timespec timeout = absl::ToTimespec(pause);
+    const int signal_number = sigtimedwait(&signals, nullptr, &timeout);
     if (signal_number > 0) return signal_number;
-    if (errno == EAGAIN) heap.Look();
+    if (errno != EAGAIN) continue;
+    const Instant begin = Clock::Steady().Now();
+    heap.Look();
+    pause = std::clamp((Clock::Steady().Now() - begin) * kShare, kBetweenLooks, kMostBetweenLooks);
   }
 }
 
