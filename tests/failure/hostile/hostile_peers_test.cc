@@ -11,6 +11,7 @@
 // limits of memory, which the daemons enter.
 #include <poll.h>
 #include <signal.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -90,6 +91,13 @@ class Daemon {
   int port(size_t index = 0) const { return ports_[index]; }
   std::string address() const { return absl::StrCat("127.0.0.1:", ports_[0]); }
   int64_t ResidentBytes() const { return testing::ResidentBytes(process_->pid()); }
+  absl::Duration ProcessorTime() const {
+    clockid_t clock = 0;
+    timespec time = {};
+    EXPECT_EQ(clock_getcpuclockid(process_->pid(), &clock), 0);
+    EXPECT_EQ(clock_gettime(clock, &time), 0);
+    return absl::DurationFromTimespec(time);
+  }
   bool runs() { return !process_->Wait(absl::ZeroDuration()).ok(); }
   std::string ErrorText() const { return process_->ErrorText(); }
   int End() {
@@ -292,8 +300,13 @@ TEST_F(HostilePeersTest, OthersAreServedWithinTheirTimeAndMemoryComesBack) {
   AddTcpStore();
   Wait(time / 5);
   load_.Take();
+  const auto processor_time = [&] {
+    return coordinator_->ProcessorTime() + worker_->ProcessorTime();
+  };
+  const absl::Duration at_first = processor_time();
   Wait(time / 5);
   const auto quiet = load_.Take();
+  const absl::Duration before_attack = processor_time();
   const int64_t coordinator_before = coordinator_->ResidentBytes();
   const int64_t worker_before = worker_->ResidentBytes();
 
@@ -307,6 +320,7 @@ TEST_F(HostilePeersTest, OthersAreServedWithinTheirTimeAndMemoryComesBack) {
     Wait(absl::Milliseconds(20));
   }
   const auto attacked = load_.Take();
+  const absl::Duration after_attack = processor_time();
   for (const auto& attacker : attackers) {
     EXPECT_FALSE(attacker->Wait(absl::ZeroDuration()).ok())
         << "it ended: " << attacker->ErrorText();
@@ -338,7 +352,10 @@ TEST_F(HostilePeersTest, OthersAreServedWithinTheirTimeAndMemoryComesBack) {
   std::cout << "coordinator: " << coordinator_before / kMiB << " MiB before, "
             << coordinator_peak / kMiB << " at most, " << coordinator_->ResidentBytes() / kMiB
             << " after; worker: " << worker_before / kMiB << ", " << worker_peak / kMiB << ", "
-            << worker_->ResidentBytes() / kMiB << std::endl;
+            << worker_->ResidentBytes() / kMiB
+            << "\nprocessors of both: " << absl::FDivDuration(before_attack - at_first, time / 5)
+            << " before, " << absl::FDivDuration(after_attack - before_attack, time)
+            << " under attack" << std::endl;
   for (const auto& [kind, latencies] : quiet) {
     const Latencies& during = attacked.at(kind);
     std::cout << kind << ": p50 " << latencies.p50 << ", p99 " << latencies.p99 << "; attacked p50 "
