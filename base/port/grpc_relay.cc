@@ -38,6 +38,7 @@ constexpr size_t kTurnBytes = size_t{1} << 20;
 // The kernel's memory for each direction of the pair.
 constexpr int kPairBytes = 512 << 10;
 // A connection with more open streams than this has so many of them reset at a time when it ends.
+// gRPC's threads take some 0.1 ms for the end of each, in which connections of others wait.
 constexpr size_t kResetsAtATime = 32;
 // Open streams of a connection that are not charged once their requests are whole. The coordinator
 // charges the calls of its services itself; the streams of gRPC's own services, such as
@@ -179,6 +180,9 @@ class Relay final : public std::enable_shared_from_this<Relay> {
   absl::Status See(absl::string_view bytes);
   // Whether the charge has grown.
   bool ChargeIncoming();
+  // Passes bytes on that the guard has seen: of a connection with many open streams only whole
+  // frames, so that resets can follow them at any time.
+  void Forward(absl::string_view bytes);
   void SendToGrpc(absl::string_view bytes);
   void SendHeld();
   // Each direction is read while nothing of it waits.
@@ -186,11 +190,10 @@ class Relay final : public std::enable_shared_from_this<Relay> {
 
   void OnOffence(const absl::Status& status, absl::string_view bytes);
   // The client has no more to say: gRPC gets what waits, and resets of the streams if they are
-  // many. `between_frames`: of what gRPC has.
-  void EndClient(bool between_frames);
-  // Ends streams at their time, or all if a frame of the client is cut off.
+  // many.
+  void EndClient();
   void AwaitResets();
-  Instant TimeOfResets(size_t streams);
+  Instant TimeOfResets();
   void ResetSome();
   void End();
 
@@ -205,12 +208,13 @@ class Relay final : public std::enable_shared_from_this<Relay> {
   Rest to_grpc_, to_client_;
   // The events for which the loop watches.
   uint32_t client_events_ = EPOLLIN, grpc_events_ = EPOLLIN;
-  bool paused_ = false;       // reading from the client
-  bool paced_ = false;        // the client's tenant began too many streams lately
-  std::string held_;          // bytes with streams that gRPC gets after the pause
-  bool resets_ = false;       // ResetSome runs when to_grpc_ is empty
-  bool cut_off_ = false;      // gRPC has a part of the client's last frame
-  bool grpc_closed_ = false;  // gRPC has closed its end, of which the loop does not tell any more
+  bool paused_ = false;         // reading from the client
+  bool paced_ = false;          // the client's tenant began too many streams lately
+  std::string held_;            // bytes with streams that gRPC gets after the pause
+  std::string begun_;           // the begin of a frame that gRPC gets when it is whole
+  bool between_frames_ = true;  // what gRPC gets ends with a whole frame
+  bool resets_ = false;         // ResetSome runs when to_grpc_ is empty
+  bool grpc_closed_ = false;    // gRPC has closed its end, of which the loop does not tell any more
 };
 
 void Relay::Begin() {
@@ -235,7 +239,7 @@ void Relay::OnClientEvents(uint32_t events) {
   // A socket that is closed on both sides says so again and again.
   const bool reads = (client_events_ & EPOLLIN) != 0;
   if (client_.is_open() && !reads && (events & (EPOLLHUP | EPOLLERR)) != 0) {
-    EndClient(guard_.between_frames());
+    EndClient();
   }
   UpdateEvents();
 }
@@ -278,7 +282,7 @@ void Relay::ReadClient() {
     const size_t most = std::min(kPieceBytes, guard_.most_to_read() - (paced_ ? kPacedBytes : 0));
     const ssize_t count = socket_.Receive(Scratch(), most);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (count <= 0) return EndClient(guard_.between_frames());
+    if (count <= 0) return EndClient();
     const absl::string_view bytes(Scratch(), static_cast<size_t>(count));
     moved += bytes.size();
     if (const absl::Status status = See(bytes); !status.ok()) return OnOffence(status, bytes);
@@ -286,12 +290,10 @@ void Relay::ReadClient() {
       const Instant now = Clock::Steady().Now();
       const absl::Duration pause = peer_.count_streams(streams, now);
       paced_ = pause > absl::ZeroDuration();
-      if (paced_) {
-        held_.assign(bytes.data(), bytes.size());
-        return PauseClient(now + pause);
-      }
+      if (paced_) PauseClient(now + pause);
     }
-    SendToGrpc(bytes);
+    Forward(bytes);
+    if (paused_) return;
     const absl::Duration pause = guard_.Pause();
     if (pause > absl::ZeroDuration()) PauseClient(Clock::Steady().Now() + pause);
     if (bytes.size() < most && !socket_.HasInput()) return;
@@ -334,6 +336,25 @@ bool Relay::ChargeIncoming() {
                        (is_stranger ? kConnectionBytes : 0));
 }
 
+void Relay::Forward(absl::string_view bytes) {
+  const std::optional<size_t> whole = guard_.whole_bytes();
+  const bool holds =
+      guard_.open_streams() > kResetsAtATime && (whole.has_value() || between_frames_);
+  const size_t now = holds ? whole.value_or(0) : bytes.size();
+  if (now > 0) {
+    for (const absl::string_view part : {absl::string_view(begun_), bytes.substr(0, now)}) {
+      if (paused_) {
+        held_.append(part.data(), part.size());
+      } else if (!part.empty()) {
+        SendToGrpc(part);
+      }
+    }
+    begun_.clear();
+  }
+  begun_.append(bytes.data() + now, bytes.size() - now);
+  between_frames_ = holds || guard_.between_frames();
+}
+
 void Relay::SendHeld() {
   if (!held_.empty() && grpc_.is_open()) SendToGrpc(std::exchange(held_, {}));
 }
@@ -369,41 +390,36 @@ void Relay::OnOffence(const absl::Status& status, absl::string_view bytes) {
   (void)socket_.Send(GoAway(status.message()));
   shutdown(client_.get(), SHUT_RDWR);
   peer_.on_offence(status);
-  const std::optional<size_t> whole = guard_.whole_bytes();
-  if (whole.has_value()) SendToGrpc(bytes.substr(0, *whole));
-  EndClient(whole.has_value());
+  Forward(bytes.substr(0, guard_.whole_bytes().value_or(0)));
+  EndClient();
 }
 
-void Relay::EndClient(bool between_frames) {
+void Relay::EndClient() {
   SendHeld();
   // gRPC drops the parts of requests that have arrived, and keeps the streams until they are reset.
   incoming_.Set(static_cast<int64_t>(guard_.open_streams()) * kStreamBytes);
   loop_.Remove(client_.get());
   client_ = UniqueFd();
   to_client_.Drop();
-  cut_off_ = !between_frames;
-  if (guard_.open_streams() <= kResetsAtATime) return End();
-  if (cut_off_ && !peer_.IsStranger()) return End();
+  begun_ = std::string();
+  if (guard_.open_streams() <= kResetsAtATime || !between_frames_) return End();
   AwaitResets();
 }
 
 void Relay::AwaitResets() {
-  const size_t streams = cut_off_ ? guard_.open_streams() : kResetsAtATime;
-  loop_.PostAt(TimeOfResets(streams), [self = shared_from_this()] {
+  loop_.PostAt(TimeOfResets(), [self = shared_from_this()] {
     if (!self->grpc_.is_open()) return;
-    if (self->cut_off_) return self->End();
     self->resets_ = true;
     self->SendToGrpc("");
     self->UpdateEvents();
   });
 }
 
-Instant Relay::TimeOfResets(size_t streams) {
+Instant Relay::TimeOfResets() {
   const Instant now = Clock::Steady().Now();
   if (!peer_.IsStranger() || peer_.next_stream_end == nullptr) return now + kBetweenResets;
   const int64_t now_ns = absl::ToUnixNanos(now);
-  const int64_t takes =
-      absl::ToInt64Nanoseconds(kForEachStreamWithoutRole) * static_cast<int64_t>(streams);
+  const int64_t takes = absl::ToInt64Nanoseconds(kForEachStreamWithoutRole * kResetsAtATime);
   int64_t before = peer_.next_stream_end->load(std::memory_order_relaxed), end = 0;
   do {
     end = std::max(before, now_ns) + takes;

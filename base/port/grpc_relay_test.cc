@@ -11,6 +11,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <random>
 #include <set>
 #include <string>
 #include <thread>
@@ -19,6 +20,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/access/access_policy.h"
 #include "base/clock.h"
@@ -329,6 +331,51 @@ TEST_F(GrpcRelayTest, AConnectionThatEndsHasItsStreamsResetInPieces) {
   }
 }
 
+// gRPC would end all streams at once, and connections of others would wait for that.
+TEST_F(GrpcRelayTest, AConnectionThatEndsWithinAFrameHasItsStreamsResetInPieces) {
+  const size_t sizes[] = {3, 100, 16384};  // of the frame
+  for (const size_t size : sizes) {
+    SCOPED_TRACE(size);
+    Start();
+    std::string sent(kHttp2Preface);
+    for (uint32_t stream = 1; stream < 800; stream += 2) sent += OpenStream(stream);
+    SendAll(client_, sent + Data(1, true).substr(0, size));
+    EXPECT_EQ(ReadAll(grpc_, sent.size()), sent);
+    const Instant begin = Clock::Steady().Now();
+    client_ = UniqueFd();
+    EXPECT_EQ(ReadToEnd(grpc_).size(), 400 * 13);
+    EXPECT_GE(Clock::Steady().Now() - begin, 400 / 32 * absl::Milliseconds(4));
+  }
+}
+
+// Frames of a connection with many streams wait until they are whole.
+TEST_F(GrpcRelayTest, AllBytesPassHoweverTheyAreCut) {
+  const auto seed = static_cast<uint32_t>(absl::ToUnixNanos(absl::Now()));
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 20; ++round) {
+    Start();
+    std::string sent(kHttp2Preface);
+    for (uint32_t stream = 1; stream < 130; stream += 2) {
+      sent += OpenStream(stream);
+      if (random() % 4 == 0) sent += Data(stream, true);
+      if (random() % 4 == 0) sent += ResetStream(stream);
+    }
+    std::thread client([&] {
+      for (size_t at = 0; at < sent.size();) {
+        const size_t most = random() % 2 == 0 ? 20 : 20000;
+        const std::string part = sent.substr(at, 1 + random() % most);
+        SendAll(client_, part);
+        at += part.size();
+      }
+    });
+    EXPECT_TRUE(ReadAll(grpc_, sent.size()) == sent);
+    client.join();
+    client_ = UniqueFd();
+    ReadToEnd(grpc_);
+  }
+}
+
 // A tenant that begins many streams waits, and the others do not.
 TEST_F(GrpcRelayTest, StreamsReachGrpcAtTheRateOfTheTenant) {
   std::atomic<size_t> counted{0};
@@ -361,9 +408,8 @@ TEST_F(GrpcRelayTest, TheStreamsOfAnAddressWithoutRightsEndOneAfterTheOther) {
   std::vector<UniqueFd> servers;
   for (const bool cut_off : {false, true, true, false}) {
     Start();
-    const std::string all = sent + (cut_off ? Data(1, true).substr(0, 100) : "");
-    SendAll(client_, all);
-    EXPECT_EQ(ReadAll(grpc_, all.size()), all);
+    SendAll(client_, sent + (cut_off ? Data(1, true).substr(0, 100) : ""));
+    EXPECT_EQ(ReadAll(grpc_, sent.size()), sent);
     servers.push_back(std::move(grpc_));
   }
   client_ = UniqueFd();
