@@ -51,7 +51,7 @@ constexpr absl::Duration kBetweenResets = absl::Milliseconds(4);
 constexpr int64_t kConnectionBytes = 48 << 10;
 // The pace for all clients of an address that have had no role. It bounds how many streams they may
 // open, because those that gRPC has not ended yet are charged (kStreamBytes).
-constexpr absl::Duration kForEachStreamWithoutRole = absl::Microseconds(500);
+constexpr absl::Duration kForEachStreamWithoutRole = absl::Milliseconds(2);
 // The tenant of a client whose streams have to wait is read in pieces that are smaller by this.
 constexpr size_t kPacedBytes = 3072;
 // How long a client may take for the last bytes of a connection that gRPC has closed.
