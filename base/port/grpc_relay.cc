@@ -40,6 +40,8 @@ constexpr int kPairBytes = 512 << 10;
 // A connection with more open streams than this has so many of them reset at a time when it ends.
 // gRPC's threads take some 0.1 ms for the end of each, in which connections of others wait.
 constexpr size_t kResetsAtATime = 32;
+// The bytes of a frame that waits until it is whole. gRPC's clients send frames of 16 KiB at first.
+constexpr size_t kMostBegun = size_t{32} << 10;
 // Open streams of a connection that are not charged once their requests are whole. The coordinator
 // charges the calls of its services itself; the streams of gRPC's own services, such as
 // Health/Watch, are charged here alone.
@@ -181,7 +183,7 @@ class Relay final : public std::enable_shared_from_this<Relay> {
   // Whether the charge has grown.
   bool ChargeIncoming();
   // Passes bytes on that the guard has seen: of a connection with many open streams only whole
-  // frames, so that resets can follow them at any time.
+  // frames, so that resets can follow them at any time, unless a frame is long.
   void Forward(absl::string_view bytes);
   void SendToGrpc(absl::string_view bytes);
   void SendHeld();
@@ -192,8 +194,9 @@ class Relay final : public std::enable_shared_from_this<Relay> {
   // The client has no more to say: gRPC gets what waits, and resets of the streams if they are
   // many.
   void EndClient();
+  // Ends streams at their time, or all if gRPC has a part of the client's last frame.
   void AwaitResets();
-  Instant TimeOfResets();
+  Instant TimeOfResets(size_t streams);
   void ResetSome();
   void End();
 
@@ -211,7 +214,7 @@ class Relay final : public std::enable_shared_from_this<Relay> {
   bool paused_ = false;         // reading from the client
   bool paced_ = false;          // the client's tenant began too many streams lately
   std::string held_;            // bytes with streams that gRPC gets after the pause
-  std::string begun_;           // the begin of a frame that gRPC gets when it is whole
+  std::string begun_;           // the first part of a frame that gRPC gets when it is whole
   bool between_frames_ = true;  // what gRPC gets ends with a whole frame
   bool resets_ = false;         // ResetSome runs when to_grpc_ is empty
   bool grpc_closed_ = false;    // gRPC has closed its end, of which the loop does not tell any more
@@ -337,9 +340,11 @@ bool Relay::ChargeIncoming() {
 }
 
 void Relay::Forward(absl::string_view bytes) {
+  if (bytes.empty()) return;
   const std::optional<size_t> whole = guard_.whole_bytes();
-  const bool holds =
-      guard_.open_streams() > kResetsAtATime && (whole.has_value() || between_frames_);
+  const size_t begun = whole.has_value() ? bytes.size() - *whole : begun_.size() + bytes.size();
+  const bool holds = guard_.open_streams() > kResetsAtATime && begun <= kMostBegun &&
+                     (whole.has_value() || between_frames_);
   const size_t now = holds ? whole.value_or(0) : bytes.size();
   if (now > 0) {
     for (const absl::string_view part : {absl::string_view(begun_), bytes.substr(0, now)}) {
@@ -402,24 +407,27 @@ void Relay::EndClient() {
   client_ = UniqueFd();
   to_client_.Drop();
   begun_ = std::string();
-  if (guard_.open_streams() <= kResetsAtATime || !between_frames_) return End();
+  if (guard_.open_streams() <= kResetsAtATime) return End();
+  if (!between_frames_ && !peer_.IsStranger()) return End();
   AwaitResets();
 }
 
 void Relay::AwaitResets() {
-  loop_.PostAt(TimeOfResets(), [self = shared_from_this()] {
+  const size_t streams = between_frames_ ? kResetsAtATime : guard_.open_streams();
+  loop_.PostAt(TimeOfResets(streams), [self = shared_from_this()] {
     if (!self->grpc_.is_open()) return;
+    if (!self->between_frames_) return self->End();
     self->resets_ = true;
     self->SendToGrpc("");
     self->UpdateEvents();
   });
 }
 
-Instant Relay::TimeOfResets() {
+Instant Relay::TimeOfResets(size_t streams) {
   const Instant now = Clock::Steady().Now();
   if (!peer_.IsStranger() || peer_.next_stream_end == nullptr) return now + kBetweenResets;
   const int64_t now_ns = absl::ToUnixNanos(now);
-  const int64_t takes = absl::ToInt64Nanoseconds(kForEachStreamWithoutRole * kResetsAtATime);
+  const int64_t takes = absl::ToInt64Nanoseconds(kForEachStreamWithoutRole * streams);
   int64_t before = peer_.next_stream_end->load(std::memory_order_relaxed), end = 0;
   do {
     end = std::max(before, now_ns) + takes;

@@ -376,6 +376,29 @@ TEST_F(GrpcRelayTest, AllBytesPassHoweverTheyAreCut) {
   }
 }
 
+// A client announces frames of up to 16 MiB, and the relay does not keep so much of each
+// connection.
+TEST_F(GrpcRelayTest, LongFramesOfManyStreamsPassInParts) {
+  std::string sent(kHttp2Preface);
+  for (uint32_t stream = 1; stream < 80; stream += 2) sent += OpenStream(stream);
+  // Of a type that HTTP/2 does not know, so that no message is charged.
+  absl::StrAppend(&sent, absl::string_view("\xff\xff\xff\x77\0", 5), Number32(0),
+                  std::string(size_t{1} << 20, 'x'));
+  for (const bool has_role : {true, false}) {
+    access_ = has_role ? nullptr : NoRights();
+    next_stream_end_ = std::make_shared<std::atomic<int64_t>>(0);
+    Start();
+    std::thread client([&] { SendAll(client_, sent); });
+    EXPECT_EQ(ReadAll(grpc_, sent.size()).size(), sent.size());
+    client.join();
+    const Instant begin = Clock::Steady().Now();
+    client_ = UniqueFd();
+    EXPECT_EQ(ReadToEnd(grpc_), "") << "resets within a frame";
+    const absl::Duration least = has_role ? absl::ZeroDuration() : 40 * absl::Milliseconds(2);
+    EXPECT_GE(Clock::Steady().Now() - begin, least);
+  }
+}
+
 // A tenant that begins many streams waits, and the others do not.
 TEST_F(GrpcRelayTest, StreamsReachGrpcAtTheRateOfTheTenant) {
   std::atomic<size_t> counted{0};
