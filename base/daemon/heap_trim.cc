@@ -19,8 +19,9 @@ namespace {
 constexpr size_t kLeastFreed = size_t{16} << 20;
 constexpr absl::Duration kBetweenLooks = absl::Seconds(5);
 // All threads wait for memory while the heap is counted or trimmed, which takes tens of
-// milliseconds once it is in many parts: one part in so many of the time at most.
+// milliseconds once it is in many parts. So looks take one part in so many of the time,
 constexpr int kShare = 300;
+// but memory goes back within this.
 constexpr absl::Duration kMostBetweenLooks = absl::Seconds(30);
 
 // The resident memory that no file backs, and no shared memory.
