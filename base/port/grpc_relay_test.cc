@@ -381,7 +381,7 @@ TEST_F(GrpcRelayTest, AllBytesPassHoweverTheyAreCut) {
 TEST_F(GrpcRelayTest, LongFramesOfManyStreamsPassInParts) {
   std::string sent(kHttp2Preface);
   for (uint32_t stream = 1; stream < 80; stream += 2) sent += OpenStream(stream);
-  // Of a type that HTTP/2 does not know, so that no message is charged.
+  // HTTP/2 does not know its type, so that no message is charged.
   absl::StrAppend(&sent, absl::string_view("\xff\xff\xff\x77\0", 5), Number32(0),
                   std::string(size_t{1} << 20, 'x'));
   for (const bool has_role : {true, false}) {
