@@ -5,6 +5,7 @@
 KIND is a function below without its "attack_", and ADDRESSES is a JSON object: coordinator, tcpstore, metrics and
 worker have ports of this machine; ca, stranger and member have paths of PEM files without ".crt" and ".key". A
 stranger has a certificate of the right CA and no role; the member is one of the tenant "m". `--list` prints all kinds.
+One file, though long: a kind is a function, and all write their frames with the same ones.
 """
 
 import gzip
