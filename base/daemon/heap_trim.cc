@@ -17,12 +17,6 @@ namespace cohort {
 namespace {
 
 constexpr size_t kLeastFreed = size_t{16} << 20;
-constexpr absl::Duration kBetweenLooks = absl::Seconds(5);
-// All threads wait for memory while the heap is counted or trimmed, which takes tens of
-// milliseconds once it is in many parts. So looks take one part in so many of the time,
-constexpr int kShare = 300;
-// but memory goes back within this.
-constexpr absl::Duration kMostBetweenLooks = absl::Seconds(30);
 
 // The resident memory that no file backs, and no shared memory.
 size_t ResidentBytes() {
@@ -68,9 +62,14 @@ void LimitKeptMemory(int64_t memory_bytes) {
   mallopt(M_ARENA_MAX, static_cast<int>(std::max<int64_t>(arenas, 2)));
 }
 
+absl::Duration PauseAfterLook(absl::Duration look) {
+  constexpr int kShare = 300;
+  return std::clamp(look * kShare, absl::Seconds(5), absl::Seconds(30));
+}
+
 int AwaitSignal(const sigset_t& signals) {
   HeapTrim heap;
-  absl::Duration pause = kBetweenLooks;
+  absl::Duration pause = PauseAfterLook(absl::ZeroDuration());
   while (true) {
     const timespec timeout = absl::ToTimespec(pause);
     const int signal_number = sigtimedwait(&signals, nullptr, &timeout);
@@ -78,7 +77,7 @@ int AwaitSignal(const sigset_t& signals) {
     if (errno != EAGAIN) continue;
     const Instant begin = Clock::Steady().Now();
     heap.Look();
-    pause = std::clamp((Clock::Steady().Now() - begin) * kShare, kBetweenLooks, kMostBetweenLooks);
+    pause = PauseAfterLook(Clock::Steady().Now() - begin);
   }
 }
 

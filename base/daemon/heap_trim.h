@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/time/time.h"
+
 namespace cohort {
 
 // The C library keeps freed memory of small objects, and in a container the kernel counts it: after
@@ -32,6 +34,11 @@ class HeapTrim {
 // one for each processor and one more at most, and so few that all of them keep a sixteenth of the
 // memory at most, unless the environment has MALLOC_ARENA_MAX.
 void LimitKeptMemory(int64_t memory_bytes);
+
+// How long to wait after a look at the heap that took `look`. All threads wait for memory while the
+// heap is counted or trimmed, which takes tens of milliseconds once it is in many parts. So looks
+// take a 300th of the time at most, but memory goes back within 30 seconds.
+absl::Duration PauseAfterLook(absl::Duration look);
 
 // Waits for one of the signals, which are blocked, and returns it. Looks at the heap meanwhile.
 int AwaitSignal(const sigset_t& signals);

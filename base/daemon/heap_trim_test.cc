@@ -18,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/barrier.h"
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 
 namespace cohort {
@@ -62,6 +63,12 @@ TEST(HeapTrimTest, APeakBetweenTwoLooksCounts) {
   EXPECT_TRUE(heap.Look());
   EXPECT_LT(ResidentBytes(), before + kCount * kBytes * 2 / 10);
   EXPECT_FALSE(heap.Look()) << "nothing was freed since";
+}
+
+TEST(HeapTrimTest, LongLooksAreFarApart) {
+  EXPECT_EQ(PauseAfterLook(absl::Milliseconds(1)), absl::Seconds(5));
+  EXPECT_EQ(PauseAfterLook(absl::Milliseconds(40)), absl::Seconds(12));
+  EXPECT_EQ(PauseAfterLook(absl::Seconds(1)), absl::Seconds(30));
 }
 
 // The number of arenas of the heap.
