@@ -11,6 +11,7 @@ TEST(AbortErrorTest, HasTheRankOfItsCause) {
   EXPECT_TRUE(absl::IsAborted(error));
   EXPECT_EQ(error.message(), "rank 12 is gone: its process 4711 ended");
   EXPECT_EQ(CulpritOf(error), 12);
+  EXPECT_EQ(CulpritOf(AbortError("rank 0 is gone: its process 4711 ended")), 0);
 }
 
 TEST(AbortErrorTest, ARankThatReportsAnErrorIsNoCulprit) {

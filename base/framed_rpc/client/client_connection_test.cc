@@ -175,6 +175,41 @@ TEST_F(ClientConnectionTest, BlockingCallersPassTheReadingOn) {
   }
 }
 
+// The one that reads meets its deadline, and the server has not answered the other one yet.
+TEST_F(ClientConnectionTest, ABlockingCallerThatIsLatePassesTheReadingOn) {
+  const auto peer = Ready();
+  for (const bool other_blocks : {true, false}) {
+    Answer late;
+    std::atomic<pid_t> reads = 0, waits = 0;
+    std::thread caller([&] {
+      reads = gettid();
+      EXPECT_TRUE(connection_->Call(0, Frame16("late"), absl::Milliseconds(200), late));
+    });
+    ASSERT_TRUE(peer->Next().has_value());
+    AwaitSleep(reads);
+    const auto other = std::make_shared<Answer>();
+    std::thread blocked;
+    uint32_t id = 0;
+    if (other_blocks) {
+      blocked = std::thread([&] {
+        waits = gettid();
+        EXPECT_TRUE(connection_->Call(0, Frame16("other"), kLong, *other));
+      });
+      id = peer->Next()->call;
+      AwaitSleep(waits);
+    } else {
+      ASSERT_TRUE(connection_->Start(0, Frame16("other"), kLong, other, &id));
+      EXPECT_EQ(peer->Next()->call, id);
+    }
+    caller.join();
+    EXPECT_EQ(late.status().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+    EXPECT_EQ(peer->Next()->kind, Kind::kCancel);
+    peer->Reply(id, "in time");
+    EXPECT_EQ(other->body(), "in time");
+    if (other_blocks) blocked.join();
+  }
+}
+
 TEST_F(ClientConnectionTest, CallsThatBlockAndCallsThatDoNot) {
   const auto peer = Ready();
   auto first = std::make_shared<Answer>();

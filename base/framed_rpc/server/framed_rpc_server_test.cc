@@ -102,8 +102,9 @@ class TestHandler final : public CallHandler {
   std::atomic<int64_t> started{0};
   std::atomic<int64_t> unread{0};
   std::atomic<int64_t> max_unread{int64_t{1} << 40};
-  // Parked calls should have asked for their next part at once.
+  // The connection looks once a millisecond whether parked calls are overdue.
   std::atomic<bool> checks_calls{false};
+  std::atomic<bool> calls_are_overdue{true};
 
  private:
   class Call final : public ServerCall {
@@ -118,7 +119,7 @@ class TestHandler final : public CallHandler {
       MutexLock lock(&handler_.mutex_);
       return handler_.parked_.erase(id()) > 0;
     }
-    bool Overdue() override { return true; }
+    bool Overdue() override { return handler_.calls_are_overdue; }
 
    private:
     TestHandler& handler_;
@@ -361,6 +362,22 @@ TEST_F(FramedRpcServerTest, AClosedConnectionCancelsItsCalls) {
 TEST_F(FramedRpcServerTest, AClientThatIsSilentWhileACallIsOverdueIsDisconnected) {
   handler_->checks_calls = true;
   Call(1, kPark);
+  EXPECT_FALSE(client_->Next().has_value());
+  EXPECT_TRUE(handler_->AwaitParked(0));
+}
+
+// Some of the looks find no call.
+TEST_F(FramedRpcServerTest, AnOverdueCallIsFoundAfterALookThatFoundNone) {
+  handler_->checks_calls = true;
+  handler_->calls_are_overdue = false;
+  for (uint32_t call = 1; call <= 1000; ++call) {
+    Call(call, kPark);
+    ASSERT_TRUE(handler_->AwaitParked(1));
+    handler_->AnswerParked(absl::OkStatus());
+    ASSERT_TRUE(client_->Next().has_value());
+  }
+  handler_->calls_are_overdue = true;
+  Call(1001, kPark);
   EXPECT_FALSE(client_->Next().has_value());
   EXPECT_TRUE(handler_->AwaitParked(0));
 }
