@@ -92,6 +92,7 @@ TEST(OptionsTest, MistakesAreNamed) {
   const std::vector<std::pair<std::vector<const char*>, const char*>> cases = {
       {{"--no-such-flag"}, "no-such-flag"},
       {{"--listen", "0.0.0.0:7700"}, "--insecure"},
+      {{"--listen", "127.0.0.1:7700", "--listen", "0.0.0.0:7701"}, "--insecure"},
       {{"--listen", "127.0.0.1:7700,http"},
        "there is no protocol \"http\"; there are rpc, tcpstore, torchft"},
       {{"--proxy-protocol-from", "10.0.0.0/33"},

@@ -103,6 +103,28 @@ TEST_F(EncodeTest, ValuesAreSerialisedOnceForAll) {
       Encoded<v1::GatherResponse>(RoundReply{end, /*with_values=*/false, Payload()}).has_values());
 }
 
+// Answers of several operations leave in one batch.
+TEST_F(EncodeTest, EachResultOfABatchHasItsOwnValues) {
+  for (const std::string& value : {std::string("a"), std::string("bb"), std::string(2000, 'c')}) {
+    for (const bool with_values : {true, false}) {
+      const auto end = EndWith({value});
+      end->number = static_cast<int64_t>(value.size());
+      const auto response = Encoded<v1::AllGatherResponse>(RoundReply{end, with_values, Payload()});
+      EXPECT_EQ(response.result().number(), end->number);
+      EXPECT_EQ(response.has_values(), with_values);
+      if (with_values)
+        EXPECT_THAT(response.values().sizes_bytes(), testing::ElementsAre(value.size()));
+    }
+    JoinReply join;
+    auto members = std::make_shared<std::vector<MemberInfo>>();
+    members->emplace_back().name = value.substr(0, 2);
+    join.members = members;
+    const auto joined = Encoded<v1::JoinResponse>(join);
+    ASSERT_EQ(joined.members_size(), 1);
+    EXPECT_EQ(joined.members(0).name(), value.substr(0, 2));
+  }
+}
+
 // Serialised once, it is charged once, until the last member's answer has been sent.
 TEST_F(EncodeTest, SharedBytesOfAnswersAreChargedUntilTheLastIsGone) {
   const auto account = ChargeTenant();

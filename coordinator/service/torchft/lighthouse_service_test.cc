@@ -221,6 +221,32 @@ TEST_F(LighthouseServiceTest, TheStoreSaysWhoWaitsAndWhoIsMissing) {
   EXPECT_EQ(got.values_size(), 0);
 }
 
+// A quorum whose id cannot be counted is refused, and is no hindrance to the next.
+TEST_F(LighthouseServiceTest, AQuorumFollowsOneThatWasRefused) {
+  const auto store = v1::StoreService::NewStub(channel_);
+  grpc::ClientContext put_context;
+  v1::PutRequest put;
+  put.mutable_scope()->set_tenant(TenantOf(0));
+  put.set_key(kQuorumIdKey);
+  put.set_value("no number");
+  v1::PutResponse put_response;
+  ASSERT_TRUE(store->Put(&put_context, put, &put_response).ok());
+  Asking a(channel_, Replica("a"));
+  Asking b(channel_, Replica("b"));
+  for (Asking* const asking : {&a, &b}) {
+    const grpc::Status refused = asking->Get().status;
+    EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+    EXPECT_THAT(refused.error_message(), HasSubstr(kQuorumIdKey));
+  }
+  grpc::ClientContext delete_context;
+  v1::DeleteRequest request;
+  request.mutable_scope()->set_tenant(TenantOf(0));
+  request.set_key(kQuorumIdKey);
+  v1::DeleteResponse deleted;
+  ASSERT_TRUE(store->Delete(&delete_context, request, &deleted).ok());
+  EXPECT_THAT(Form({Replica("a"), Replica("b")}).Members(), ElementsAre("a", "b"));
+}
+
 TEST_F(LighthouseServiceTest, BadRequestsAreRefused) {
   const std::vector<std::pair<wire::QuorumMember, std::string>> cases = [] {
     std::vector<std::pair<wire::QuorumMember, std::string>> rows;
