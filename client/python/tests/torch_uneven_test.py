@@ -13,15 +13,17 @@ _address = address_fixture()
 
 
 def uneven(rank, size, is_async):
+    import itertools
+
     def over(work):
         if is_async:
             work.wait()
 
     def full(rows, value, dtype=torch.float32):
         return torch.full((rows, 2), value).to(dtype)
-    # Also a rank without rows, also large parts, which travel one by one.
-    for rows in ([r + 1 for r in range(size)], [3] + [0] * (size - 1), [0] * (size - 1) + [5],
-                 [2] * size, [0] * size, [30000] + [1] * (size - 1)):
+    # Any ranks without rows, also large parts, which travel one by one.
+    for rows in (*itertools.product((0, 2), repeat=size), list(range(1, size + 1)),
+                 [30000] + [1] * (size - 1)):
         for dtype in (torch.float32, torch.int64, torch.complex64, torch.float8_e4m3fnuz):
             def same(xs, ys):
                 return all(torch.equal(x.view(torch.uint8), y.view(torch.uint8))

@@ -71,6 +71,19 @@ def test_tensors(groups):
     run(groups, body)
 
 
+def test_tensors_that_cannot_be_are_an_error_and_the_next_ones_are_not(groups):
+    def body(group, rank):
+        wrong = np.zeros(3 if rank == 1 else 2)
+        for call in (lambda: group.all_reduce(wrong), lambda: group.broadcast(wrong, 0),
+                     lambda: group.gather(wrong, 0), lambda: group.broadcast(wrong, 3),
+                     lambda: group.all_reduce(np.zeros(2), op='bit_xor')):
+            with pytest.raises(cohort.InvalidArgument):
+                call()
+            assert group.all_reduce(np.full(3, rank)).tolist() == [3, 3, 3]
+            group.barrier()
+    run(groups, body)
+
+
 def test_barrier_names_the_missing_ranks():
     port = open_port()
     groups = run_ranks(3, lambda rank: create(port, rank, 3))

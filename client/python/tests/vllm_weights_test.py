@@ -167,6 +167,29 @@ def test_nothing_to_send(groups):
         Sender(groups[0], PART_BYTES).send(groups[0])
 
 
+def test_a_version_of_which_a_part_was_copied_is_not_sent(groups):
+    def broken():
+        yield from weights(2)[:2]
+        raise KeyError('matrix')
+
+    def body(group, rank):
+        if rank > 0:
+            found = {}
+            Receiver().receive(group, found.update)
+            assert is_equal(found, weights(3))
+            return
+        sender = Sender(group, PART_BYTES)
+        sender.copy('1', weights(1))
+        with pytest.raises(KeyError):
+            sender.copy('2', broken())
+        assert sender.version is None
+        with pytest.raises(cohort.FailedPrecondition):
+            sender.send(group)
+        sender.copy('3', weights(3))
+        sender.send(group)
+    run(groups, body)
+
+
 # --- A trainer that is killed.
 
 # Each line of its input has the value of all weights and a number. A child sends the ten parts, and

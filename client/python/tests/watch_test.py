@@ -50,6 +50,30 @@ def test_every_change_after_the_call_is_seen(store, coordinator):
     run(main())
 
 
+def test_a_watch_goes_on_where_another_one_stopped(store, coordinator):
+    begin = store.put('on', b'').revision
+    keys = [f'on/{i}' for i in range(100)]
+    last = [store.put(key, b'').revision for key in keys][-1]
+    store.put('other', b'')
+    found, revision = [], begin
+    while len(found) < len(keys):
+        with watch(store, 'on/', from_revision=revision) as changes:
+            for _ in range(min(7, len(keys) - len(found))):
+                found.append(next(changes).key)
+            revision = changes.revision
+    assert found == keys and revision >= last
+    async def main():
+        found, revision = [], begin
+        async with cohort.aio.Store(coordinator.address) as other:
+            while len(found) < len(keys):
+                async with watch(other, 'on/', from_revision=revision) as changes:
+                    for _ in range(min(7, len(keys) - len(found))):
+                        found.append((await changes.__anext__()).key)
+                    revision = changes.revision
+        assert found == keys and revision >= last
+    run(main())
+
+
 def test_a_watch_that_opens_with_its_first_step(coordinator):
     async def main():
         async with cohort.aio.Store(coordinator.address) as store:

@@ -215,6 +215,19 @@ TEST_F(RingTest, AnUnfinishedValueIsNotRead) {
   EXPECT_EQ(*records(0).Next(Short()), "whole");
 }
 
+// The next one finds no room, either.
+TEST_F(RingTest, TwoUnfinishedValuesInARowAreNotRead) {
+  Make(4096, 1);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(writer_->Write(std::string(20000, 'x'), Short()).code(),
+              absl::StatusCode::kDeadlineExceeded);
+  }
+  const absl::StatusOr<std::string> half = records(0).Next(Short());
+  EXPECT_EQ(half.status().code(), absl::StatusCode::kDeadlineExceeded);
+  ASSERT_TRUE(writer_->Write("whole", Short()).ok());
+  EXPECT_EQ(*records(0).Next(Short()), "whole");
+}
+
 TEST_F(RingTest, AReaderThatComesLaterReadsFromThereOn) {
   Make(4096, 1);
   ASSERT_TRUE(writer_->Write("before", Short()).ok());
