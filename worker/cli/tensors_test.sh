@@ -1,11 +1,12 @@
 #!/bin/bash
 # `cohort perf`, `push` and `pull` with real processes, and the real coordinator.
-# Usage: tensors_test.sh COHORT COORDINATOR MAKE_CHECKPOINT
+# Usage: tensors_test.sh COHORT COORDINATOR MAKE_CHECKPOINT WORKER
 set -u
 
 readonly cohort_binary=$1
 readonly coordinator_binary=$2
 readonly make_checkpoint=$3
+readonly worker_binary=$4
 readonly dir=$(mktemp -d)
 failures=0
 
@@ -109,6 +110,21 @@ unlike=$!
 expect 2 perf all_reduce --group unlike --rank 0 --world-size 2 --sizes 8 --timeout 30s
 contains 'rank 0 all_reduce of 2 f32 by sum, rank 1 all_reduce of 4 f32 by sum' "$err"
 finished "$unlike" 2 unlike
+
+# --- A rank of a worker is of its command's tenant, too.
+"$worker_binary" --listen 127.0.0.1:0 --metrics-listen '' --coordinator "$COHORT_COORDINATOR" \
+  --port-file "$dir/worker_port" >"$dir/worker.log" 2>&1 &
+readonly worker_pid=$!
+trap 'kill "$worker_pid" "$coordinator_pid" 2>/dev/null; wait; rm -rf "$dir"' EXIT
+until_true test -s "$dir/worker_port"
+for form in attached remote; do
+  rank=(perf all_reduce --tenant a --group "$form" --world-size 2 --sizes 8 --timeout 30s)
+  cohort "${rank[@]}" --rank 1 --form "$form" --worker "$(head -n 1 "$dir/worker_port")" \
+    >"$dir/$form.out" 2>"$dir/$form.err" &
+  of_worker=$!
+  expect 0 "${rank[@]}" --rank 0
+  finished "$of_worker" 0 "$form"
+done
 
 # --- What cannot be.
 expect 2 perf sing --members 2

@@ -137,6 +137,28 @@ TEST_P(ConformanceTest, AMismatchedReceiveIsReportedAndTheGroupGoesOn) {
   }
 }
 
+// More bytes of them than the two ranks have room for.
+TEST_P(ConformanceTest, MismatchedMessagesLeaveTheirRoomToOthers) {
+  if (!HasSize(2)) GTEST_SKIP() << "the backend has no group of two";
+  World world = MakeWorld(2);
+  constexpr int kMessages = 500;
+  ExpectOk(world.Run([](Communicator& group) -> absl::Status {
+    Bytes bytes(4000, static_cast<char>(group.rank()));
+    for (int message = 0; message < kMessages; ++message) {
+      const absl::Status status = group.rank() == 0 ? SendOne(group, 1, bytes, DataType::kF32)
+                                                    : ReceiveOne(group, 0, bytes, DataType::kI16);
+      const bool may_pass = group.rank() == 0 && status.ok();
+      if (!may_pass && !absl::IsInvalidArgument(status)) {
+        return absl::InternalError(absl::StrCat("message ", message, ": ", status.ToString()));
+      }
+    }
+    if (group.rank() == 0) return SendOne(group, 1, bytes, DataType::kF32);
+    const absl::Status status = ReceiveOne(group, 0, bytes, DataType::kF32);
+    return bytes == Bytes(4000, 0) ? status : absl::InternalError("lost");
+  }),
+           "the message behind them");
+}
+
 TEST_P(ConformanceTest, MoreMessagesAtOnceThanThereIsRoomFor) {
   if (!HasSize(2)) GTEST_SKIP() << "the backend has no group of two";
   constexpr size_t kMessages = 200;

@@ -147,7 +147,7 @@ TEST(FutexWaiterTest, SleepsOnceAfterManyWaitsBesideARankOnTheSameProcessor) {
     if (!slept) waits_awake.push_back(wait);
   }
   // On a busy machine a yield can take so long that a rank sleeps after it.
-  EXPECT_GT(waits_awake.size(), 20);
+  EXPECT_GT(waits_awake.size(), 5);
 }
 
 // A wake-up that is lost costs a fraction of a second, not the whole timeout.
