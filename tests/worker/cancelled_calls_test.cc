@@ -1,5 +1,6 @@
 // A caller cancels its join, its rejoin or its call on an object. The call ends at once, the daemon
-// does not go on with it, and the group stays usable.
+// does not go on with it, and the group stays usable. What the daemon keeps for the caller's next
+// call is of one generation.
 #include <memory>
 #include <string>
 #include <thread>
@@ -114,6 +115,24 @@ TEST_F(CancelledCallsTest, ARoundIsTakenUpByTheNextCall) {
       return objects.status();
     }));
     ASSERT_FALSE(HasFailure()) << i;
+  }
+}
+
+// The daemon keeps the last answer for a caller that has cancelled; the next generation gets none.
+TEST_F(CancelledCallsTest, AKeptAnswerEndsWithItsGeneration) {
+  const Groups groups =
+      JoinAll({Connect(0, Transport::kUnix), Connect(0, Transport::kTcp)}, "generations");
+  for (const std::string generation : {"first", "second"}) {
+    ExpectOk(OnRanks(groups, [&](client::Group& group) {
+      const auto objects = group.AllGatherObjects(group.rank() == 0 ? "same" : generation);
+      EXPECT_EQ(objects.value_or(std::vector<std::string>()),
+                (std::vector<std::string>{"same", generation}));
+      return objects.status();
+    }));
+    ASSERT_TRUE(groups[1]->SendObject(generation, 0).ok());
+    EXPECT_EQ(groups[0]->ReceiveObject(1).value_or("nothing"), generation);
+    groups[0]->Abort(absl::AbortedError("the test says so"));
+    ExpectOk(OnRanks(groups, [](client::Group& group) { return group.Rejoin(testing::kTimeout); }));
   }
 }
 

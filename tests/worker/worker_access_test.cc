@@ -21,6 +21,7 @@
 #include "base/tls/testing/certificates.h"
 #include "base/unique_fd.h"
 #include "client/collective/remote/remote_group.h"
+#include "client/collective/remote/worker_client.h"
 #include "cohort/v1/worker.pb.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/descriptor.h"
@@ -244,13 +245,21 @@ TEST_F(WorkerAccessTest, TenantsAreApart) {
       "JoinGroup needs the role member in tenant b, and spiffe://test/a has no role there");
   const auto group = client::RemoteGroup::Create(JoinOptions(session, ""));
   ASSERT_TRUE(group.ok()) << group.status();
+  const auto records = [this](const std::string& name) {
+    const auto client = client::WorkerClient::Create(AddressOf(0, Transport::kTcp), kTimeout);
+    const auto read = client->ReadFlightRecords(name);
+    EXPECT_TRUE(read.ok()) << read.status();
+    return read.ok() ? static_cast<int>(read->size()) : 0;
+  };
   const v1::GetWorkerResponse own = Describe(0);
   ASSERT_EQ(own.ranks_size(), 1);
   EXPECT_EQ(own.ranks(0).tenant(), "a");
-  Become("b");
-  EXPECT_EQ(Describe(0).ranks_size(), 0);
-  Become("oncall");
-  EXPECT_EQ(Describe(0).ranks_size(), 1);
+  for (const auto& [name, ranks] : {std::pair("a", 1), std::pair("b", 0), std::pair("oncall", 1)}) {
+    Become(name);
+    EXPECT_EQ(Describe(0).ranks_size(), ranks) << name;
+    EXPECT_EQ(records(""), ranks) << name;
+    EXPECT_EQ(records("g"), ranks) << name;
+  }
   EXPECT_TRUE(Collective(**group).ok());
 }
 
