@@ -83,7 +83,7 @@ void Group::FillSlots(Step& step) {
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Member* a, const Member* b) { return a->joined_at < b->joined_at; });
   for (Member* member : candidates) {
-    if (taken++ >= context_.roster.slot_count()) return;
+    if (taken++ >= context_.roster.slot_count()) break;
     member->state = member->join_call != 0 ? MemberState::kActive : MemberState::kJoining;
     member_infos_.reset();
     WriteMember(step, *member);

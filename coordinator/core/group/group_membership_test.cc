@@ -115,6 +115,28 @@ TEST(Join, ElasticGroupGoesAheadAfterItsWindow) {
   EXPECT_EQ(c.world_size, 3);
 }
 
+// There are more of them than slots.
+TEST(Join, SparesCompleteAGenerationWhoseMissingMemberGoes) {
+  for (const bool leaves : {true, false}) {
+    CoreHarness h;
+    std::vector<TestMember> members = h.Form(3);
+    std::vector<TestMember> spares = {{"first", 7}, {"second", 8}, {"third", 9}};
+    std::vector<CallId> joins;
+    for (TestMember& spare : spares) {
+      joins.push_back(h.Join(spare, CoreHarness::Fixed(3), std::nullopt));
+      h.Advance(absl::Milliseconds(1));
+    }
+    h.Make(EvictCall{"w2", "test"}, Caller{});
+    const CallId again = h.Join(members[0], CoreHarness::Fixed(3), 0);
+    EXPECT_TRUE(h.Parked(again)) << "member w1 has not joined again";
+    leaves ? h.As(members[1], LeaveCall{}) : h.Make(EvictCall{"w1", "test"}, Caller{});
+    ASSERT_TRUE(h.JoinAnswered(members[0], again));
+    ASSERT_TRUE(h.JoinAnswered(spares[0], joins[0]) && h.JoinAnswered(spares[1], joins[1]));
+    EXPECT_EQ(spares[1].rank, 2);
+    EXPECT_TRUE(h.Parked(joins[2]));
+  }
+}
+
 TEST(Leave, EndsOnlyTheWaitsThatNeedTheLeaver) {
   CoreHarness h;
   std::vector<TestMember> members = h.Form(3);
