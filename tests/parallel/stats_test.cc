@@ -128,7 +128,7 @@ TEST_P(StatsTest, ANewGenerationBeginsAtZero) {
     EXPECT_THAT(Text(rank(0)), ElementsAre("0 in 0, 0 in 0", "0 in 0, 20 in 1"));
     EXPECT_THAT(Text(rank(1)), ElementsAre("20 in 1, 0 in 0", "0 in 0, 0 in 0"));
     rank(0).Abort(absl::AbortedError("the test says so"));
-    ExpectOk(OnRanks([](Group& group) { return group.Rejoin(kTimeout); }));
+    ExpectOk(OnRanks([](Group& group) { return group.Rejoin(); }));
   }
 }
 

@@ -112,8 +112,9 @@ TEST_F(EncodeTest, EachResultOfABatchHasItsOwnValues) {
       const auto response = Encoded<v1::AllGatherResponse>(RoundReply{end, with_values, Payload()});
       EXPECT_EQ(response.result().number(), end->number);
       EXPECT_EQ(response.has_values(), with_values);
-      if (with_values)
+      if (with_values) {
         EXPECT_THAT(response.values().sizes_bytes(), testing::ElementsAre(value.size()));
+      }
     }
     JoinReply join;
     auto members = std::make_shared<std::vector<MemberInfo>>();
