@@ -305,6 +305,17 @@ TEST_F(AccessPolicyTest, ATokenCountsInPlaceOfNames) {
   EXPECT_EQ(later->Current(now_)->RoleIn("a"), Role::kMember);
 }
 
+// A server that keeps the names of a client asks again. The rule may outlive the token.
+TEST_F(AccessPolicyTest, OfATokenThatThePolicyLosesNoRightsRemain) {
+  const std::string rules =
+      R"({"rules": [{"identity": "token:ci", "tenant": "a", "role": "member"}], "tokens": [)";
+  Write(absl::StrCat(rules, R"({"name": "ci", "sha256": ")",
+                     absl::BytesToHexString(HashToken("a token")), R"("}]})"));
+  EXPECT_EQ(Load()->RemainingRightsOf({"token:ci"}).RoleIn("a"), Role::kMember);
+  Write(rules + "]}");
+  EXPECT_EQ(Load()->RemainingRightsOf({"token:ci"}).HighestRole(), Role::kNone);
+}
+
 TEST_F(AccessPolicyTest, ANewFileCountsFromTheNextLookOn) {
   Write(kTwoTeams);
   const auto policy = Load();

@@ -68,7 +68,8 @@ class TestHandler final : public CallHandler {
       parked_[request.call] = call;
       return absl::OkStatus();
     }
-    const auto bytes = std::make_shared<const std::string>(request.message);
+    const auto bytes = std::make_shared<const std::string>(
+        answer_bytes > 0 ? std::string(answer_bytes, 'x') : std::string(request.message));
     call->Answer(absl::OkStatus(), {SharedBytes{bytes, *bytes, true}}, nullptr);
     return absl::OkStatus();
   }
@@ -102,6 +103,8 @@ class TestHandler final : public CallHandler {
   std::atomic<int64_t> started{0};
   std::atomic<int64_t> unread{0};
   std::atomic<int64_t> max_unread{int64_t{1} << 40};
+  // Echo answers so many bytes of its own; 0: the request.
+  std::atomic<size_t> answer_bytes{0};
   // The connection looks once a millisecond whether parked calls are overdue.
   std::atomic<bool> checks_calls{false};
   std::atomic<bool> calls_are_overdue{true};
@@ -407,6 +410,24 @@ TEST_F(FramedRpcServerTest, AClientThatDoesNotReadIsNotReadFrom) {
   EXPECT_EQ(other->Next()->code(), absl::StatusCode::kOk);
   client_->Close();
   EXPECT_TRUE(AwaitUnread(0));
+}
+
+// They came together with those before them.
+TEST_F(FramedRpcServerTest, RequestsBehindUnreadAnswersAreServedLater) {
+  constexpr uint32_t kCalls = 100;
+  handler_->answer_bytes = 200 << 10;
+  std::string calls;
+  for (uint32_t call = 1; call <= kCalls; ++call)
+    calls += client_->Frame(Kind::kCall, call, kEcho, "");
+  client_->Send(calls);
+  const Instant end = Clock::Steady().Now() + absl::Seconds(20);
+  while (handler_->unread < (8 << 20) && Clock::Steady().Now() < end) std::this_thread::yield();
+  EXPECT_LT(handler_->started, kCalls);
+  for (uint32_t call = 1; call <= kCalls; ++call) {
+    const auto reply = client_->Next();
+    ASSERT_TRUE(reply.has_value()) << call;
+    EXPECT_EQ(reply->header.call, call);
+  }
 }
 
 TEST_F(FramedRpcServerTest, AChargeThatFailsEndsTheConnection) {
