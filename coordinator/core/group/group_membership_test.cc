@@ -284,6 +284,20 @@ TEST(View, AProposalDiesWithItsProposer) {
   EXPECT_EQ(Describe(h).cause.kind, CauseKind::kEvicted);
 }
 
+TEST(View, AProposalDiesWithACandidateThatItAdds) {
+  CoreHarness h;
+  std::vector<TestMember> members = h.Form(2);
+  TestMember spare{"spare", 7};
+  h.Join(spare, CoreHarness::Fixed(2), std::nullopt);
+  const CallId propose =
+      h.As(members[0], ProposeViewCall{{}, {"spare"}, false}, absl::Seconds(300));
+  ASSERT_TRUE(h.Parked(propose));
+  h.Make(EvictCall{"spare", "test"}, Caller{});
+  EXPECT_FALSE(Describe(h).proposal.has_value());
+  EXPECT_EQ(h.Get<ViewReply>(propose)->outcome, ViewReply::Outcome::kRefused);
+  EXPECT_EQ(Describe(h).generation, 1);
+}
+
 TEST(Watch, ResumesWithoutGapsAndSaysWhenItCannot) {
   Limits limits;
   limits.max_event_log = 4;

@@ -105,8 +105,9 @@ TEST_F(EncodeTest, ValuesAreSerialisedOnceForAll) {
 
 // Answers of several operations leave in one batch.
 TEST_F(EncodeTest, EachResultOfABatchHasItsOwnValues) {
-  for (const std::string& value : {std::string("a"), std::string("bb"), std::string(2000, 'c')}) {
-    for (const bool with_values : {true, false}) {
+  const std::vector<std::string> values = {"a", "bb", std::string(2000, 'c')};
+  for (const bool with_values : {true, false, true}) {
+    for (const std::string& value : values) {
       const auto end = EndWith({value});
       end->number = static_cast<int64_t>(value.size());
       const auto response = Encoded<v1::AllGatherResponse>(RoundReply{end, with_values, Payload()});
@@ -116,13 +117,15 @@ TEST_F(EncodeTest, EachResultOfABatchHasItsOwnValues) {
         EXPECT_THAT(response.values().sizes_bytes(), testing::ElementsAre(value.size()));
       }
     }
-    JoinReply join;
-    auto members = std::make_shared<std::vector<MemberInfo>>();
-    members->emplace_back().name = value.substr(0, 2);
-    join.members = members;
-    const auto joined = Encoded<v1::JoinResponse>(join);
-    ASSERT_EQ(joined.members_size(), 1);
-    EXPECT_EQ(joined.members(0).name(), value.substr(0, 2));
+    for (const char* const name : {"m", "n"}) {
+      JoinReply join;
+      auto members = std::make_shared<std::vector<MemberInfo>>();
+      members->emplace_back().name = name;
+      join.members = members;
+      const auto joined = Encoded<v1::JoinResponse>(join);
+      ASSERT_EQ(joined.members_size(), 1);
+      EXPECT_EQ(joined.members(0).name(), name);
+    }
   }
 }
 
