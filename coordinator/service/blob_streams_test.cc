@@ -136,6 +136,40 @@ TEST_F(BlobStreamsTest, UploadIsCheckedAndTheReceiverDownloadsIt) {
   EXPECT_EQ(all.size(), 10u);
 }
 
+class LittleMemoryTest : public BlobStreamsTest {
+ protected:
+  LittleMemoryTest() { engine_options_.limits.max_bytes_held = int64_t{6} << 20; }
+};
+
+// It is charged as a call at first, and as a value afterwards.
+TEST_F(LittleMemoryTest, AnUploadIsChargedOnce) {
+  const std::vector<Joined> members = Form("job", 1);
+  const std::string data(1 << 20, 'x');
+  constexpr int kParts = 4;
+  auto messages = v1::MessagingService::NewStub(channel_);
+  grpc::ClientContext context;
+  v1::UploadResponse response;
+  auto writer = messages->Upload(&context, &response);
+  uLong crc = crc32_z(0, nullptr, 0);
+  for (int i = 0; i < kParts; ++i) {
+    crc = crc32_z(crc, reinterpret_cast<const Bytef*>(data.data()), data.size());
+  }
+  for (int i = 0; i < kParts; ++i) {
+    v1::UploadRequest part;
+    if (i == 0) {
+      *part.mutable_scope() = members[0].scope;
+      part.set_size_bytes(kParts * static_cast<int64_t>(data.size()));
+      part.set_crc32(static_cast<uint32_t>(crc));
+    }
+    part.set_offset(i * static_cast<int64_t>(data.size()));
+    part.set_data(data);
+    writer->Write(part);
+  }
+  writer->WritesDone();
+  const grpc::Status status = writer->Finish();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+}
+
 TEST_F(BlobStreamsTest, AnUploadThatIsNotCompleteIsCharged) {
   const std::vector<Joined> members = Form("job", 1);
   const auto await_held = [&](auto&& fits) {

@@ -99,6 +99,20 @@ TEST_F(TensorWaitsTest, NamesTheRankThatHasNotCome) {
   EXPECT_EQ(reply.ranks[0].tensors.last->number, 41);
 }
 
+// Such as the root of a broadcast.
+TEST_F(TensorWaitsTest, ARankThatIsThroughWithTheOperationIsNotMissing) {
+  const std::vector<TestMember> members = FormAsked(3);
+  Ask();
+  for (const TestMember& member : members) EXPECT_TRUE(TakeQuestion(member)) << member.name;
+  h_.As(members[0], After(Operation(42, absl::Seconds(12), Collective::kBroadcast)));
+  h_.As(members[1], In(Operation(42, absl::Seconds(11), Collective::kBroadcast)));
+  h_.As(members[2], After(Operation(41, absl::Seconds(14))));
+  const WhoIsMissingReply reply = Ask(/*ask=*/false);
+  ASSERT_EQ(reply.tensor_waits.size(), 1u);
+  EXPECT_THAT(reply.tensor_waits[0].missing.arrived, ElementsAre(RankRange{0, 1}));
+  EXPECT_THAT(reply.tensor_waits[0].missing.missing, ElementsAre(RankRange{2, 2}));
+}
+
 TEST_F(TensorWaitsTest, ARankThatDoesNotAnswerIsNamedWithWhatItSaidLast) {
   const std::vector<TestMember> members = FormAsked(3);
   // Before it was stopped: in the operation as the others.

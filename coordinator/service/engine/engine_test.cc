@@ -459,6 +459,26 @@ TEST(EngineTest, ADumpOfAllGroupsEndsWithItsCaller) {
   engine->Shutdown();
 }
 
+// Each store is in one of the shards.
+TEST(EngineTest, ADumpHasTheWaitsOfTenantsWithoutGroups) {
+  constexpr int kTenants = 20;
+  auto engine = StartEngine(std::make_unique<NoJournal>());
+  std::vector<Sink> waits(kTenants);
+  for (int i = 0; i < kTenants; ++i) {
+    Call call = Get("absent", absl::Hours(1));
+    call.caller.key.tenant = "t" + std::to_string(i);
+    engine->Submit(std::move(call), &waits[static_cast<size_t>(i)]);
+  }
+  for (int i = 0; i < kTenants; ++i) {
+    Call call = StoreCall(DumpWaitsCall{});
+    call.caller.key.tenant = "t" + std::to_string(i);
+    Sink dumped;
+    engine->Submit(std::move(call), &dumped);
+    EXPECT_EQ(std::get<DumpWaitsReply>(dumped.Wait().body).total_count, 1) << i;
+  }
+  engine->Shutdown();
+}
+
 // The thread of the call that ends many waits serves other clients, too.
 TEST(EngineTest, ManyAnswersAreDeliveredByAnotherThread) {
   auto engine = StartEngine(std::make_unique<NoJournal>());

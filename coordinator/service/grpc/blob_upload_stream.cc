@@ -139,7 +139,7 @@ absl::Status BlobUploadStream::Reserve(int64_t more) {
   const auto capacity = static_cast<int64_t>(bytes_.capacity());
   int64_t needed = capacity;
   if (size + more > capacity) needed = std::min(std::max(size + more, 2 * capacity), size_bytes_);
-  COHORT_RETURN_IF_ERROR(CheckTenantRoom(needed - size));
+  if (needed > held_.bytes()) COHORT_RETURN_IF_ERROR(CheckTenantRoom(needed - held_.bytes()));
   COHORT_RETURN_IF_ERROR(WithMemory("cohort.v1.MessagingService/Upload", "an upload", size_bytes_,
                                     [&] {
                                       bytes_.reserve(static_cast<size_t>(needed));

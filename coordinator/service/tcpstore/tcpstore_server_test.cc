@@ -181,6 +181,18 @@ TEST_F(TcpStoreServerTest, AStragglerOfADeadJobDoesNotPassItsStateOn) {
   EXPECT_EQ(other->Ask(AddRank(), 8), NumberBytes(2));
 }
 
+// A tool, or a second connection of a rank.
+TEST_F(TcpStoreServerTest, AClientThatIsNoRankEndsNoJobWhileRanksCome) {
+  std::vector<std::unique_ptr<TestClient>> ranks;
+  for (uint64_t rank = 1; rank <= 20; ++rank) {
+    ranks.push_back(Connect());
+    ASSERT_EQ(ranks.back()->Ask(AddRank(), 8), NumberBytes(rank));
+    if (rank == 1) ranks[0]->Send(Set("address", "of rank 0"));
+    EXPECT_EQ(ranks[0]->Ask(Get("address"), 17), TextBytes("of rank 0"));
+    EXPECT_EQ(Connect()->Ask(Get("address"), 17), TextBytes("of rank 0"));
+  }
+}
+
 // torchrun's agents count themselves under no key, and start their workers again.
 TEST_F(TcpStoreServerTest, TheStoreOfAnAgentOutlivesItsWorkers) {
   const auto agent = Connect();
