@@ -152,6 +152,20 @@ TEST_P(ConformanceTest, AbortEndsWhatIsInFlightAndAllLater) {
   });
 }
 
+TEST_P(ConformanceTest, AnOutputRightBesideTheInputDoesNotOverlap) {
+  World world = MakeWorld(GetParam().sizes.front());
+  ExpectOk(world.Run([](Communicator& group) {
+    Bytes bytes(32);
+    char* const first = bytes.data();
+    char* const second = first + 16;
+    absl::Status status =
+        group.AllReduce(first, second, 4, DataType::kF32, {ReduceOp::kSum}, Soon());
+    status.Update(group.AllReduce(second, first, 4, DataType::kF32, {ReduceOp::kSum}, Soon()));
+    return status;
+  }),
+           "beside each other");
+}
+
 TEST_P(ConformanceTest, ArgumentsWithoutSenseAreRefusedAtOnce) {
   World world = MakeWorld(GetParam().sizes.front());
   Communicator& group = world.rank(0);
