@@ -209,7 +209,7 @@ TEST_P(CreateGroupTest, MembersThatCannotBeAreRefusedAtOnce) {
 
 TEST_P(CreateGroupTest, ObjectsOfMembers) {
   MakeGroup(4);
-  // Two rounds of one set, beside a set of all ranks but one.
+  // Two rounds of two sets at once, beside a set of all ranks but one.
   ExpectOk(OnRanks([&](client::Group& world) -> absl::Status {
     for (const std::string& round : {std::string("first"), std::string("second")}) {
       const std::string own = absl::StrCat(round, " of ", world.rank());
@@ -218,6 +218,11 @@ TEST_P(CreateGroupTest, ObjectsOfMembers) {
                                 world.AllGatherObjectsOf({1, 3}, own));
         EXPECT_THAT(objects,
                     ElementsAre(absl::StrCat(round, " of 1"), absl::StrCat(round, " of 3")));
+      } else {
+        COHORT_ASSIGN_OR_RETURN(const std::vector<std::string> objects,
+                                world.AllGatherObjectsOf({0, 2}, own));
+        EXPECT_THAT(objects,
+                    ElementsAre(absl::StrCat(round, " of 0"), absl::StrCat(round, " of 2")));
       }
       if (world.rank() == 2) continue;
       COHORT_ASSIGN_OR_RETURN(const std::vector<std::string> objects,

@@ -146,6 +146,59 @@ TEST_F(EndsTest, TheNextCallNamesARankThatLeft) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("client (trainer, process "));
 }
 
+// Many generations end at once, so that their events wait for each other.
+TEST_F(EndsTest, EachEndIsAnEventOfTheSession) {
+  constexpr int kGroups = 50;
+  StartWorker();
+  const auto stub = StubOf(0);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kTimeout));
+  const auto stream = stub->OpenSession(&context, v1::OpenSessionRequest());
+  v1::SessionEvent event;
+  ASSERT_TRUE(stream->Read(&event));
+  auto other = Connect(0, Transport::kTcp);
+  Groups of_other;
+  for (int i = 0; i < kGroups; ++i) {
+    const std::string name = absl::StrCat("group-", i);
+    auto peer = std::async(std::launch::async, [&] {
+      return client::RemoteGroup::Create(GroupOptionsOf(other, name, 1, 2));
+    });
+    v1::JoinGroupRequest join;
+    join.set_session(event.opened().session());
+    join.set_group(name);
+    join.set_rank(0);
+    join.set_world_size(2);
+    v1::JoinGroupResponse joined;
+    grpc::ClientContext call;
+    const grpc::Status status = stub->JoinGroup(&call, join, &joined);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    auto group = peer.get();
+    ASSERT_TRUE(group.ok()) << group.status();
+    of_other.push_back(*std::move(group));
+  }
+  for (const auto& group : of_other) group->Abort(absl::AbortedError("the test says so"));
+  v1::SessionEvent end;
+  for (int i = 0; i < kGroups; ++i) {
+    ASSERT_TRUE(stream->Read(&end)) << i << " of " << kGroups;
+    EXPECT_THAT(end.group_ended().cause(), HasSubstr("the test says so"));
+  }
+  context.TryCancel();
+}
+
+TEST_F(EndsTest, ALookForAMessageIsNoEnd) {
+  StartWorker();
+  const Groups groups =
+      JoinAll({Connect(0, Transport::kTcp), Connect(0, Transport::kTcp)}, "looks");
+  client::CallOptions options;
+  options.timeout = absl::ZeroDuration();
+  EXPECT_EQ(groups[0]->AwaitMessage({1}, options).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  const v1::GetWorkerResponse worker = Describe(0);
+  ASSERT_EQ(worker.ranks_size(), 2);
+  for (const auto& rank : worker.ranks()) EXPECT_EQ(rank.ended(), "") << rank.rank();
+  ExpectOk(OnRanks(groups, [](client::Group& group) { return group.Barrier(); }));
+}
+
 TEST_F(EndsTest, AKilledWorkerIsNamedToItsClientAndToTheOtherRanks) {
   StartWorker();
   StartWorker();
