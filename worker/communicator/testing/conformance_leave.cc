@@ -34,9 +34,10 @@ absl::Status Sum(Communicator& group, int64_t count) {
                          ConformanceTest::Soon());
 }
 
-void ExpectLeft(const absl::Status& status, const std::string& what) {
+void ExpectLeft(const absl::Status& status, const std::string& what,
+                const std::string& cause = kCause) {
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << what << ": " << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr(kCause)) << what;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(cause)) << what;
 }
 
 }  // namespace
@@ -104,6 +105,22 @@ TEST_P(ConformanceTest, CallsThatNeedALeaverEndWithItsName) {
   });
   ExpectLeft(statuses[0], "an exchange with both");
   EXPECT_EQ(statuses[1], absl::OkStatus());
+}
+
+TEST_P(ConformanceTest, EachLeaverIsNamedInCallsThatNeedIt) {
+  if (!HasSize(3)) GTEST_SKIP() << "the backend has no group of three";
+  if (!GetParam().outlives_leavers) GTEST_SKIP() << "the backend ends with its first leaver";
+  for (const int first : {1, 2}) {
+    World world = MakeWorld(3);
+    for (const int rank : {first, 3 - first}) {
+      world.Leave(rank, absl::StrCat("rank ", rank, " left the group"));
+    }
+    for (const int rank : {1, 2}) {
+      const std::string cause = absl::StrCat("rank ", rank, " left the group");
+      ExpectLeft(Receive(world.rank(0), rank, 5), "receive", cause);
+      ExpectLeft(Send(world.rank(0), rank, kLarge), "send", cause);
+    }
+  }
 }
 
 // The ranks wait already when the rank leaves.

@@ -119,6 +119,7 @@ TEST(SessionTableTest, SessionsEndWithTheRightsOfTheirClients) {
   policy.Replace(all, token_t);
   SessionTable sessions(Quotas(), policy.get());
   const auto certificate = OpenAs(sessions, "spiffe://test/a").value();
+  const auto another = OpenAs(sessions, "spiffe://test/a").value();
   const auto token = OpenAs(sessions, "token:t").value();
   const auto signed_token = OpenAs(sessions, "jwt:k8s:s").value();
   sessions.EndWithoutRights();
@@ -129,7 +130,7 @@ TEST(SessionTableTest, SessionsEndWithTheRightsOfTheirClients) {
   EXPECT_FALSE(certificate->ended() || signed_token->ended());
   policy.Replace(kRuleS);
   sessions.EndWithoutRights();
-  EXPECT_TRUE(certificate->ended());
+  EXPECT_TRUE(certificate->ended() && another->ended());
   EXPECT_FALSE(signed_token->ended());
   policy.Replace(kRuleT);
   sessions.EndWithoutRights();
