@@ -207,6 +207,15 @@ TEST(GroupTraceTest, NamesTheMissingRanks) {
   trace = PutTogether({a, b, c}, true);
   EXPECT_FALSE(trace.calls[1].open);
   EXPECT_THAT(trace.calls[1].absent, ElementsAre(2));
+
+  // Its calls of a generation before have larger numbers.
+  FlightCall earlier = c.calls[0];
+  earlier.generation = 1;
+  earlier.number = 9;
+  c.calls.insert(c.calls.begin(), earlier);
+  trace = PutTogether({a, b, c}, true);
+  ASSERT_EQ(trace.calls.back().number, 2);
+  EXPECT_THAT(trace.calls.back().absent, ElementsAre(2));
 }
 
 TEST(GroupTraceTest, KnowsWhereRanksCalledDifferentThings) {
