@@ -80,8 +80,11 @@ TEST_P(MessageLimitsTest, LengthsThatChange) {
 
 // Rank 1 receives the last message of each exchange first, and the large ones before it afterwards.
 TEST_P(MessageLimitsTest, TheLastComesFirst) {
-  MakeMessages(2);
   constexpr int kMany = 6;
+  // Enough for the messages of a round, and not for those of all rounds.
+  MessagesOptions options;
+  options.max_kept_bytes = 2 * kMany * kLarge * int64_t{sizeof(int32_t)};
+  MakeMessages(2, options);
   ExpectOk(OnRanks([&](Group& group) -> absl::Status {
     for (int round = 0; round < 20; ++round) {
       if (group.rank() == 0) {
