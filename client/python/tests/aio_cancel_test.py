@@ -117,6 +117,25 @@ def test_receive_any_gets_what_a_cancelled_receive_left(address):
     run(main())
 
 
+def test_a_value_that_was_left_goes_to_a_call_that_takes_it(address):
+    async def join(rank):
+        return await cohort.aio.ProcessGroup('sources', rank=rank, world_size=3, address=address,
+                                             timeout=LONG)
+    async def main():
+        members = await asyncio.gather(*map(join, range(3)))
+        waiting = asyncio.ensure_future(members[0].receive(1))
+        while not any(inbox._takers for inbox in members[0]._inboxes.values()):
+            await asyncio.sleep(0)
+        inbox, = members[0]._inboxes.values()
+        inbox._keep((b'of 2', 2))  # as a receive_any does that was cancelled too late
+        assert await members[0].receive(2) == b'of 2'
+        await members[1].send(b'of 1', 0)
+        assert await waiting == b'of 1'
+        for member in members:
+            await member.close()
+    run(main())
+
+
 def test_close_ends_calls_that_wait(address):
     async def main():
         store = cohort.aio.Store(address)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cohort
-from testing.fixtures import address_fixture, groups_fixture, run
+from testing.fixtures import address_fixture, groups_fixture, joined_groups, run
 
 RANKS = 4
 
@@ -72,3 +72,8 @@ def test_a_color_that_cannot_be_sent(groups):
             group.split(object() if rank == 3 else 0)
     run(groups, body)
     assert run(groups, lambda group, rank: group.exchange_sizes(rank))[0] == [0, 1, 2, 3]
+
+
+def test_the_groups_of_an_elastic_one_have_their_own_sizes(address):
+    with joined_groups('elastic', 3, address, min_world_size=2) as elastic:
+        assert split(elastic, lambda rank: (rank,)) == [(0, 1, [rank]) for rank in range(3)]

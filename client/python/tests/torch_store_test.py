@@ -187,6 +187,14 @@ def test_more_keys_and_bytes_than_one_call_takes(store):
     assert store.multi_get(['l1', 'l2', 'l3']) == large
 
 
+def test_a_key_that_is_asked_for_twice_is_no_wait(store):
+    store.set_timeout(MINUTE)
+    store.set('twice', '1')
+    begin = time.monotonic()
+    assert store.multi_get(['twice', 'twice']) == [b'1', b'1']
+    assert time.monotonic() - begin < LONG / 2
+
+
 def test_waits_end_when_the_key_or_the_queue_comes(store):
     def wait(call):
         with concurrent.futures.ThreadPoolExecutor(1) as pool:

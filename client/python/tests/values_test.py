@@ -41,6 +41,16 @@ def test_arrays(dtype, shape):
     assert first.dtype == array.dtype and first.flags.writeable
 
 
+@pytest.mark.parametrize('dtype', ['bool', 'int64', 'bfloat16', 'complex64'])
+@pytest.mark.parametrize('shape', [(), (0,), (0, 3), (2, 3)])
+def test_tensors(dtype, shape):
+    torch = pytest.importorskip('torch', reason='PyTorch is not installed for this Python')
+    tensor = torch.arange(math.prod(shape)).reshape(shape).to(getattr(torch, dtype))
+    for each in (tensor, tensor.t() if len(shape) == 2 else tensor):
+        result = values.decode(values.encode(each))
+        assert result.dtype == each.dtype and torch.equal(result, each)
+
+
 def test_other_types_are_refused():
     class Other:  # pylint: disable=too-few-public-methods
         """No plain value."""

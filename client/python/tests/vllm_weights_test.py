@@ -416,16 +416,18 @@ def test_the_trainer_copies_no_new_version_while_a_late_engine_fetches(late, add
 
 
 def test_a_late_engine_of_which_a_rank_cannot_load_does_not_disturb_the_next(late, address):
-    sender, _ = late
+    sender, served = late
     sender.copy('1', weights(1))
 
     def load(rank, _):
         raise KeyError(rank)
     with pytest.raises((KeyError, cohort.Aborted)):
         fetch_all(address, 'broken', 2, load)
+    eventually(lambda: served.failure is not None)
     found = {}
     fetch_all(address, 'next', 1, lambda rank, each: found.update(each))
     assert is_equal(found, weights(1))
+    eventually(lambda: served.failure is None)
 
 
 @pytest.mark.parametrize('request_', [b'no JSON', b'{}', b'[]', b'{"group": 1, "world_size": "x"}'])

@@ -80,11 +80,8 @@ TEST_P(MessageLimitsTest, LengthsThatChange) {
 
 // Rank 1 receives the last message of each exchange first, and the large ones before it afterwards.
 TEST_P(MessageLimitsTest, TheLastComesFirst) {
+  MakeMessages(2);
   constexpr int kMany = 6;
-  // Enough for the messages of a round, and not for those of all rounds.
-  MessagesOptions options;
-  options.max_kept_bytes = 2 * kMany * kLarge * int64_t{sizeof(int32_t)};
-  MakeMessages(2, options);
   ExpectOk(OnRanks([&](Group& group) -> absl::Status {
     for (int round = 0; round < 20; ++round) {
       if (group.rank() == 0) {
@@ -100,6 +97,33 @@ TEST_P(MessageLimitsTest, TheLastComesFirst) {
           COHORT_RETURN_IF_ERROR(AreNumbers(large.tensors[0], kLarge, i));
         }
       }
+    }
+    return absl::OkStatus();
+  }));
+}
+
+// Of frames and of the tensors behind them. Those of a few rounds would be too many.
+TEST_P(MessageLimitsTest, ReceivedMessagesGiveBackAllTheirBytes) {
+  MessagesOptions options;
+  options.max_kept_bytes = 200000;
+  MakeMessages(2, options);
+  ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+    for (int round = 0; round < 40; ++round) {
+      const int64_t counts[] = {100, 1500, 5000, 20000};
+      if (group.rank() == 0) {
+        for (const int64_t count : counts) {
+          COHORT_RETURN_IF_ERROR(of(group).Send(1, 1, {"", {Numbers(count, round)}}));
+        }
+        COHORT_RETURN_IF_ERROR(of(group).Send(1, 0, {"last", {}}));
+        COHORT_RETURN_IF_ERROR(of(group).Receive(1, 2).status());
+        continue;
+      }
+      COHORT_RETURN_IF_ERROR(of(group).Receive(0, 0).status());
+      for (const int64_t count : counts) {
+        COHORT_ASSIGN_OR_RETURN(const Message message, of(group).Receive(0, 1));
+        COHORT_RETURN_IF_ERROR(AreNumbers(message.tensors[0], count, round));
+      }
+      COHORT_RETURN_IF_ERROR(of(group).Send(0, 2, {"", {}}));
     }
     return absl::OkStatus();
   }));
