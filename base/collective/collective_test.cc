@@ -4,7 +4,9 @@
 #include <random>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "absl/types/span.h"
 #include "base/collective/collective_call.h"
 #include "gtest/gtest.h"
 
@@ -192,6 +194,17 @@ TEST(KeptCallTest, KeepsWhatTheCallRefersTo) {
   EXPECT_EQ(Digest(kept.View()), digest);
   EXPECT_EQ(Describe(kept.View()),
             "reduce_scatter_v of f32 [2, *] along dimension 1 by sum, sizes [3, 0, 4]");
+}
+
+TEST(KeptCallTest, KeepsWhatARankSendsAndWhatItReceives) {
+  const Tensor tensor = Tensor::Zeros(DataType::kF32, {3});
+  CollectiveCall call = MakeCall(Collective::kAllToAllV, tensor, tensor);
+  const std::vector<int64_t> sends = {1, 2}, receives = {3, 0};
+  call.sizes = sends;
+  call.output_sizes = receives;
+  const KeptCall kept(call, tensor, tensor);
+  EXPECT_EQ(kept.View().sizes, absl::MakeConstSpan(sends));
+  EXPECT_EQ(kept.View().output_sizes, absl::MakeConstSpan(receives));
 }
 
 }  // namespace
