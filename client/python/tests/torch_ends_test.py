@@ -1,11 +1,16 @@
 """Ends of processes with the backend "cohort": their time does not grow with the groups."""
 
+import time
+
 import pytest
 
+import cohort
 from testing.coordinator import LONG, rank_process, restartable_coordinator
 from testing.fixtures import address_fixture
 
 pytest.importorskip('torch', reason='PyTorch is not installed for this Python')
+
+from cohort.torch.health import Health  # pylint: disable=wrong-import-position
 
 _address = address_fixture()
 
@@ -160,3 +165,16 @@ def test_destroy_ends_the_call_of_another_thread(address, tmp_path, kind, limit)
         assert float(took) < limit and 'process group' in text
         assert float(first.stdout.readline()) < 3
         second.communicate('\n', timeout=LONG)
+
+
+def test_each_rank_that_leaves_is_news():
+    left = {}
+    health = Health('test', lambda: (dict(left), None))
+    try:
+        for rank in (1, 2):
+            left[rank] = cohort.Aborted(f'rank {rank} left the group')
+            assert health.error_of(rank, LONG) is left[rank]
+        assert health.error_of(1) is left[1] and health.error_of(3) is None
+    finally:
+        health.stop()
+        health.join(time.monotonic() + LONG)

@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import datetime
 import os
+import pickle
 import queue
 import time
 import types
@@ -18,10 +19,12 @@ torch = pytest.importorskip('torch', reason='PyTorch is not installed for this P
 dist = torch.distributed
 
 from torch.distributed.elastic.rendezvous import (  # pylint: disable=wrong-import-position
-    RendezvousConnectionError, RendezvousParameters, rendezvous_handler_registry)
+    RendezvousConnectionError, RendezvousParameters, dynamic_rendezvous,
+    rendezvous_handler_registry)
 
 import cohort.torch  # pylint: disable=wrong-import-position
-from cohort.torch import elastic, rendezvous  # pylint: disable=wrong-import-position
+from cohort.torch import (  # pylint: disable=wrong-import-position
+    elastic, elastic_clock, rendezvous)
 
 MINUTE = datetime.timedelta(seconds=LONG)
 
@@ -316,3 +319,30 @@ def test_the_registry_of_torch_takes_the_handler(address):
     handler = rendezvous_handler_registry.create_handler(parameters(address))
     assert handler.get_backend() == 'cohort'
     handler.shutdown()
+
+
+def test_others_are_not_silent_while_the_coordinator_is_away(monkeypatch):
+    node, clock = dynamic_rendezvous._NodeDesc('other', 1, 0), [1000.]
+    state = dynamic_rendezvous._RendezvousState()
+    state.participants[node] = 0
+    state.last_heartbeats[node] = datetime.datetime.now(datetime.timezone.utc)
+    bits = pickle.dumps(state)
+
+    class Backend:  # pylint: disable=too-few-public-methods
+        """Has a state that no agent changes."""
+        def get_state(self):
+            """The state, and its token."""
+            return bits, 1
+    settings = dynamic_rendezvous.RendezvousSettings(
+        'job', 1, 2, dynamic_rendezvous.RendezvousTimeout(), datetime.timedelta(seconds=5), 3)
+    monkeypatch.setattr(elastic_clock.time, 'monotonic', lambda: clock[0])
+    holder = elastic_clock.StateHolder(Backend(), settings)
+
+    def is_there_after(seconds):
+        clock[0] += seconds
+        holder.sync()
+        return node in holder.state.participants
+    assert is_there_after(0)
+    assert is_there_after(100), 'a read as late as the agent\'s own'
+    assert is_there_after(5)
+    assert not [is_there_after(5) for _ in range(3)][-1]
