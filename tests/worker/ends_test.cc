@@ -11,6 +11,7 @@
 #include <iostream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
@@ -176,7 +177,11 @@ TEST_F(EndsTest, EachEndIsAnEventOfTheSession) {
     ASSERT_TRUE(group.ok()) << group.status();
     of_other.push_back(*std::move(group));
   }
-  for (const auto& group : of_other) group->Abort(absl::AbortedError("the test says so"));
+  std::vector<std::thread> threads;
+  for (const auto& group : of_other) {
+    threads.emplace_back([&group] { group->Abort(absl::AbortedError("the test says so")); });
+  }
+  for (std::thread& thread : threads) thread.join();
   v1::SessionEvent end;
   for (int i = 0; i < kGroups; ++i) {
     ASSERT_TRUE(stream->Read(&end)) << i << " of " << kGroups;
