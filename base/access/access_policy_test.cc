@@ -306,7 +306,7 @@ TEST_F(AccessPolicyTest, ATokenCountsInPlaceOfNames) {
 }
 
 // A server that keeps the names of a client asks again. The rule may outlive the token.
-TEST_F(AccessPolicyTest, OfATokenThatThePolicyLosesNoRightsRemain) {
+TEST_F(AccessPolicyTest, ATokenThatThePolicyLosesKeepsNoRights) {
   const std::string rules =
       R"({"rules": [{"identity": "token:ci", "tenant": "a", "role": "member"}], "tokens": [)";
   Write(absl::StrCat(rules, R"({"name": "ci", "sha256": ")",

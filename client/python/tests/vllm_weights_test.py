@@ -1,4 +1,5 @@
-"""cohort.vllm without vLLM: weights from a trainer to engines, and the functions of the plug-in."""
+"""cohort.vllm without vLLM: weights from a trainer to engines, and the functions of the plug-in. One
+file, though long: its tests share the weights and a trainer."""
 
 import concurrent.futures
 import configparser

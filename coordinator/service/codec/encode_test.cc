@@ -1,3 +1,4 @@
+// One file, though long: its cases share the set-up of an answer.
 #include "coordinator/service/codec/encode.h"
 
 #include <zlib.h>
