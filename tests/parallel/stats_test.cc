@@ -122,8 +122,8 @@ TEST_P(StatsTest, BothEndsCountTheSame) {
 TEST_P(StatsTest, ANewGenerationBeginsAtZero) {
   MakeGroup(2);
   for (int generation = 0; generation < 2; ++generation) {
-    ExpectOk(OnRanks(
-        [&](Group& group) { return group.Broadcast(Of(group, DataType::kF32, {5}), 1); }));
+    ExpectOk(
+        OnRanks([&](Group& group) { return group.Broadcast(Of(group, DataType::kF32, {5}), 1); }));
     EXPECT_THAT(Text(rank(0)), ElementsAre("0 in 0, 0 in 0", "0 in 0, 20 in 1"));
     EXPECT_THAT(Text(rank(1)), ElementsAre("20 in 1, 0 in 0", "0 in 0, 0 in 0"));
     rank(0).Abort(absl::AbortedError("the test says so"));
