@@ -73,9 +73,8 @@ def test_tensors(groups):
 
 def test_tensors_that_cannot_be_are_an_error_and_the_next_ones_are_not(groups):
     def body(group, rank):
-        wrong = np.zeros(3 if rank == 1 else 2)
-        for call in (lambda: group.all_reduce(wrong), lambda: group.broadcast(wrong, 0),
-                     lambda: group.gather(wrong, 0), lambda: group.broadcast(wrong, 3),
+        for call in (lambda: group.all_reduce(np.zeros(3 if rank == 1 else 2)),
+                     lambda: group.broadcast(np.zeros(2), 3),
                      lambda: group.all_reduce(np.zeros(2), op='bit_xor')):
             with pytest.raises(cohort.InvalidArgument):
                 call()
