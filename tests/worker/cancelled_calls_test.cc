@@ -1,6 +1,6 @@
 // A caller cancels its join, its rejoin or its call on an object. The call ends at once, the daemon
-// does not go on with it, and the group stays usable. What the daemon keeps for the caller's next
-// call is of one generation.
+// does not go on with it, and the group stays usable. An answer that the daemon keeps for
+// the caller's next call is of one generation.
 #include <memory>
 #include <string>
 #include <thread>

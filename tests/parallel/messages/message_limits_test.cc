@@ -102,7 +102,7 @@ TEST_P(MessageLimitsTest, TheLastComesFirst) {
   }));
 }
 
-// Of frames and of the tensors behind them. Those of a few rounds would be too many.
+// Frames have bytes, and so have the tensors behind them. Those of a few rounds would be too many.
 TEST_P(MessageLimitsTest, ReceivedMessagesGiveBackAllTheirBytes) {
   MessagesOptions options;
   options.max_kept_bytes = 200000;
