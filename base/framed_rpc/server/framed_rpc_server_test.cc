@@ -417,8 +417,9 @@ TEST_F(FramedRpcServerTest, RequestsBehindUnreadAnswersAreServedLater) {
   constexpr uint32_t kCalls = 100;
   handler_->answer_bytes = 200 << 10;
   std::string calls;
-  for (uint32_t call = 1; call <= kCalls; ++call)
+  for (uint32_t call = 1; call <= kCalls; ++call) {
     calls += client_->Frame(Kind::kCall, call, kEcho, "");
+  }
   client_->Send(calls);
   const Instant end = Clock::Steady().Now() + absl::Seconds(20);
   while (handler_->unread < (8 << 20) && Clock::Steady().Now() < end) std::this_thread::yield();
