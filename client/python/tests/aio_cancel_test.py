@@ -93,12 +93,17 @@ def test_a_second_cancellation_loses_nothing(address):
     run(main())
 
 
-def test_receive_any_gets_what_a_cancelled_receive_left(address):
+async def members_of(group, size, address):
+    """Joins all ranks, and returns them in their order."""
     async def join(rank):
-        return await cohort.aio.ProcessGroup('left', rank=rank, world_size=2, address=address,
+        return await cohort.aio.ProcessGroup(group, rank=rank, world_size=size, address=address,
                                              timeout=LONG)
+    return await asyncio.gather(*map(join, range(size)))
+
+
+def test_receive_any_gets_what_a_cancelled_receive_left(address):
     async def main():
-        receiver, sender = await asyncio.gather(join(0), join(1))
+        receiver, sender = await members_of('left', 2, address)
         for i in range(200):
             value = b'%d' % i
             receiving = asyncio.ensure_future(
@@ -118,11 +123,8 @@ def test_receive_any_gets_what_a_cancelled_receive_left(address):
 
 
 def test_a_value_that_was_left_goes_to_a_call_that_takes_it(address):
-    async def join(rank):
-        return await cohort.aio.ProcessGroup('sources', rank=rank, world_size=3, address=address,
-                                             timeout=LONG)
     async def main():
-        members = await asyncio.gather(*map(join, range(3)))
+        members = await members_of('sources', 3, address)
         waiting = asyncio.ensure_future(members[0].receive(1))
         while not any(inbox._takers for inbox in members[0]._inboxes.values()):
             await asyncio.sleep(0)
