@@ -171,6 +171,7 @@ TEST_F(EndsTest, EachEndIsAnEventOfTheSession) {
     join.set_world_size(2);
     v1::JoinGroupResponse joined;
     grpc::ClientContext call;
+    call.set_deadline(context.deadline());
     const grpc::Status status = stub->JoinGroup(&call, join, &joined);
     ASSERT_TRUE(status.ok()) << status.error_message();
     auto group = peer.get();
