@@ -84,6 +84,26 @@ def test_a_callback_waits_for_calls_that_others_start(address):
     run_torch_ranks(2, later, address)
 
 
+def slow(rank, size):
+    import hashlib
+    from concurrent import futures
+    x, y, z = torch.ones(3), torch.ones(3), torch.ones(5)
+
+    def in_callback(future):
+        if rank == 0:  # asleep for over a second, while another thread computes
+            with futures.ThreadPoolExecutor(1) as computing:
+                computing.submit(hashlib.pbkdf2_hmac, 'sha256', b'', b'', 3_000_000).result()
+        dist.all_reduce(y)
+        return y
+    chained = dist.all_reduce(x, async_op=True).get_future().then(in_callback)
+    dist.all_reduce(z)
+    assert chained.wait().tolist() == [2] * 3 and z.tolist() == [2] * 5
+
+
+def test_a_later_call_waits_for_a_callback_of_which_another_thread_computes(address):
+    run_torch_ranks(2, slow, address)
+
+
 def trained(rank, size, hook, bucket):
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
     from torch.distributed.algorithms.ddp_comm_hooks import quantization_hooks as quantization

@@ -1,12 +1,16 @@
 """The callbacks of the future of one call, and the thread that runs them."""
 
 import contextlib
+import os
 import threading
 from typing import Any, Callable, Optional
 
 _LOOK_SECONDS = 0.05
 # So many looks in a row find a thread asleep that waits for another thread of this program.
 _LOOKS = 4
+# A look counts so much while other threads run: it may wait for one of them, such as the holder of
+# the interpreter's lock on a machine with more to do than processors.
+_BUSY_LOOK = 0.02
 
 _local = threading.local()
 
@@ -52,19 +56,27 @@ class Callbacks:
     def await_over(self, is_in_call: Callable[[], bool]) -> None:
         """Waits until all have ended. Gives up if they sleep outside of a call: one of them may wait
         for a call that waits for them."""
-        looks = 0
+        looks = 0.0
         while looks < _LOOKS and not self.over.wait(_LOOK_SECONDS):
-            looks = looks + 1 if not is_in_call() and self._sleeps() else 0
+            if is_in_call() or self._thread is None or not _sleeps(self._thread):
+                looks = 0
+            else:
+                looks += 1 if _all_sleep() else _BUSY_LOOK
 
-    def _sleeps(self) -> bool:
-        thread = self._thread
-        if thread is None:
-            return False
-        try:
-            with open(f'/proc/self/task/{thread}/stat', encoding='ascii') as file:
-                return file.read().rpartition(')')[2].split()[0] == 'S'
-        except OSError:
-            return False
+
+def _sleeps(thread: int) -> bool:
+    try:
+        with open(f'/proc/self/task/{thread}/stat', encoding='ascii') as file:
+            return file.read().rpartition(')')[2].split()[0] == 'S'
+    except OSError:
+        return False
+
+
+def _all_sleep() -> bool:
+    """Whether no other thread of this program has anything to do."""
+    own = threading.get_native_id()
+    return all(_sleeps(int(thread)) for thread in os.listdir('/proc/self/task')
+               if int(thread) != own)
 
 
 def current_callbacks() -> Optional[Callbacks]:
