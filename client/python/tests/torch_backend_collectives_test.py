@@ -104,6 +104,39 @@ def scattered(rank, size):
     assert out.tolist() == [10 * r + rank for r in range(size)]
 
 
+def by_methods(rank, size):
+    from datetime import timedelta
+    group, long = dist.group.WORLD, timedelta(seconds=30)
+    x, mine = torch.tensor([rank + 1.]), torch.tensor([10. + rank])
+    parts = [torch.empty(1) for _ in range(size)]
+
+    def values():
+        return [each.item() for each in parts]
+    group.allreduce(x, dist.ReduceOp.MAX, long).wait()
+    assert x.item() == size
+    group.reduce(mine, 1, dist.ReduceOp.MIN).wait()
+    assert rank != 1 or mine.item() == 10
+    mine = torch.tensor([10. + rank])
+    group.broadcast(x.fill_(rank), 2, long).wait()
+    assert x.item() == 2
+    group.allgather(parts, mine, long).wait()
+    assert values() == [10, 11, 12]
+    group.gather(parts, mine.neg_(), 1, long).wait()
+    assert values() == ([-10, -11, -12] if rank == 1 else [10, 11, 12])
+    sources = [torch.tensor([100. * rank + each]) for each in range(size)]
+    group.scatter(x, sources, 2, long).wait()
+    assert x.item() == 200 + rank
+    group.reduce_scatter(x, sources, dist.ReduceOp.SUM, long).wait()
+    assert x.item() == 300 + 3 * rank
+    group.alltoall(parts, sources, long).wait()
+    assert values() == [rank, 100 + rank, 200 + rank]
+    group.barrier(timeout=long).wait()
+
+
+def test_the_methods_of_a_group_take_tensors_without_lists(address):
+    run_torch_ranks(3, by_methods, address)
+
+
 def test_reduce_scatter_and_all_to_all(address):
     run_torch_ranks(3, scattered, address)
 

@@ -106,6 +106,14 @@ def test_set_timeout_and_the_timeout_of_a_wait(address):
 
 def monitored(rank, size):
     dist.monitored_barrier(timeout=seconds(30))
+    of_gloo = dist.new_group(backend='gloo')        # PyTorch's own function serves it
+    if rank != 3:
+        try:
+            dist.monitored_barrier(of_gloo, timeout=seconds(1))
+        except RuntimeError as error:
+            assert rank != 0 or 'Rank 3 failed to pass monitoredBarrier' in str(error)
+        else:
+            raise AssertionError('expected an error')
     if rank in (1, 3):
         dist.barrier()
         return None
