@@ -2,8 +2,10 @@
 #include "base/framed_rpc/server/framed_rpc_server.h"
 
 #include <sys/socket.h>
+#include <time.h>
 
 #include <atomic>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,6 +17,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "base/access/access_policy.h"
+#include "base/access/peer_access.h"
 #include "base/clock.h"
 #include "base/framed_rpc/frame.h"
 #include "base/framed_rpc/server/testing/framed_rpc_test_client.h"
@@ -35,6 +39,12 @@ constexpr char kEcho[] = "test.Service/Echo";
 constexpr char kPark[] = "test.Service/Park";
 constexpr size_t kMaxMessageBytes = 256 << 10;
 constexpr int kMaxCalls = 1000;
+
+absl::Duration ProcessorTime() {
+  timespec time = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return absl::DurationFromTimespec(time);
+}
 
 // Answers Echo with the request, and Park when the test asks for it.
 class TestHandler final : public CallHandler {
@@ -335,6 +345,44 @@ TEST_F(FramedRpcServerTest, AClientOverALimitLearnsItInItsLastReply) {
   EXPECT_FALSE(client_->Next().has_value());
   EXPECT_EQ(offences, 1);
   server_->Stop(absl::Seconds(10));
+}
+
+// A client may cancel a call while the answer is on its way.
+TEST_F(FramedRpcServerTest, EachCallExcusesFourFramesThatComeTooLate) {
+  ServerOptions options;
+  options.limits.max_idle_frames_per_second = 10;
+  server_ = std::make_unique<Server>(options, std::vector<std::string>{kEcho, kPark}, handler_);
+  client_ = Connect();
+  for (uint32_t call = 1; call <= 200; ++call) {
+    Call(call, kEcho);
+    const auto reply = client_->Next();
+    ASSERT_TRUE(reply.has_value()) << "call " << call;
+    ASSERT_EQ(reply->code(), absl::StatusCode::kOk) << reply->text();
+    for (int late = 0; late < 4; ++late) Cancel(call);
+  }
+  client_->Close();
+  server_->Stop(absl::Seconds(10));
+}
+
+// One connection has no request, and the tenant of the other is over its rate.
+TEST_F(FramedRpcServerTest, ConnectionsThatWaitTakeNoProcessorTime) {
+  const std::string path = ::testing::TempDir() + "/policy.json";
+  std::ofstream(path) << R"({"rules": []})";
+  ListenerPeer peer;
+  peer.access = std::make_shared<PeerAccess>(AccessPolicy::Load(path).value(),
+                                             std::vector<std::string>{"client"});
+  const auto paused = Connect(peer);
+  for (TestClient* const client : {client_.get(), paused.get()}) {
+    client->Send(client->Frame(Kind::kCall, 1, kEcho, ""));
+    ASSERT_TRUE(client->Next().has_value());
+  }
+  const Instant end = Clock::Steady().Now() + absl::Milliseconds(500);
+  peer.access->PauseReading(end);
+  const absl::Duration before = ProcessorTime();
+  paused->Send(paused->Frame(Kind::kCall, 2, kEcho, ""));
+  ASSERT_TRUE(paused->Next().has_value());
+  EXPECT_LT(ProcessorTime() - before, absl::Milliseconds(100));
+  EXPECT_GE(Clock::Steady().Now(), end);
 }
 
 TEST_F(FramedRpcServerTest, ACancelledCallHasOneReply) {
