@@ -172,6 +172,34 @@ TEST_F(ConnectionExpiryTest, ManyConnectionsAreCheckedInTurns) {
   EXPECT_TRUE(expiry_->empty());
 }
 
+// They wait for a check of their certificates when their clients leave.
+TEST_F(ConnectionExpiryTest, ConnectionsMayEndBetweenTheTurns) {
+  Start();
+  Pair leaves = Connect("client");
+  const Pair stays = Connect("other");
+  constexpr uint64_t kConnections = 200;
+  for (uint64_t cookie = 1; cookie <= kConnections; ++cookie) {
+    expiry_->Add(cookie, cookie % 2 == 0 ? stays.server : leaves.server, now_);
+  }
+  const CertificateAuthority other(folder_, "other-ca");
+  TrustClientsOf(other);
+  now_ += absl::Seconds(2);
+  bool more = false;
+  size_t even = 0;
+  for (const auto& [cookie, why] : expiry_->Expired(now_, absl::Now(), &more)) {
+    even += cookie % 2 == 0 ? 1 : 0;
+  }
+  ASSERT_TRUE(more);
+  leaves = Pair();
+  now_ += absl::Seconds(2);
+  for (const uint64_t cookie : Expired()) {
+    EXPECT_EQ(cookie % 2, 0u) << cookie;
+    ++even;
+  }
+  EXPECT_EQ(even, kConnections / 2);
+  EXPECT_TRUE(expiry_->empty());
+}
+
 TEST_F(ConnectionExpiryTest, ARevokedCertificateEndsItsConnection) {
   files_.crl = ca_.Revoke("clients", "");
   Load();
