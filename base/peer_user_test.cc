@@ -30,7 +30,10 @@ TEST(PeerUserTest, OneUserHasOneNumberOutsideOfItsNamespaces) {
   EXPECT_EQ(UserOutside(65532, "0 0 4294967295"), 65532u);
   EXPECT_EQ(UserOutside(0, "0 1000 1\n1 100000 65536\n"), 1000u);
   EXPECT_EQ(UserOutside(33, "0 1000 1\n1 100000 65536\n"), 100032u);
-  EXPECT_EQ(UserOutside(70000, "0 1000 1\n1 100000 65536\n"), 70000u);
+  EXPECT_EQ(UserOutside(1, "0 1000 1\n2 100000 65536\n"), 1u);
+  EXPECT_EQ(UserOutside(2, "0 1000 1\n2 100000 65536\n"), 100000u);
+  EXPECT_EQ(UserOutside(65536, "0 1000 1\n1 100000 65536\n"), 165535u);
+  EXPECT_EQ(UserOutside(65537, "0 1000 1\n1 100000 65536\n"), 65537u);
   EXPECT_EQ(UserOutside(5, ""), 5u);
 }
 
