@@ -159,6 +159,35 @@ TEST_F(HostMailboxTest, OnlyTheSendersThatHaveNotComeAreMissing) {
   EXPECT_TRUE(received.ok()) << received;
 }
 
+// Also a message that the channel would hold without its receiver. What the rank sent before it
+// left still arrives, and messages of other ranks pass.
+TEST_F(HostMailboxTest, OnlyASendToARankThatHasLeftFails) {
+  const HostSharedMemory space = *HostSharedMemory::Create(3);
+  const RankHeaps heaps(3);
+  FutexWaiter waiter(space, 0);
+  HostMailbox mailbox(space, heaps, waiter, 0);
+  FragmentLine& line = space.channel(1, 0, MessageChannel::kData).line(1);
+  line.count = 1;
+  line.type = static_cast<uint8_t>(DataType::kU8);
+  line.offset = -1;
+  line.bytes = 1;
+  line.data[0] = 'w';
+  line.number.store(1);
+  waiter.SetLeft(1, 1, "rank 1 left the group");
+  const char out = 'x';
+  char in = 0;
+  const std::vector<Transfer> transfers = {Transfer::Send(1, &out, 1, DataType::kU8),
+                                           Transfer::Receive(1, &in, 1, DataType::kU8),
+                                           Transfer::Send(2, &out, 1, DataType::kU8)};
+  EXPECT_EQ(mailbox.Exchange(transfers, Soon()), LeftError("rank 1 left the group"));
+  EXPECT_EQ(in, 'w');
+  EXPECT_EQ(space.channel(0, 1, MessageChannel::kData).line(1).number.load(), 0u);
+  EXPECT_EQ(space.channel(0, 2, MessageChannel::kData).line(1).number.load(), 1u);
+  EXPECT_EQ(mailbox.Exchange(absl::MakeConstSpan(transfers).subspan(1, 1), Soon()),
+            LeftError("rank 1 left the group"))
+      << "it sent no second message";
+}
+
 TEST_F(HostMailboxTest, AWaitWithoutTimeLooksOnce) {
   const int peers[] = {1, 2};
   for (const size_t count : {size_t{1}, size_t{2}}) {

@@ -3,9 +3,11 @@
 #include <sched.h>
 
 #include <atomic>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "base/abort_error.h"
 #include "gtest/gtest.h"
 
 namespace cohort::worker {
@@ -177,6 +179,23 @@ TEST(FutexWaiterTest, ACauseWithoutTextIsAnErrorWithAMessage) {
                    [] { return RankSet(); });
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
   EXPECT_EQ(status.message(), "a rank ended the communicator and gave no cause");
+}
+
+// A cause may name many ranks. The words behind the text belong to the ranks that sleep.
+TEST(FutexWaiterTest, ALongCauseIsCutWhereItsRoomEnds) {
+  for (const size_t size : {Poison::kMaxText, Poison::kMaxText + 1, size_t{10000}}) {
+    const HostSharedMemory space = *HostSharedMemory::Create(2);
+    const FutexWaiter waiter(space, 0);
+    std::string cause = "rank 1 gave up barrier: ";
+    while (cause.size() < size) cause += static_cast<char>('a' + cause.size() % 26);
+    waiter.SetPoison(cause);
+    EXPECT_EQ(waiter.CauseOfPoison(), AbortError(cause.substr(0, Poison::kMaxText)));
+    EXPECT_EQ(space.poison().size, Poison::kMaxText);
+    for (int rank = 0; rank < 2; ++rank) {
+      EXPECT_EQ(space.sleep_words(rank).event.load(), 0u) << "rank " << rank;
+      EXPECT_EQ(space.sleep_words(rank).sleeps.load(), 0u) << "rank " << rank;
+    }
+  }
 }
 
 // The awaited rank arrives and leaves between two looks of the waiting rank: the wait has
