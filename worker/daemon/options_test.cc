@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 struct Parsed {
   Options options;
@@ -59,6 +61,56 @@ TEST(OptionsTest, Flags) {
   EXPECT_EQ(options.stream_idle_limit, absl::Seconds(2));
   EXPECT_EQ(options.drain_grace, absl::Milliseconds(1500));
   EXPECT_THAT(parsed->changes, HasSubstr("coordinator=c:7700"));
+}
+
+// Each flag sets its own field, from the command line and from a file alike.
+TEST(OptionsTest, EachFlagSetsItsField) {
+  struct Case {
+    const char* flag;
+    const char* value;
+    std::function<bool(const Options&)> is_set;
+  };
+  const std::vector<Case> cases = {
+      {"coordinator", "c:7700", [](const Options& o) { return o.coordinator == "c:7700"; }},
+      {"allowed-coordinators", "d:7700",
+       [](const Options& o) {
+         return o.allowed_coordinators == std::vector<std::string>{"d:7700"};
+       }},
+      {"advertise", "node7", [](const Options& o) { return o.advertise == "node7"; }},
+      {"host-identity", "rack-1", [](const Options& o) { return o.host_identity == "rack-1"; }},
+      {"host-folder", "/run/cohort",
+       [](const Options& o) { return o.host_folder == "/run/cohort"; }},
+      {"max-calls", "8", [](const Options& o) { return o.max_calls == 8; }},
+      {"max-calls-per-session", "4", [](const Options& o) { return o.max_calls_per_session == 4; }},
+      {"stream-idle-limit", "2s",
+       [](const Options& o) { return o.stream_idle_limit == absl::Seconds(2); }},
+      {"max-descriptors", "90", [](const Options& o) { return o.max_descriptors == 90; }},
+      {"max-descriptors-per-session", "30",
+       [](const Options& o) { return o.max_descriptors_per_session == 30; }},
+      {"max-tensor-bytes", "5000000000",
+       [](const Options& o) { return o.max_tensor_bytes == 5000000000; }},
+      {"max-tensor-bytes-per-session", "4000000000",
+       [](const Options& o) { return o.max_tensor_bytes_per_session == 4000000000; }},
+      {"max-message-bytes", "65536", [](const Options& o) { return o.max_message_bytes == 65536; }},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.flag);
+    EXPECT_FALSE(one.is_set(Options())) << "that is the default";
+    const std::string flag = absl::StrCat("--", one.flag);
+    const absl::StatusOr<Parsed> parsed = Parse({flag.c_str(), one.value});
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_THAT(parsed->changes, StartsWith(absl::StrCat(one.flag, "=")));
+    EXPECT_THAT(parsed->changes, HasSubstr(one.value));
+    int set = 0;
+    for (const Case& other : cases) set += other.is_set(parsed->options) ? 1 : 0;
+    EXPECT_TRUE(one.is_set(parsed->options));
+    EXPECT_EQ(set, 1) << "it changed another field";
+    const std::string path = absl::StrCat(::testing::TempDir(), "/one-flag.toml");
+    std::ofstream(path) << parsed->text;
+    const absl::StatusOr<Parsed> read = Parse({"--config", path.c_str()});
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_TRUE(one.is_set(read->options)) << "in " << parsed->text;
+  }
 }
 
 TEST(OptionsTest, RejectsInvalidOptions) {

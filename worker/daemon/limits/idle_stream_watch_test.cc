@@ -1,19 +1,30 @@
 #include "worker/daemon/limits/idle_stream_watch.h"
 
 #include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "base/clock.h"
+#include "base/testing/no_new_threads.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace cohort::worker {
 namespace {
+
+using ::testing::HasSubstr;
 
 class TestStream final : public IdleStreamWatch::Stream {
  public:
   void OnIdle(absl::Duration) override {
     if (!idle.HasBeenNotified()) idle.Notify();
   }
+
+  using Stream::Touch;
 
   absl::Notification idle;
 };
@@ -79,6 +90,52 @@ TEST(StreamWatchTest, ATenantLeavesOthersAnEighthOfTheUnnamedStreams) {
 TEST(StreamWatchTest, NotifiesAnIdleStream) {
   IdleStreamWatch watch(/*idle_limit=*/absl::Milliseconds(20), /*max_unnamed=*/2);
   const auto stream = std::make_shared<TestStream>();
+  ASSERT_TRUE(watch.Add(stream, {}).ok());
+  EXPECT_TRUE(stream->idle.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  watch.Remove(stream.get());
+}
+
+TEST(StreamWatchTest, NotifiesAnIdleStreamThatWasNamedFromTheStart) {
+  IdleStreamWatch watch(/*idle_limit=*/absl::Milliseconds(20), /*max_unnamed=*/0);
+  const auto stream = std::make_shared<TestStream>();
+  ASSERT_TRUE(watch.AddNamed(stream).ok());
+  EXPECT_TRUE(stream->idle.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  watch.Remove(stream.get());
+}
+
+// The watch looks several times within the limit.
+TEST(StreamWatchTest, AStreamThatMovesAndOneThatIsRemovedAreNotIdle) {
+  constexpr absl::Duration kLimit = absl::Seconds(1);
+  auto watch = std::make_unique<IdleStreamWatch>(kLimit, /*max_unnamed=*/3);
+  const auto removed = std::make_shared<TestStream>();
+  const auto moves = std::make_shared<TestStream>();
+  const Instant begin = Clock::Steady().Now();
+  const auto idle = std::make_shared<TestStream>();
+  for (const auto& stream : {removed, moves, idle}) ASSERT_TRUE(watch->Add(stream, {}).ok());
+  watch->Remove(removed.get());
+  const Instant end = begin + absl::Seconds(30);
+  while (!idle->idle.HasBeenNotified() && Clock::Steady().Now() < end) {
+    moves->Touch();
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(idle->idle.HasBeenNotified());
+  EXPECT_GE(Clock::Steady().Now() - begin, kLimit);
+  for (const auto& stream : {moves, idle}) watch->Remove(stream.get());
+  watch.reset();  // its last look is over
+  EXPECT_FALSE(moves->idle.HasBeenNotified());
+  EXPECT_FALSE(removed->idle.HasBeenNotified());
+}
+
+// A stream that the watch cannot end would keep its place.
+TEST(StreamWatchTest, WithoutAThreadItTakesNoStream) {
+  std::optional<testing::NoNewThreads> refused(std::in_place);
+  IdleStreamWatch watch(/*idle_limit=*/absl::Milliseconds(20), /*max_unnamed=*/1);
+  const auto stream = std::make_shared<TestStream>();
+  for (const absl::Status& status : {watch.Add(stream, {}), watch.AddNamed(stream)}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("cannot start thread cohort-streams"));
+  }
+  refused.reset();
   ASSERT_TRUE(watch.Add(stream, {}).ok());
   EXPECT_TRUE(stream->idle.WaitForNotificationWithTimeout(absl::Seconds(30)));
   watch.Remove(stream.get());
