@@ -562,6 +562,108 @@ TEST(OwnMistakesTest, AreFoundBeforeAnythingIsCalled) {
   ExpectUsable(world);
 }
 
+// On the root and on other ranks, whose outputs count nothing in a gather or reduce.
+TEST(OwnMistakesTest, EachCollectiveChecksTheMemoryOfItsTensors) {
+  CollectiveWorld world(Medium::kHeap, 2);
+  TensorCollectives& collectives = world.rank(0);
+  using Call = std::function<absl::Status(const Tensor& input, const Tensor& output)>;
+  struct Case {
+    const char* name;
+    Shape input;
+    Shape output;
+    bool has_input;
+    bool has_output;
+    Call call;
+  };
+  const Shape part = {4, 3}, whole = {8, 3}, half = {2, 3};
+  const client::Sizes fours = {4, 4}, twos = {2, 2};
+  std::vector<Case> cases = {
+      {"all_reduce", part, part, true, true,
+       [&](const Tensor& in, const Tensor& out) {
+         return AllReduce(collectives, in, out, kSum, Soon());
+       }},
+      {"all_reduce_coalesced", part, part, true, true,
+       [&](const Tensor& in, const Tensor& out) {
+         const Tensor good = F32(part);
+         return AllReduceCoalesced(collectives, {good, in}, {good, out}, kSum, Soon());
+       }},
+      {"all_gather", part, whole, true, true,
+       [&](const Tensor& in, const Tensor& out) {
+         return AllGather(collectives, in, out, 0, Soon());
+       }},
+      {"all_gather_v", part, whole, true, true,
+       [&](const Tensor& in, const Tensor& out) {
+         return AllGatherV(collectives, in, out, 0, fours, Soon());
+       }},
+      {"reduce_scatter", part, half, true, true,
+       [&](const Tensor& in, const Tensor& out) {
+         return ReduceScatter(collectives, in, out, 0, kSum, Soon());
+       }},
+      {"reduce_scatter_v", part, half, true, true,
+       [&](const Tensor& in, const Tensor& out) {
+         return ReduceScatterV(collectives, in, out, 0, twos, kSum, Soon());
+       }},
+      {"all_to_all", part, part, true, true,
+       [&](const Tensor& in, const Tensor& out) { return AllToAll(collectives, in, out, Soon()); }},
+      {"all_to_all_v", part, part, true, true,
+       [&](const Tensor& in, const Tensor& out) {
+         return AllToAllV(collectives, in, twos, out, twos, Soon());
+       }},
+  };
+  for (const int root : {0, 1}) {
+    const bool is_root = root == 0;
+    cases.push_back({"broadcast", part, part, is_root, !is_root,
+                     [&, is_root, root](const Tensor& in, const Tensor& out) {
+                       return Broadcast(collectives, is_root ? in : out, root, Soon());
+                     }});
+    cases.push_back(
+        {"reduce", part, part, true, is_root, [&, root](const Tensor& in, const Tensor& out) {
+           return Reduce(collectives, in, out, kSum, root, Soon());
+         }});
+    cases.push_back(
+        {"gather", part, whole, true, is_root, [&, root](const Tensor& in, const Tensor& out) {
+           return Gather(collectives, in, out, 0, root, Soon());
+         }});
+    cases.push_back(
+        {"gather_v", part, whole, true, is_root, [&, root](const Tensor& in, const Tensor& out) {
+           return GatherV(collectives, in, out, 0, fours, root, Soon());
+         }});
+    cases.push_back(
+        {"scatter", whole, part, is_root, true, [&, root](const Tensor& in, const Tensor& out) {
+           return Scatter(collectives, in, out, 0, root, Soon());
+         }});
+  }
+  for (const Case& one : cases) {
+    const Tensor input = F32(one.input), output = F32(one.output);
+    const auto refuse = [&](const absl::Status& status, const std::string& why) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << one.name << ": " << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(one.name));
+      EXPECT_THAT(std::string(status.message()), HasSubstr(why));
+    };
+    const auto absent = [](const Tensor& tensor) {
+      return Tensor(nullptr, tensor.type(), tensor.shape());
+    };
+    const auto elsewhere = [](const Tensor& tensor) {
+      return Tensor(tensor.data(), tensor.type(), tensor.shape(), nullptr, Device::Cuda(1));
+    };
+    if (one.has_input) {
+      refuse(one.call(absent(input), output),
+             absl::StrCat("the input, ", input.ToString(), ", has no memory"));
+      refuse(one.call(elsewhere(input), output),
+             absl::StrCat("the input is ", elsewhere(input).ToString(), " and should be on host"));
+    }
+    if (one.has_output) {
+      refuse(one.call(input, absent(output)),
+             absl::StrCat("the output, ", output.ToString(), ", has no memory"));
+      refuse(
+          one.call(input, elsewhere(output)),
+          absl::StrCat("the output is ", elsewhere(output).ToString(), " and should be on host"));
+    }
+  }
+  // No refused call has waited for the other rank.
+  ExpectUsable(world);
+}
+
 TEST(OwnMistakesTest, AFullHeapIsResourceExhausted) {
   CollectiveWorld world(Medium::kHeap, 1);
   HostLocation full([](DataType, const Shape&) -> absl::StatusOr<Tensor> {

@@ -1,5 +1,9 @@
 #include "worker/group/flight_recorder/tensor_wait_reporter.h"
 
+#include <cstdint>
+#include <thread>
+
+#include "base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/group/flight_recorder/tick_clock.h"
@@ -53,6 +57,48 @@ TEST_F(TensorWaitReporterTest, ReportsTheLastOperationAndTheOpenOne) {
   EXPECT_EQ(report.open->peer, 5);
   EXPECT_EQ(report.open->state, "running");
   EXPECT_FALSE(report.open->ended.has_value());
+}
+
+TEST_F(TensorWaitReporterTest, TimesCountBackFromTheReport) {
+  constexpr absl::Duration kStep = absl::Milliseconds(20);
+  constexpr absl::Duration kRounding = absl::Milliseconds(2);
+  const auto await = [](Instant until) {
+    while (Clock::Steady().Now() < until) std::this_thread::yield();
+  };
+  const Instant before = Clock::Steady().Now();
+  Begin(Collective::kAllReduce);
+  const Instant begun = Clock::Steady().Now();
+  await(begun + kStep);
+  const Instant running = Clock::Steady().Now();
+  const client::TensorReport open = reporter_.Report();
+  ASSERT_TRUE(open.open.has_value());
+  EXPECT_GE(open.open->begun, running - begun - kRounding);
+  EXPECT_LE(open.open->begun, Clock::Steady().Now() - before + kRounding);
+  const Instant ending = Clock::Steady().Now();
+  recorder_.End(absl::StatusCode::kOk);
+  const Instant ended = Clock::Steady().Now();
+  await(ended + kStep);
+  const Instant later = Clock::Steady().Now();
+  const client::TensorReport report = reporter_.Report();
+  const Instant reported = Clock::Steady().Now();
+  ASSERT_TRUE(report.last.has_value() && report.last->ended.has_value());
+  EXPECT_GE(report.last->begun, later - begun - kRounding);
+  EXPECT_LE(report.last->begun, reported - before + kRounding);
+  EXPECT_GE(*report.last->ended, later - ended - kRounding);
+  EXPECT_LE(*report.last->ended, reported - ending + kRounding);
+}
+
+// A call on a device ends there, after its rank has returned from it.
+TEST_F(TensorWaitReporterTest, ACallOnADeviceEndsWhenTheDeviceIsDone) {
+  Begin(Collective::kAllReduce);
+  const uint64_t number = recorder_.Put();
+  recorder_.End(absl::StatusCode::kOk);
+  const Instant now = Clock::Steady().Now();
+  recorder_.Done(number, now - absl::Seconds(5), now - absl::Seconds(3));
+  const client::TensorReport report = reporter_.Report();
+  ASSERT_TRUE(report.last.has_value() && report.last->ended.has_value());
+  EXPECT_GE(*report.last->ended, absl::Seconds(3));
+  EXPECT_LE(*report.last->ended, Clock::Steady().Now() - now + absl::Seconds(3));
 }
 
 TEST_F(TensorWaitReporterTest, TheOldestOfSeveralCallsOnADeviceIsOpen) {
