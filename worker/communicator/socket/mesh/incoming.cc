@@ -28,6 +28,12 @@ static_assert(kAcceptsAtATime < static_cast<int>(kMostAlike));
 constexpr size_t kVersionEnds = sizeof(uint64_t) + sizeof(uint32_t);
 static_assert(offsetof(Hello, version) == sizeof(uint64_t));
 
+// Whether bytes have come that were not read, such as those of a proof.
+bool HasInput(int fd) {
+  char byte;
+  return recv(fd, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 }  // namespace
 
 bool IsOutOfDescriptors(int error) {
@@ -94,17 +100,21 @@ void Incoming::DropOldestLike(const Pending& pending) {
   size_t alike = 0;
   auto oldest = pending_.end();
   for (auto it = pending_.begin(); it != pending_.end(); ++it) {
-    if (!it->welcomed || &*it == &pending || it->hello.from != pending.hello.from ||
-        it->hello.stream != pending.hello.stream) {
+    if (!it->welcomed || it->closed || &*it == &pending || it->hello.from != pending.hello.from ||
+        it->hello.stream != pending.hello.stream || HasInput(it->fd.get())) {
       continue;
     }
     if (alike++ == 0) oldest = it;
   }
-  // Closed, and erased when its end is seen: the caller walks through the list.
-  if (alike >= kMostAlike) shutdown(oldest->fd.get(), SHUT_RDWR);
+  if (alike < kMostAlike) return;
+  // Closed, and erased when its end is seen: the caller walks through the list. Until then it does
+  // not count, because many hellos may be read before that.
+  shutdown(oldest->fd.get(), SHUT_RDWR);
+  oldest->closed = true;
 }
 
 bool Incoming::Advance(Pending& pending) {
+  if (pending.closed) return true;
   if (pending.welcomed) return ReadProof(pending);
   const bool is_over = ReadHello(pending);
   if (is_over || pending.welcomed) --unknown_;

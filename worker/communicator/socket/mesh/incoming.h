@@ -48,6 +48,7 @@ class Incoming {
     Hello hello;
     size_t got = 0;
     bool welcomed = false;  // it owes the proof
+    bool closed = false;  // and not erased yet
     Welcome welcome;
     Proof proof;
     size_t proof_got = 0;

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -138,6 +139,13 @@ Answer AnswerTo(const UniqueFd& fd, const Hello& hello) {
   return welcome.answer;
 }
 
+int OptionOf(int fd, int level, int option) {
+  int value = -1;
+  socklen_t size = sizeof(value);
+  EXPECT_EQ(getsockopt(fd, level, option, &value, &size), 0) << strerror(errno);
+  return value;
+}
+
 // Says `out` on one end of each connection, and hears it on the other.
 void ExpectConnected(const std::vector<absl::StatusOr<Mesh>>& meshes) {
   for (size_t from = 0; from < meshes.size(); ++from) {
@@ -162,6 +170,37 @@ TEST_F(MeshTest, ConnectsAllRanksByAllStreams) {
   std::vector<MeshOptions> options;
   for (int rank = 0; rank < 5; ++rank) options.push_back(Options(rank, 3));
   ExpectConnected(ConnectAll(options));
+}
+
+// Both ends probe an idle connection, and give it up after the timeout of links. Only frames, which
+// a rank reads at once, have the timeout while they are on the way.
+TEST_F(MeshTest, ConnectionsHaveTheTimeoutOfLinks) {
+  Listen(2);
+  struct Case {
+    absl::Duration timeout;
+    int probes;
+    int unsent_ms;
+  };
+  for (const Case& one : {Case{absl::Seconds(15), 5, 15000}, Case{absl::Seconds(9), 3, 9000},
+                          Case{absl::Milliseconds(200), 1, 1000}}) {
+    SCOPED_TRACE(absl::FormatDuration(one.timeout));
+    std::vector<MeshOptions> options = {Options(0), Options(1)};
+    for (MeshOptions& option : options) option.link_timeout = one.timeout;
+    const std::vector<absl::StatusOr<Mesh>> meshes = ConnectAll(options);
+    for (size_t rank = 0; rank < 2; ++rank) {
+      ASSERT_TRUE(meshes[rank].ok()) << meshes[rank].status();
+      for (size_t stream = 0; stream < 2; ++stream) {
+        SCOPED_TRACE(absl::StrCat("rank ", rank, ", stream ", stream));
+        const int fd = meshes[rank]->streams[1 - rank][stream].fd();
+        EXPECT_EQ(OptionOf(fd, IPPROTO_TCP, TCP_NODELAY), 1);
+        EXPECT_EQ(OptionOf(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
+        EXPECT_EQ(OptionOf(fd, IPPROTO_TCP, TCP_KEEPIDLE), 3);
+        EXPECT_EQ(OptionOf(fd, IPPROTO_TCP, TCP_KEEPINTVL), 3);
+        EXPECT_EQ(OptionOf(fd, IPPROTO_TCP, TCP_KEEPCNT), one.probes);
+        EXPECT_EQ(OptionOf(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), stream == 0 ? one.unsent_ms : 0);
+      }
+    }
+  }
 }
 
 TEST_F(MeshTest, ConnectsOverIpv6) {
@@ -265,6 +304,37 @@ TEST_F(MeshTest, OverheardHellosKeepNoRankOut) {
   }
   const absl::StatusOr<Mesh> second = Connect(Options(1), Soon());
   EXPECT_TRUE(second.ok()) << second.status();
+  waiting.join();
+  EXPECT_TRUE(first.ok()) << first.status();
+}
+
+// They would take the descriptors of the process. The rank's own connection is among the last ones
+// when its proof comes.
+TEST_F(MeshTest, TheOldestConnectionsWithOneOverheardHelloAreClosed) {
+  Listen(2);
+  constexpr size_t kMost = 16;
+  const Membership rank_1 = {1, 2, 2, kSecret};
+  const Hello heard = MakeHello(rank_1, 0, 0);
+  const Hello other_stream = MakeHello(rank_1, 0, 1);
+  absl::StatusOr<Mesh> first;
+  std::thread waiting([&] { first = Connect(Options(0), Soon()); });
+  const UniqueFd other = Knock(0);
+  const Welcome other_welcome = WelcomeTo(other, other_stream);
+  std::vector<UniqueFd> alike;
+  Welcome last;
+  for (size_t i = 0; i < kMost + 3; ++i) {
+    alike.push_back(Knock(0));
+    last = WelcomeTo(alike.back(), heard);
+  }
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(ReadAll(alike[i]), "") << i;
+  for (size_t i = 3; i < alike.size(); ++i) {
+    pollfd waited = {alike[i].get(), POLLIN, 0};
+    EXPECT_EQ(poll(&waited, 1, 0), 0) << i;
+  }
+  const Proof proof = ProofOf(rank_1, heard, last);
+  Send(alike.back().get(), &proof, sizeof(proof));
+  const Proof other_proof = ProofOf(rank_1, other_stream, other_welcome);
+  Send(other.get(), &other_proof, sizeof(other_proof));
   waiting.join();
   EXPECT_TRUE(first.ok()) << first.status();
 }
