@@ -4,6 +4,7 @@
 // was answered as complete. Only the last confirmation completes the generation. A member that gets
 // JOINED therefore knows that all others were present at that instant.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -47,21 +48,26 @@ MissingReport Group::MissingRanks(Instant now) const {
       missing.last_heard = missing.last_operation_age = now - refused.at;
     }
   }
+  // A join that times out is no longer in the WaitTable, but it counts as an arrival in its own
+  // report.
   Instant first = absl::InfiniteFuture(), last = absl::InfinitePast();
   for (const auto& [id, name] : joins_) {
-    const WaitTable::Entry* entry = shard_.waits.Find(id);
-    auto it = context_.roster.members().find(name);
-    if (entry == nullptr || it == context_.roster.members().end()) continue;
-    if (entry->since < first) {
-      first = entry->since;
-      report.first_rank = it->second->rank;
+    const auto it = context_.roster.members().find(name);
+    if (it == context_.roster.members().end() || !it->second->confirmed()) continue;
+    const Member& member = *it->second;
+    // A member that asks for no rank has none before the group is complete.
+    const std::optional<int> rank =
+        member.rank >= 0 ? std::optional<int>(member.rank) : std::nullopt;
+    if (member.operation_at < first) {
+      first = member.operation_at;
+      report.first_rank = rank;
     }
-    if (entry->since > last) {
-      last = entry->since;
-      report.last_rank = it->second->rank;
+    if (member.operation_at > last) {
+      last = member.operation_at;
+      report.last_rank = rank;
     }
   }
-  if (report.first_rank.has_value() && now != absl::InfinitePast()) {
+  if (first <= last && now != absl::InfinitePast()) {
     report.since_first = now - first;
     report.skew = last - first;
   }

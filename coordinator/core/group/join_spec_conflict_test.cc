@@ -124,16 +124,68 @@ TEST_F(JoinSpecTest, ARetryIsOneVoice) {
 
 TEST_F(JoinSpecTest, WaitingMembersSeeTheRefusedMembers) {
   TestMember first{"w0", 1};
-  const CallId waits = h_.Join(first, CoreHarness::Fixed(2), 0, absl::Seconds(10));
-  ExpectRefused(Join(1, 4));
+  const CallId waits = h_.Join(first, CoreHarness::Fixed(4), 0, absl::Seconds(10));
+  ExpectRefused(Join(1, 5));
+  h_.Advance(absl::Seconds(3));
+  Join(3, 4);
+  ExpectRefused(Join(2, 6));
+  h_.Advance(absl::Seconds(7));
+  ASSERT_NE(h_.Get<JoinReply>(waits), nullptr);
+  const MissingReport& missing = h_.Get<JoinReply>(waits)->missing;
+  EXPECT_EQ(missing.first_rank, 0);
+  EXPECT_EQ(missing.last_rank, 3);
+  EXPECT_EQ(missing.since_first, absl::Seconds(10));
+  EXPECT_EQ(missing.skew, absl::Seconds(3));
+  ASSERT_EQ(missing.details.size(), 2u);
+  EXPECT_EQ(missing.details[0].member, "w1");
+  EXPECT_EQ(missing.details[0].host, "host-w1");
+  EXPECT_EQ(missing.details[0].last_operation, "join (refused: the group has world size 4, not 5)");
+  EXPECT_EQ(missing.details[0].last_operation_age, absl::Seconds(10));
+  EXPECT_EQ(missing.details[0].last_heard, absl::Seconds(10));
+  EXPECT_EQ(missing.details[1].member, "w2");
+  EXPECT_EQ(missing.details[1].host, "host-w2");
+  EXPECT_EQ(missing.details[1].last_operation, "join (refused: the group has world size 4, not 6)");
+  EXPECT_EQ(missing.details[1].last_operation_age, absl::Seconds(7));
+  EXPECT_EQ(missing.details[1].last_heard, absl::Seconds(7));
+}
+
+TEST_F(JoinSpecTest, TheReportOfAJoinThatTimesOutCountsItAmongTheArrivals) {
+  TestMember without_rank{"a", 1};
+  const CallId first =
+      h_.Join(without_rank, CoreHarness::Fixed(3), std::nullopt, absl::Seconds(10));
+  h_.Advance(absl::Seconds(4));
+  TestMember with_rank{"b", 1};
+  const CallId last = h_.Join(with_rank, CoreHarness::Fixed(3), 2, absl::Seconds(10));
+  h_.Advance(absl::Seconds(6));
+  ASSERT_NE(h_.Get<JoinReply>(first), nullptr);
+  const MissingReport& of_first = h_.Get<JoinReply>(first)->missing;
+  EXPECT_EQ(of_first.first_rank, std::nullopt);
+  EXPECT_EQ(of_first.last_rank, 2);
+  EXPECT_EQ(of_first.since_first, absl::Seconds(10));
+  EXPECT_EQ(of_first.skew, absl::Seconds(4));
+  h_.Advance(absl::Seconds(4));
+  ASSERT_NE(h_.Get<JoinReply>(last), nullptr);
+  const MissingReport& of_last = h_.Get<JoinReply>(last)->missing;
+  EXPECT_EQ(of_last.first_rank, 2);
+  EXPECT_EQ(of_last.last_rank, 2);
+  EXPECT_EQ(of_last.since_first, absl::Seconds(10));
+  EXPECT_EQ(of_last.skew, absl::ZeroDuration());
+}
+
+TEST_F(JoinSpecTest, ARefusedStrangerDoesNotStandForTheMemberThatHasItsRank) {
+  std::vector<TestMember> members = h_.Form(3);
+  h_.As(members[0], ReportErrorCall{"disk on fire", true, {}});
+  const CallId waits = h_.Join(members[0], CoreHarness::Fixed(3), 0, absl::Seconds(10));
+  TestMember stranger{"stranger", 1};
+  ExpectRefused(h_.Join(stranger, CoreHarness::Fixed(2), 1));
+  ExpectRefused(Join(2, 2));
   h_.Advance(absl::Seconds(10));
   ASSERT_NE(h_.Get<JoinReply>(waits), nullptr);
   const MissingReport& missing = h_.Get<JoinReply>(waits)->missing;
-  ASSERT_EQ(missing.details.size(), 1u);
+  ASSERT_EQ(missing.details.size(), 2u);
   EXPECT_EQ(missing.details[0].member, "w1");
   EXPECT_EQ(missing.details[0].host, "host-w1");
-  EXPECT_EQ(missing.details[0].last_operation, "join (refused: the group has world size 2, not 4)");
-  EXPECT_EQ(missing.details[0].last_operation_age, absl::Seconds(10));
+  EXPECT_EQ(missing.details[1].member, "w2");
 }
 
 TEST_F(JoinSpecTest, ASpecOfCreateGroupIsNeverReplaced) {
