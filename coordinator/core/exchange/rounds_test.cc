@@ -48,9 +48,15 @@ class LateMemberTest : public ::testing::TestWithParam<RoundKind> {
     const RoundEnd& end = *h_.Round(id);
     EXPECT_EQ(end.outcome, RoundOutcome::kTimedOut);
     EXPECT_TRUE(end.late);
+    EXPECT_EQ(end.kind, GetParam());
+    EXPECT_EQ(end.name, CallOfKind().name);
     EXPECT_EQ(end.number, number);
     EXPECT_EQ(end.next_number, next);
     EXPECT_THAT(end.reason, HasSubstr("before rank 1 came"));
+    EXPECT_THAT(end.missing.arrived, ElementsAre(RankRange{0, 0}));
+    EXPECT_THAT(end.missing.missing, ElementsAre(RankRange{1, 1}));
+    EXPECT_EQ(end.missing.arrived_count, 1);
+    EXPECT_EQ(end.missing.expected_count, 2);
   }
   void ExpectReleasedTogether(CallId waits, int64_t number) {
     EXPECT_TRUE(h_.Parked(waits));
@@ -71,8 +77,6 @@ TEST_P(LateMemberTest, LearnsHowItsOwnNumberEndedAndCatchesUp) {
   const CallId waits = h_.As(members_[0], CallOfKind());
   const CallId late = h_.As(members_[1], CallOfKind());
   ExpectLate(late, 1, 2);
-  EXPECT_THAT(h_.Round(late)->missing.missing, ElementsAre(RankRange{1, 1}));
-  EXPECT_EQ(h_.Round(late)->missing.expected_count, 2);
   ExpectReleasedTogether(waits, 2);
 }
 
@@ -82,8 +86,6 @@ TEST_P(LateMemberTest, LearnsItAfterARestartToo) {
   const CallId waits = h_.As(members_[0], CallOfKind());
   const CallId late = h_.As(members_[1], CallOfKind());
   ExpectLate(late, 1, 2);
-  EXPECT_THAT(h_.Round(late)->missing.missing, ElementsAre(RankRange{1, 1}));
-  EXPECT_EQ(h_.Round(late)->missing.expected_count, 2);
   h_.Restart();  // and the member gets the end once
   const CallId again = h_.As(members_[0], CallOfKind());
   ExpectReleasedTogether(again, 2);
@@ -198,29 +200,36 @@ TEST(RoundNumbers, AMemberThatComesLateToSeveralMismatchesStaysInStep) {
 }
 
 TEST(RoundNumbers, AMemberLearnsOfACancelAndOfAMismatchThatItMissed) {
-  CoreHarness h;
-  std::vector<TestMember> members = h.Form(3);
-  h.As(members[0], Barrier("step"));
-  h.As(members[0], CancelRoundCall{"step", 0, "enough"});
-  h.As(members[1], Barrier("step"));  // gets the cancel
-  EnterRoundCall digest = Barrier("step");
-  digest.digest = "x";
-  h.As(members[0], Barrier("step"));
-  const CallId differs = h.As(members[1], digest);
-  ASSERT_NE(h.Round(differs), nullptr);
-  EXPECT_EQ(h.Round(differs)->outcome, RoundOutcome::kMismatch);
-  // Rank 2 gets only the end of number 1. Then it is at the number of the others.
-  const CallId missed = h.As(members[2], Barrier("step"));
-  ASSERT_NE(h.Round(missed), nullptr);
-  EXPECT_EQ(h.Round(missed)->number, 1);
-  EXPECT_EQ(h.Round(missed)->outcome, RoundOutcome::kCancelled);
-  EXPECT_EQ(h.Round(missed)->reason, "enough");
-  EXPECT_EQ(h.Round(missed)->next_number, 3);
-  CallId last = 0;
-  for (const TestMember& member : members) last = h.As(member, Barrier("step"));
-  ASSERT_NE(h.Round(last), nullptr);
-  EXPECT_EQ(h.Round(last)->number, 3);
-  EXPECT_EQ(h.Round(last)->outcome, RoundOutcome::kReleased);
+  for (const bool restarts : {false, true}) {
+    SCOPED_TRACE(restarts ? "restarts" : "runs on");
+    CoreHarness h;
+    std::vector<TestMember> members = h.Form(3);
+    h.As(members[0], Barrier("step"));
+    h.As(members[0], CancelRoundCall{"step", 0, "enough"});
+    h.As(members[1], Barrier("step"));  // gets the cancel
+    EnterRoundCall digest = Barrier("step");
+    digest.digest = "x";
+    h.As(members[0], Barrier("step"));
+    const CallId differs = h.As(members[1], digest);
+    ASSERT_NE(h.Round(differs), nullptr);
+    EXPECT_EQ(h.Round(differs)->outcome, RoundOutcome::kMismatch);
+    if (restarts) h.Restart();
+    // Rank 2 gets only the end of number 1. Then it is at the number of the others.
+    const CallId missed = h.As(members[2], Barrier("step"));
+    ASSERT_NE(h.Round(missed), nullptr);
+    EXPECT_EQ(h.Round(missed)->kind, RoundKind::kBarrier);
+    EXPECT_EQ(h.Round(missed)->name, "step");
+    EXPECT_EQ(h.Round(missed)->number, 1);
+    EXPECT_TRUE(h.Round(missed)->late);
+    EXPECT_EQ(h.Round(missed)->outcome, RoundOutcome::kCancelled);
+    EXPECT_EQ(h.Round(missed)->reason, "enough");
+    EXPECT_EQ(h.Round(missed)->next_number, 3);
+    CallId last = 0;
+    for (const TestMember& member : members) last = h.As(member, Barrier("step"));
+    ASSERT_NE(h.Round(last), nullptr);
+    EXPECT_EQ(h.Round(last)->number, 3);
+    EXPECT_EQ(h.Round(last)->outcome, RoundOutcome::kReleased);
+  }
 }
 
 TEST(RoundNumbers, ALaterNumberThatEndedIsNotSkipped) {
@@ -395,6 +404,87 @@ TEST(Rounds, ARepeatIsNoNewArrival) {
   EXPECT_EQ(h.Round(second)->missing.first_rank, 0);
   EXPECT_EQ(h.Round(second)->missing.last_rank, 1);
   EXPECT_EQ(h.Round(second)->missing.skew, absl::Seconds(2));
+}
+
+// All ranks but rank 0 vote, so a rank differs from its place among the votes.
+TEST(Rounds, AVoteHasTheResultOfItsKindAndOnlyEqualNamesTheDissentingRanks) {
+  constexpr int64_t kHighest = std::numeric_limits<int64_t>::max();
+  constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
+  struct Case {
+    VoteOp op;
+    std::vector<int64_t> votes;
+    int64_t result;
+    std::vector<int> dissenting;
+  };
+  const std::vector<Case> cases = {
+      {VoteOp::kAnd, {1, -2, 3}, 1, {}},      {VoteOp::kAnd, {1, 0, 3}, 0, {}},
+      {VoteOp::kAnd, {1, 1, 0}, 0, {}},       {VoteOp::kOr, {0, 0, 0}, 0, {}},
+      {VoteOp::kOr, {0, 0, -1}, 1, {}},       {VoteOp::kOr, {2, 0, 0}, 1, {}},
+      {VoteOp::kSum, {1, -5, 3}, -1, {}},     {VoteOp::kSum, {kHighest, 1, 0}, kLowest, {}},
+      {VoteOp::kMin, {1, -5, 3}, -5, {}},     {VoteOp::kMin, {4, 6, 5}, 4, {}},
+      {VoteOp::kMax, {-3, -1, -2}, -1, {}},   {VoteOp::kMax, {4, 6, 8}, 8, {}},
+      {VoteOp::kEqual, {-7, -7, -7}, 1, {}},  {VoteOp::kEqual, {0, 0, 0}, 1, {}},
+      {VoteOp::kEqual, {7, 7, 8}, 0, {3}},    {VoteOp::kEqual, {7, 8, 7}, 0, {2}},
+      {VoteOp::kEqual, {8, 7, 7}, 0, {2, 3}},
+  };
+  CoreHarness h;
+  const std::vector<TestMember> members = h.Form(4);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const Case& row = cases[i];
+    SCOPED_TRACE(i);
+    std::vector<CallId> calls;
+    for (int rank = 1; rank < 4; ++rank) {
+      EnterRoundCall call = Round(RoundKind::kVote, "vote");
+      call.participants = {{1, 3}};
+      call.op = row.op;
+      call.vote = row.votes[rank - 1];
+      calls.push_back(h.As(members[rank], call));
+    }
+    for (const CallId call : calls) {
+      ASSERT_NE(h.Round(call), nullptr) << h.StatusOf(call);
+      EXPECT_EQ(h.Round(call)->outcome, RoundOutcome::kReleased);
+      EXPECT_EQ(h.Round(call)->vote, row.result);
+      EXPECT_EQ(h.Round(call)->dissenting.ToVector(), row.dissenting);
+    }
+  }
+}
+
+TEST(Rounds, ABroadcastOrScatterThatTimesOutNamesItsRootOrTheRanksThatHaveNotRead) {
+  for (const RoundKind kind : {RoundKind::kBroadcast, RoundKind::kScatter}) {
+    SCOPED_TRACE(RoundKindName(kind));
+    CoreHarness h;
+    const std::vector<TestMember> members = h.Form(4);
+    EnterRoundCall read = Round(kind, "weights");
+    read.root = 2;
+    const CallId first = h.As(members[0], read, absl::Seconds(5));
+    h.Advance(absl::Seconds(2));
+    const CallId second = h.As(members[1], read, absl::Seconds(60));
+    h.Advance(absl::Seconds(3));
+    ASSERT_NE(h.Round(first), nullptr);
+    EXPECT_EQ(h.Round(first)->outcome, RoundOutcome::kTimedOut);
+    const MissingReport& root_is_missing = h.Round(first)->missing;
+    EXPECT_EQ(root_is_missing.expected_count, 1);
+    EXPECT_EQ(root_is_missing.arrived_count, 0);
+    EXPECT_THAT(root_is_missing.arrived, ElementsAre());
+    EXPECT_THAT(root_is_missing.missing, ElementsAre(RankRange{2, 2}));
+    ASSERT_EQ(root_is_missing.details.size(), 1);
+    EXPECT_EQ(root_is_missing.details[0].member, "w2");
+
+    EnterRoundCall give = read;
+    give.values.resize(kind == RoundKind::kBroadcast ? 1 : 4, Value{"value", 0, true});
+    give.wait_consumed = true;
+    const CallId root = h.As(members[2], give, absl::Seconds(5));
+    ASSERT_NE(h.Get<RoundReply>(second), nullptr);
+    EXPECT_EQ(h.Get<RoundReply>(second)->own.bytes(), "value");
+    h.Advance(absl::Seconds(5));
+    ASSERT_NE(h.Round(root), nullptr);
+    EXPECT_EQ(h.Round(root)->outcome, RoundOutcome::kTimedOut);
+    const MissingReport& readers_are_missing = h.Round(root)->missing;
+    EXPECT_EQ(readers_are_missing.expected_count, 4);
+    EXPECT_EQ(readers_are_missing.arrived_count, 2);
+    EXPECT_THAT(readers_are_missing.arrived, ElementsAre(RankRange{1, 2}));
+    EXPECT_THAT(readers_are_missing.missing, ElementsAre(RankRange{0, 0}, RankRange{3, 3}));
+  }
 }
 
 TEST(Rounds, ExpireFreesOnlyValuesThatAreOldEnough) {

@@ -272,6 +272,45 @@ TEST(View, ReplacesAndGrowsKeepingTheOrderOfRanks) {
   EXPECT_EQ(h.Find(parked)->context->cause.kind, CauseKind::kViewChanged);
 }
 
+// Member w2 becomes rank 1 after w1 is lost. It inherits neither the rounds nor the message of w1.
+TEST(View, LeavesNothingOfTheGenerationBefore) {
+  for (const bool restarts : {false, true}) {
+    SCOPED_TRACE(restarts ? "restarts" : "runs on");
+    CoreHarness h;
+    GroupSpec spec = CoreHarness::Fixed(3);
+    spec.fate = Fate::kReport;
+    std::vector<TestMember> members = h.Form(spec);
+    EnterRoundCall step;
+    step.name = "step";
+    for (const TestMember& member : members) h.As(member, step);
+    SendCall send;
+    send.destination = 0;
+    send.value.bytes = "old";
+    h.As(members[1], send);
+    h.As(members[0], PublishIdsCall{"world", {"old"}});
+    h.Make(EvictCall{"w1", "test"}, Caller{});
+    const CallId propose =
+        h.As(members[0], ProposeViewCall{{{1, 1}}, {}, false}, absl::Seconds(10));
+    h.As(members[2], AckViewCall{Describe(h).proposal->id, false, ""});
+    ASSERT_NE(h.Get<ViewReply>(propose), nullptr) << h.StatusOf(propose);
+    ASSERT_EQ(h.Get<ViewReply>(propose)->outcome, ViewReply::Outcome::kCommitted);
+    if (restarts) h.Restart();
+    members = {members[0], members[2]};
+    for (TestMember& member : members) member.generation = 2;
+    ASSERT_EQ(Describe(h).world_size, 2);
+    EXPECT_EQ(Describe(h).members[1].name, "w2");
+
+    EXPECT_TRUE(h.Parked(h.As(members[1], FetchIdsCall{"world"})));
+    EXPECT_TRUE(h.Parked(h.As(members[0], ReceiveCall{1, ""})));
+    const CallId first = h.As(members[0], step), second = h.As(members[1], step);
+    for (const CallId call : {first, second}) {
+      ASSERT_NE(h.Round(call), nullptr) << h.StatusOf(call);
+      EXPECT_EQ(h.Round(call)->outcome, RoundOutcome::kReleased);
+      EXPECT_EQ(h.Round(call)->number, 1);
+    }
+  }
+}
+
 TEST(View, AProposalDiesWithItsProposer) {
   CoreHarness h;
   std::vector<TestMember> members = h.Form(3);
@@ -339,6 +378,29 @@ TEST(Watch, GetsALoneEventImmediatelyAndManyEventsTogether) {
   ASSERT_EQ(many->events.size(), 3u);
   EXPECT_EQ(many->events[2].member, "w4");
   EXPECT_EQ(many->revision, Describe(h).revision);
+}
+
+// The coordinator collects events for 50 ms; a watch may begin in that time.
+TEST(Watch, GetsOnlyTheEventsAfterItsRevision) {
+  CoreHarness h;
+  std::vector<TestMember> members = h.Form(2);
+  h.Advance(absl::Seconds(1));
+  h.As(members[1], ReportErrorCall{"alone", false, {}});
+  const int64_t delivered = Describe(h).revision;
+  h.As(members[1], ReportErrorCall{"collected", false, {}});
+  const CallId from_now = h.Make(WatchGroupCall{0}, Caller{});
+  const CallId from_delivered = h.Make(WatchGroupCall{delivered}, Caller{});
+  EXPECT_TRUE(h.Parked(from_delivered));
+  h.Advance(absl::Milliseconds(50));
+  ASSERT_NE(h.Get<WatchGroupReply>(from_delivered), nullptr);
+  ASSERT_EQ(h.Get<WatchGroupReply>(from_delivered)->events.size(), 1u);
+  EXPECT_EQ(h.Get<WatchGroupReply>(from_delivered)->events[0].cause.detail, "collected");
+  EXPECT_TRUE(h.Parked(from_now));
+  h.As(members[1], ReportErrorCall{"later", false, {}});
+  h.Advance(absl::Milliseconds(50));
+  ASSERT_NE(h.Get<WatchGroupReply>(from_now), nullptr);
+  ASSERT_EQ(h.Get<WatchGroupReply>(from_now)->events.size(), 1u);
+  EXPECT_EQ(h.Get<WatchGroupReply>(from_now)->events[0].cause.detail, "later");
 }
 
 TEST(Watch, GetsEventsThatNeedActionImmediately) {

@@ -60,5 +60,17 @@ TEST(GroupEndsTest, AnUploadBelongsToTheMemberThatMadeIt) {
   EXPECT_TRUE(h.StatusOf(h.As(members[0], GetBlobCall{blob})).ok());
 }
 
+TEST(GroupEndsTest, AnUploadThatNoCallTakesIsKeptForAMinute) {
+  CoreHarness h;
+  const std::vector<TestMember> members = h.Form(2);
+  const int64_t blob = h.Get<PutBlobReply>(h.As(members[0], PutBlobCall{"secret"}))->blob;
+  h.AdvanceAlive(absl::Seconds(59), members);
+  EXPECT_TRUE(h.StatusOf(h.As(members[0], GetBlobCall{blob})).ok());
+  h.AdvanceAlive(absl::Seconds(1), members);
+  EXPECT_EQ(h.StatusOf(h.As(members[0], GetBlobCall{blob})).code(), absl::StatusCode::kNotFound);
+  h.ForgetReplies();
+  EXPECT_EQ(h.core().Stats().bytes_held, 0);
+}
+
 }  // namespace
 }  // namespace cohort::coordinator
