@@ -2,11 +2,14 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cohort/v1/admin.grpc.pb.h"
 #include "cohort/v1/messaging.grpc.pb.h"
 #include "cohort/v1/store.grpc.pb.h"
+#include "coordinator/core/interface/call.h"
+#include "coordinator/service/engine/discard_reply.h"
 #include "coordinator/service/testing/rpc_server_test_base.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
@@ -93,6 +96,36 @@ TEST_F(TenantStreamsTest, AStreamOverTheQuotaIsRefusedWithTheNameOfTheLimit) {
     watch->context.TryCancel();
     EXPECT_EQ(Refusal(*watch).error_code(), grpc::StatusCode::CANCELLED);
   }
+}
+
+TEST_F(TenantStreamsTest, AnAnswerThatAWatchDoesNotReadCounts) {
+  const auto unread = [&] { return engine_->account().held(MemoryKind::kOutput); };
+  const auto watch = Watch("a");
+  const absl::Time end = absl::Now() + kTimeout / 2;
+  const std::string name(1000, 'k');
+  int puts = 0;
+  int64_t held = 0;
+  // Until the windows of HTTP/2 are full.
+  while (held < 1000 && absl::Now() < end) {
+    held = unread();
+    if (engine_->Stats().total.waiter_count == 0) continue;
+    Call call;
+    call.caller.key.tenant = "a";
+    PutCall put;
+    put.key = absl::StrCat(name, puts++);
+    put.value = std::string(60000, 'v');
+    call.body = std::move(put);
+    engine_->Submit(std::move(call), DiscardReply::Get());
+  }
+  EXPECT_GE(held, 1000);
+  v1::WatchResponse part;
+  for (int events = 0; events < puts; events += part.events_size()) {
+    ASSERT_TRUE(watch->reader->Read(&part));
+  }
+  while (unread() > 0 && absl::Now() < end) std::this_thread::yield();
+  EXPECT_EQ(unread(), 0);
+  watch->context.TryCancel();
+  EXPECT_EQ(Refusal(*watch).error_code(), grpc::StatusCode::CANCELLED);
 }
 
 }  // namespace

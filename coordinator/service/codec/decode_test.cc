@@ -394,6 +394,49 @@ TEST(DecodeTest, UniqueIdsAndEnums) {
   Check<I>(init, {{"phase", [](I& r) { r.clear_phase(); }, kInvalid, "phase"}});
 }
 
+TEST(DecodeTest, ProposalsOfAViewAndTheirAcknowledgements) {
+  using R = v1::ProposeViewRequest;
+  R base = Base<R>();
+  base.add_add("spare");
+  base.add_add("other");
+  auto* const range = base.add_remove();
+  range->set_first(2);
+  range->set_last(3);
+  base.mutable_wait()->set_seconds(7);
+  Check<R>(base, {{"silent", [](R& r) { r.set_silent(static_cast<v1::SilentPolicy>(7)); }, kInvalid,
+                   "silent"},
+                  {"range", [](R& r) { r.mutable_remove(0)->set_last(1); }, kInvalid, "remove"},
+                  {"name", [](R& r) { r.add_add(""); }, kInvalid, "add"},
+                  {"wait", [](R& r) { r.mutable_wait()->set_seconds(-1); }, kInvalid, "wait"}});
+  for (const auto& [silent, drops] :
+       {std::pair(v1::SILENT_POLICY_UNSPECIFIED, false), std::pair(v1::SILENT_POLICY_FAIL, false),
+        std::pair(v1::SILENT_POLICY_DROP, true)}) {
+    R request = base;
+    request.set_silent(silent);
+    Call call;
+    ASSERT_TRUE(Decode(request, DecodeContext(), &call).ok());
+    const auto& body = std::get<ProposeViewCall>(call.body);
+    EXPECT_EQ(body.drop_silent, drops) << silent;
+    EXPECT_THAT(body.add, testing::ElementsAre("spare", "other"));
+    EXPECT_THAT(body.remove, testing::ElementsAre(RankRange{2, 3}));
+    EXPECT_EQ(call.wait, absl::Seconds(7));
+  }
+
+  using A = v1::AckViewRequest;
+  A acknowledgement = Base<A>();
+  acknowledgement.set_proposal(5);
+  acknowledgement.set_refuse(true);
+  acknowledgement.set_reason("busy");
+  Check<A>(acknowledgement,
+           {{"no proposal", [](A& r) { r.clear_proposal(); }, kInvalid, "proposal"}});
+  Call call;
+  ASSERT_TRUE(Decode(acknowledgement, DecodeContext(), &call).ok());
+  const auto& body = std::get<AckViewCall>(call.body);
+  EXPECT_EQ(body.proposal, 5);
+  EXPECT_TRUE(body.refuse);
+  EXPECT_EQ(body.reason, "busy");
+}
+
 TEST(DecodeTest, ReasonsAreCountedInCharacters) {
   using R = v1::LeaveRequest;
   std::string reason;

@@ -13,9 +13,11 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/threads/notification.h"
 #include "base/threads/thread_time.h"
 #include "cohort/v1/admin.grpc.pb.h"
 #include "cohort/v1/store.grpc.pb.h"
+#include "coordinator/journal/journal.h"
 #include "coordinator/journal/sqlite_journal.h"
 #include "coordinator/service/testing/rpc_server_test_base.h"
 #include "coordinator/service/torchft/lighthouse.h"
@@ -317,8 +319,65 @@ TEST_F(LighthouseServiceTest, ShutdownEndsWaitingCalls) {
 class WaitingCall final : public QuorumCall {
  public:
   void OnReply(Reply&&, DeliveryContext&) override {}
-  void End(const absl::StatusOr<grpc::ByteBuffer>&) override {}
+  void End(const absl::StatusOr<grpc::ByteBuffer>& answer) override {
+    status = answer.status();
+    has_ended.Notify();
+  }
+
+  absl::Status status;  // valid once it has ended
+  Notification has_ended;
 };
+
+// Does not write before it may.
+class HeldJournal final : public Journal {
+ public:
+  explicit HeldJournal(Notification& may_write) : may_write_(may_write) {}
+
+  using Journal::Open;
+  absl::StatusOr<int64_t> Open(const RowSink&) override { return 1; }
+  absl::Status Append(const std::vector<Record>&) override {
+    return may_write_.WaitWithTimeout(kTimeout) ? absl::OkStatus()
+                                                : absl::DeadlineExceededError("held for too long");
+  }
+  bool keeps_nothing() const override { return false; }
+  const char* name() const override { return "held"; }
+
+ private:
+  Notification& may_write_;
+};
+
+class HeldJournalTest : public LighthouseServiceTest {
+ protected:
+  void SetUp() override {
+    engine_ =
+        Engine::Start(EngineOptions(), std::make_unique<HeldJournal>(may_write_), Clock::Steady())
+            .value();
+    dispatcher_ = std::make_unique<Dispatcher>(DispatcherOptions(), *engine_, &observer_);
+  }
+
+  Notification may_write_;
+};
+
+// Replicas c, d and e ask while the journal writes the id of the quorum of a and b.
+TEST_F(HeldJournalTest, ReplicasThatAskDuringTheWriteOfAnIdGetTheNextQuorum) {
+  QuorumOptions options;
+  options.min_replicas = 2;
+  options.heartbeat_timeout = absl::Hours(1);
+  options.join_timeout = absl::ZeroDuration();
+  Lighthouse lighthouse(1, options, *dispatcher_, [](Instant) {});
+  WaitingCall calls[5];
+  const char* const replicas[] = {"a", "b", "c", "d", "e"};
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(lighthouse.Enter(&calls[i], Replica(replicas[i]), nullptr, absl::Hours(1)).ok());
+  }
+  EXPECT_EQ(engine_->Stats().total.waiter_count, 5);
+  may_write_.Notify();
+  for (WaitingCall& call : calls) {
+    ASSERT_TRUE(call.has_ended.WaitWithTimeout(kTimeout)) << call.replica();
+    EXPECT_TRUE(call.status.ok()) << call.status;
+  }
+  EXPECT_TRUE(dispatcher_->AwaitIdle(kTimeout));
+}
 
 // The processor time of the first heartbeats of `count` replicas, while one waits for a quorum.
 absl::Duration TimeOfFirstHeartbeats(Dispatcher& dispatcher, int count) {
