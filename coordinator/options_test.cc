@@ -192,6 +192,28 @@ TEST(OptionsTest, OnlyWhatWasChangedIsLogged) {
             "listen=[127.0.0.1:1, unix:/run/c.sock] journal=sqlite journal-path=/tmp/j max_keys=5");
 }
 
+// On a small machine, the limits of a part stay below those of the whole.
+TEST(OptionsTest, TheDefaultLimitsFollowFromTheMemory) {
+  constexpr int64_t kGiB = int64_t{1} << 30;
+  struct Case {
+    int64_t memory, bytes_held, group_bytes_held, tenant_bytes_held, closed_names;
+  };
+  for (const Case& row : {
+           Case{64 * kGiB, 32 * kGiB, kGiB, 24 * kGiB, 65536},
+           Case{2 * kGiB, kGiB, kGiB, kGiB / 4 * 3, 65536},
+           Case{kGiB, kGiB / 2, kGiB / 2, kGiB / 8 * 3, 65536},
+           Case{64 << 20, 32 << 20, 32 << 20, 24 << 20, 4096},
+           Case{1, 1, 1, 1, 1},
+       }) {
+    SCOPED_TRACE(row.memory);
+    const Limits limits = DefaultLimits(row.memory);
+    EXPECT_EQ(limits.max_bytes_held, row.bytes_held);
+    EXPECT_EQ(limits.max_group_bytes_held, row.group_bytes_held);
+    EXPECT_EQ(limits.max_tenant_bytes_held, row.tenant_bytes_held);
+    EXPECT_EQ(limits.max_closed_names, row.closed_names);
+  }
+}
+
 TEST(LimitNamesTest, HelpSaysWhatEachLimitCounts) {
   const std::string help = Parse({"--help"})->message;
   for (const LimitName& limit : LimitNames()) {
