@@ -277,6 +277,18 @@ TEST(ACoordinatorThatSlept, DoesNotBlameAMemberForItsProgress) {
   EXPECT_EQ(Describe(h).state, GroupState::kActive);
 }
 
+TEST(Progress, IsShownWithItsOperationAndAge) {
+  CoreHarness h;
+  const std::vector<TestMember> members = h.Form(Spec(absl::Seconds(60)));
+  h.As(members[1], KeepAliveCall{7, "step"});
+  h.Advance(absl::Seconds(3));
+  h.As(members[1], KeepAliveCall{7, "step"});
+  EXPECT_EQ(Member(h, 1).progress, 7);
+  EXPECT_EQ(Member(h, 1).progress_operation, "step");
+  EXPECT_EQ(Member(h, 1).progress_age, absl::Seconds(3));
+  EXPECT_EQ(Member(h, 0).progress_operation, "");
+}
+
 TEST(ProgressTimeout, DoesNotCountTheTimeInWhichTheGroupForms) {
   CoreHarness h;
   GroupSpec spec = Spec(absl::Seconds(60));
