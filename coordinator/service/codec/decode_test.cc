@@ -220,6 +220,36 @@ TEST(DecodeTest, Join) {
        {"wait huge", [](R& r) { r.mutable_wait()->set_seconds(INT64_MAX); }, kInvalid, "wait"}});
 }
 
+TEST(DecodeTest, TheSpecOfAGroupArrives) {
+  auto request = Base<v1::CreateGroupRequest>();
+  v1::GroupSpec& spec = *request.mutable_spec();
+  spec.set_min_members(2);
+  spec.set_max_members(3);
+  spec.set_fate(v1::FATE_REPORT);
+  spec.mutable_lease()->set_seconds(11);
+  spec.mutable_attached_lease()->set_seconds(12);
+  spec.mutable_disconnect_grace()->set_seconds(13);
+  spec.mutable_data_expiration()->set_seconds(14);
+  spec.mutable_progress_timeout()->set_seconds(15);
+  spec.mutable_join_window()->set_seconds(16);
+  spec.set_parameters_digest("digest");
+  (*spec.mutable_labels())["zone"] = "a";
+  Call call;
+  ASSERT_TRUE(Decode(request, DecodeContext(), &call).ok());
+  const GroupSpec& decoded = std::get<CreateGroupCall>(call.body).spec;
+  EXPECT_EQ(decoded.min_members, 2);
+  EXPECT_EQ(decoded.max_members, 3);
+  EXPECT_EQ(decoded.fate, Fate::kReport);
+  EXPECT_EQ(decoded.lease, absl::Seconds(11));
+  EXPECT_EQ(decoded.attached_lease, absl::Seconds(12));
+  EXPECT_EQ(decoded.disconnect_grace, absl::Seconds(13));
+  EXPECT_EQ(decoded.data_expiration, absl::Seconds(14));
+  EXPECT_EQ(decoded.progress_timeout, absl::Seconds(15));
+  EXPECT_EQ(decoded.join_window, absl::Seconds(16));
+  EXPECT_EQ(decoded.parameters_digest, "digest");
+  EXPECT_THAT(decoded.labels, testing::ElementsAre(testing::Pair("zone", "a")));
+}
+
 TEST(DecodeTest, Ranges) {
   using R = v1::BarrierRequest;
   const auto add = [](R& r, int first, int last) {
