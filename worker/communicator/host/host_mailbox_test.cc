@@ -159,8 +159,8 @@ TEST_F(HostMailboxTest, OnlyTheSendersThatHaveNotComeAreMissing) {
   EXPECT_TRUE(received.ok()) << received;
 }
 
-// Also a message that the channel would hold without its receiver. What the rank sent before it
-// left still arrives, and messages of other ranks pass.
+// Also a message that the channel would hold without its receiver. Messages of the rank from before
+// still arrive, and those of other ranks pass.
 TEST_F(HostMailboxTest, OnlyASendToARankThatHasLeftFails) {
   const HostSharedMemory space = *HostSharedMemory::Create(3);
   const RankHeaps heaps(3);
