@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/clock.h"
 #include "client/rendezvous/call/cancellation.h"
 #include "client/rendezvous/testing/process_group_test_base.h"
 #include "gmock/gmock.h"
@@ -110,10 +111,14 @@ TEST_F(AsyncProcessGroupTest, ACancelledCallEndsWhileTheCoordinatorIsAway) {
   fake_.FailNext("GetGroup", std::vector<grpc::Status>(1000, Away()));
   auto cancellation = std::make_shared<Cancellation>();
   Answer answer;
+  const Instant begin = Clock::Steady().Now();
   group->async().Describe(With(cancellation), answer.SlotFor<GroupInfo>());
   ASSERT_TRUE(fake_.AwaitSeen("GetGroup", 1));
+  // Its answer comes after the refusal, so the cancellation finds a call that pauses.
+  ASSERT_TRUE(group->Send("x", 1).ok());
   cancellation->Cancel(absl::AbortedError("enough"));
   EXPECT_EQ(answer.Await(), absl::AbortedError("enough"));
+  EXPECT_LT(Clock::Steady().Now() - begin, kLong / 4);
 }
 
 TEST_F(AsyncProcessGroupTest, ACancelledSendDoesNotWaitForTheSendsBeforeIt) {

@@ -23,8 +23,9 @@ TEST_F(ProcessGroupSessionTest, CallsInFlightEndWithTheirGroup) {
   auto group = Join();
   fake_.Hold("Receive", true);
   fake_.FailNext("Send", std::vector<grpc::Status>(1000, Away()));
-  absl::Notification received, sent;
-  absl::Status receive_status, send_status;
+  fake_.FailNext("Upload", std::vector<grpc::Status>(1000, Away()));
+  absl::Notification received, sent, uploaded;
+  absl::Status receive_status, send_status, upload_status;
   group->async().Receive(1, "", {kLong, nullptr}, [&](auto object) {
     receive_status = object.status();
     received.Notify();
@@ -33,13 +34,20 @@ TEST_F(ProcessGroupSessionTest, CallsInFlightEndWithTheirGroup) {
     send_status = std::move(status);
     sent.Notify();
   });
+  group->async().AllGather(std::string(4 << 20, 'x'), {}, [&](auto objects) {
+    upload_status = objects.status();
+    uploaded.Notify();
+  });
   ASSERT_TRUE(fake_.AwaitSeen("Receive", 1));
   ASSERT_TRUE(fake_.AwaitSeen("Send", 2));
+  ASSERT_TRUE(fake_.AwaitSeen("Upload", 2));
   group.reset();
   ASSERT_TRUE(received.WaitForNotificationWithTimeout(kLong));
   ASSERT_TRUE(sent.WaitForNotificationWithTimeout(kLong));
+  ASSERT_TRUE(uploaded.WaitForNotificationWithTimeout(kLong));
   EXPECT_EQ(receive_status.code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(send_status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(upload_status.code(), absl::StatusCode::kCancelled);
   EXPECT_THAT(fake_.Seen("Leave"), SizeIs(1));
 }
 

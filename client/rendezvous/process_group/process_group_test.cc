@@ -146,6 +146,17 @@ TEST_F(ProcessGroupTest, AcknowledgesWithoutAnotherCall) {
   ASSERT_TRUE(group->AllGather("x").ok());
   ASSERT_TRUE(fake_.AwaitSeen("KeepAlive", 1));
   EXPECT_THAT(ReceiptsOf(fake_.Seen("KeepAlive")[0]), ElementsAre(9));
+  // So do later receipts, and those that come while a renewal is on its way.
+  fake_.Hold("KeepAlive", true);
+  fake_.set_receipt(10);
+  ASSERT_TRUE(group->AllGather("x").ok());
+  ASSERT_TRUE(fake_.AwaitSeen("KeepAlive", 2));
+  EXPECT_THAT(ReceiptsOf(fake_.Seen("KeepAlive")[1]), ElementsAre(10));
+  fake_.set_receipt(11);
+  ASSERT_TRUE(group->AllGather("x").ok());
+  fake_.Hold("KeepAlive", false);
+  ASSERT_TRUE(fake_.AwaitSeen("KeepAlive", 3));
+  EXPECT_THAT(ReceiptsOf(fake_.Seen("KeepAlive")[2]), ElementsAre(11));
 }
 
 TEST_F(ProcessGroupTest, CountsRoundsOfAllKindsUnderOneName) {
