@@ -130,6 +130,7 @@ TEST(GroupTraceTest, ClocksOfOneMachineAreOneWhateverTheirCalendars) {
   const GroupTrace trace = PutTogether({a, b}, true);
   EXPECT_EQ(trace.clocks.size(), 1u);
   EXPECT_EQ(trace.calls[0].longest_wait, absl::Microseconds(100));
+  for (const TraceRank& rank : trace.ranks) EXPECT_EQ(rank.record.calendar, a.calendar);
 }
 
 TEST(GroupTraceTest, ClocksOfSeveralMachinesAreAligned) {
