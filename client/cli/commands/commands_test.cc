@@ -496,6 +496,12 @@ TEST(WaitsCommand, ShowsParkedCalls) {
             "GROUP  RANK  MEMBER  OPERATION       SINCE     LEFT  WAITS ON\n"
             "g         0  rank-0  receive from 1  3.0s ago  27s   1\n");
   EXPECT_THAT(tool.fake.calls, ElementsAre("DumpWaits()", "DumpWaits(g)"));
+  // A call in the tenant's own store has no rank.
+  tool.fake.parked.push_back({"", "", -1, "get k", absl::Seconds(2), absl::Seconds(1), {}});
+  const std::string json = tool({"waits", "--json"}).out;
+  EXPECT_THAT(json, HasSubstr(R"("group":"g","member":"rank-0","rank":0,"operation":)"));
+  EXPECT_THAT(json, HasSubstr(R"("group":"","member":"","operation":"get k","age_seconds":2.0,)"
+                              R"("remaining_seconds":1.0,"waits_on":[]})"));
 }
 
 TEST(BarrierCommand, ShowsTheMissingRanksAndThenTheRound) {

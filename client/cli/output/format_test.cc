@@ -22,6 +22,7 @@ TEST(Format, DurationsHaveTwoUnitsAtMost) {
   EXPECT_EQ(ShortDuration(absl::InfiniteDuration()), "never");
   EXPECT_EQ(FormatAge(absl::Seconds(42)), "42s ago");
   EXPECT_EQ(FormatAge(std::optional<absl::Duration>()), "never");
+  EXPECT_EQ(FormatAge(absl::InfiniteDuration()), "never");
 }
 
 TEST(Format, BytesHaveBinaryUnits) {
@@ -38,7 +39,7 @@ TEST(Format, ForeignTextCannotSteerATerminal) {
   EXPECT_EQ(Printable("\xc2\x9b"), "\\xc2\\x9b");  // CSI in one character
   EXPECT_EQ(Printable("\xff\xc3"), "\\xff\\xc3");
   EXPECT_EQ(Printable("\xe2\x80\xae"), "\\xe2\\x80\\xae");  // U+202E turns the line round
-  EXPECT_EQ(Printable("\xc0\x8a"), "\\xc0\\x8a");  // an overlong newline
+  EXPECT_EQ(Printable("\xc0\x8a"), "\\xc0\\x8a");           // an overlong newline
 }
 
 TEST(Format, CausesNameTheCulprit) {
@@ -52,6 +53,23 @@ TEST(Format, CausesNameTheCulprit) {
   cause.detail = "silent for 30s";
   EXPECT_EQ(FormatCause(cause),
             "lease_expired, rank 3 (rank-3 on host-a), 12s ago: silent for 30s");
+}
+
+TEST(Format, ProposalsSayWhatChanges) {
+  client::ViewProposal proposal;
+  proposal.id = 4;
+  proposal.proposer = "rank-0";
+  proposal.base_generation = 7;
+  proposal.world_size = 3;
+  const std::string whose = "id 4 by rank-0 on generation 7:";
+  EXPECT_EQ(FormatProposal(proposal), whose + " world size 3");
+  proposal.add = {"spare-1", "spare\n2"};
+  EXPECT_EQ(FormatProposal(proposal), whose + " adds spare-1 spare\\x0a2, world size 3");
+  proposal.remove = {{1, 1}, {4, 6}};
+  EXPECT_EQ(FormatProposal(proposal),
+            whose + " removes ranks 1,4-6, adds spare-1 spare\\x0a2, world size 3");
+  proposal.add.clear();
+  EXPECT_EQ(FormatProposal(proposal), whose + " removes ranks 1,4-6, world size 3");
 }
 
 TEST(Table, ColumnsAreAsWideAsTheirWidestCell) {

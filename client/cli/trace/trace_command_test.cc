@@ -267,5 +267,38 @@ TEST(TraceCommand, ShowsClocksAndWhatIsInFlight) {
               HasSubstr("rank 1, if the clocks are right\n"));
 }
 
+// Only the root of a broadcast bounds the clocks of the others: they end after it began.
+TEST(TraceCommand, ShowsClocksThatAreKnownFromOneSide) {
+  struct Case {
+    Collective collective;
+    int root;
+    std::string text;
+  };
+  const Case cases[] = {
+      {Collective::kBroadcast, 0, "-550ms (-550ms at most)\n"},
+      {Collective::kBroadcast, 1, "+0s (-650ms at least)\n"},
+      {Collective::kExchange, 0, "not known: no call in common\n"},
+  };
+  for (const Case& one : cases) {
+    ToolRun tool;
+    std::vector<client::FlightRecord> records;
+    for (int rank = 0; rank < 2; ++rank) {
+      records.push_back(Record(rank, 2, 0));
+      if (rank == 1) records.back().clock = "b";
+      for (client::FlightCall& call : records.back().calls) {
+        call.collective = one.collective;
+        call.root = one.root;
+        if (rank == 0) continue;
+        call.started -= absl::Milliseconds(600);
+        *call.finished -= absl::Milliseconds(600);
+      }
+    }
+    tool.fake.groups = {Group({MemberOf(0, "far", {"a:1"}), MemberOf(1, "far", {"b:1"})})};
+    tool.fake.flights_at = {{"a:1", std::vector<client::FlightRecord>{records[0]}},
+                            {"b:1", std::vector<client::FlightRecord>{records[1]}}};
+    EXPECT_THAT(tool({"trace", "weights"}).out, HasSubstr(one.text)) << one.text;
+  }
+}
+
 }  // namespace
 }  // namespace cohort::cli
