@@ -126,7 +126,9 @@ TEST(OutputFileTest, ReplacesOnlyRegularFiles) {
   const std::string path = NewPath("kinds");
   ExpectRefused("/dev/null", "a device");
   ExpectRefused(std::filesystem::path(path).parent_path(), "a folder");
-  ExpectRefused(std::filesystem::path(path).parent_path() / "", "a folder");
+  for (const char* name : {"", ".", ".."}) {
+    ExpectRefused(std::filesystem::path(path).parent_path() / name, "it names a folder");
+  }
   ASSERT_EQ(mkfifo((path + ".fifo").c_str(), 0600), 0);
   ExpectRefused(path + ".fifo", "a special file");
   std::ofstream(path + ".target") << "before";
