@@ -352,6 +352,31 @@ TEST_F(RingTest, ValuesOfADeadWriterCanBeRead) {
   EXPECT_THAT(std::string(gone.message()), HasSubstr("rank 0"));
 }
 
+TEST_F(RingTest, AReaderThatWasStoppedReadsNoValueThatIsLeft) {
+  Make(4096, 1);
+  ASSERT_TRUE(writer_->Write("left", Short()).ok());
+  readers_[0].source->Stop(absl::CancelledError("closed"));
+  EXPECT_EQ(records(0).Next(Long()).status(), absl::CancelledError("closed"));
+  EXPECT_EQ(records(0).View([](absl::string_view) { return absl::OkStatus(); }, Long()),
+            absl::CancelledError("closed"));
+}
+
+TEST_F(RingTest, AReaderThatDoesNotWaitGetsTheReasonNotTheDeadline) {
+  const WaitLimit passed = For(-absl::Seconds(1));
+  Make(4096, 3);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(records(0).Next(passed).status()));
+  readers_[0].source->WriterGone("its process has ended");
+  EXPECT_TRUE(absl::IsAborted(records(0).Next(passed).status()));
+  client::Cancellation cancellation;
+  cancellation.Cancel(absl::CancelledError("never mind"));
+  const WaitLimit cancelled(-absl::Seconds(1), &cancellation);
+  EXPECT_EQ(records(1).Next(cancelled).status(), absl::CancelledError("never mind"));
+  writer_->End("all is read");
+  const absl::Status ended = records(2).Next(passed).status();
+  EXPECT_TRUE(absl::IsCancelled(ended)) << ended;
+  EXPECT_THAT(std::string(ended.message()), HasSubstr("all is read"));
+}
+
 // A sleeping reader gets each of these at once, not only at its next look.
 TEST_F(RingTest, AnEndWakesAReaderThatSleeps) {
   Make(4096, 1);
