@@ -1,6 +1,7 @@
 """cohort.aio against a coordinator: ProcessGroup and Store on event loops."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import random
@@ -179,6 +180,32 @@ group.receive(0)
             await joined
     with rank_process(program, address) as process:
         run(main(process))
+
+
+def test_views(address):
+    async def proposal_of(group):
+        while (proposal := (await group.describe()).proposal) is None:
+            pass  # each look is a call
+        return proposal
+    async def main():
+        groups = [new('views', rank, address, size=3) for rank in range(3)]
+        async with contextlib.AsyncExitStack() as stack:
+            await asyncio.gather(*[stack.enter_async_context(group) for group in groups])
+            refused = asyncio.ensure_future(groups[0].propose_view(remove=[2]))
+            proposal = await proposal_of(groups[1])
+            assert (proposal.proposer, proposal.remove, proposal.add) == ('rank-0', (2,), [])
+            answers = await asyncio.gather(
+                refused, groups[1].ack_view(proposal.id, accept=False, reason='2 is needed'),
+                return_exceptions=True)
+            for answer in answers:
+                assert isinstance(answer, cohort.Error) and '2 is needed' in str(answer)
+            await asyncio.gather(*[group.barrier() for group in groups])  # the old view goes on
+            proposed = asyncio.ensure_future(groups[0].propose_view(remove=[2]))
+            proposal = await proposal_of(groups[1])
+            views = await asyncio.gather(proposed, groups[1].ack_view(proposal.id))
+            assert views == [(2, 0, 2), (2, 1, 2)]
+            await asyncio.gather(*[group.barrier() for group in groups[:2]])
+    run(main())
 
 
 def test_store(address):
