@@ -56,6 +56,8 @@ CallRetries::Attempt CallRetries::Begin() {
 
 std::optional<absl::Duration> CallRetries::Judge(const grpc::Status& status, absl::Status* result) {
   if (IsAway(status) && limits_.repeat) {
+    if (limits_.interruption != nullptr) *result = limits_.interruption->reason();
+    if (!result->ok()) return std::nullopt;
     const absl::Duration left = limits_.deadline - Clock::Steady().Now();
     if (left > absl::ZeroDuration()) {
       const absl::Duration pause = std::min(backoff_.Next(), left);

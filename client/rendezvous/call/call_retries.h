@@ -4,6 +4,7 @@
 #define COHORT_CLIENT_RENDEZVOUS_CALL_CALL_RETRIES_H_
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -26,6 +27,8 @@ inline constexpr absl::Duration kShortestAttempt = absl::Milliseconds(100);
 // The coordinator parks no call longer than this.
 inline constexpr absl::Duration kMaxWait = absl::Hours(1);
 
+class Interruption;
+
 struct CallLimits {
   std::string what;  // for texts, such as barrier "step" #812
   Instant deadline;
@@ -36,6 +39,8 @@ struct CallLimits {
   // Called before each pause, with the last error and the length of the pause, on the thread that
   // got the error.
   std::function<void(const grpc::Status&, absl::Duration)> on_repeat;
+  // Once it is raised, the call is not repeated and ends with its reason. May be null.
+  std::shared_ptr<const Interruption> interruption;
 };
 
 // Pauses that grow from the shortest to the longest, each with 20 % jitter. Confined to one thread

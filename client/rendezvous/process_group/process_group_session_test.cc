@@ -51,6 +51,32 @@ TEST_F(ProcessGroupSessionTest, CallsInFlightEndWithTheirGroup) {
   EXPECT_THAT(fake_.Seen("Leave"), SizeIs(1));
 }
 
+TEST_F(ProcessGroupSessionTest, NoCallIsRepeatedAfterItHasLeft) {
+  auto group = Join();
+  for (const char* const method : {"Upload", "Receive"})
+    fake_.FailNext(method, std::vector<grpc::Status>(1000, Away()));
+  const auto all_gather = [&] { return group->AllGather(std::string(4 << 20, 'x')).status(); };
+  auto blocking = std::async(std::launch::async, all_gather);
+  absl::Notification received, uploaded;
+  absl::Status receive_status, upload_status;
+  group->async().Receive(1, "", {kLong, nullptr}, [&](auto object) {
+    receive_status = object.status();
+    received.Notify();
+  });
+  group->async().AllGather(std::string(4 << 20, 'x'), {}, [&](auto objects) {
+    upload_status = objects.status();
+    uploaded.Notify();
+  });
+  ASSERT_TRUE(fake_.AwaitSeen("Upload", 2));
+  ASSERT_TRUE(fake_.AwaitSeen("Receive", 1));
+  EXPECT_TRUE(group->Leave("done").ok());
+  EXPECT_EQ(blocking.get().code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(received.WaitForNotificationWithTimeout(kLong));
+  ASSERT_TRUE(uploaded.WaitForNotificationWithTimeout(kLong));
+  EXPECT_EQ(receive_status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(upload_status.code(), absl::StatusCode::kFailedPrecondition);
+}
+
 TEST_F(ProcessGroupSessionTest, MayBeDestroyedByItsOwnCallback) {
   auto group = Join();
   absl::Notification done;

@@ -3,6 +3,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,7 +34,7 @@ class Transfer : public Cancellable, public std::enable_shared_from_this<Transfe
   Transfer(std::shared_ptr<GroupSession> session, std::string what, Instant deadline)
       : session_(std::move(session)),
         spec_(TransferSpec(std::move(what), deadline)),
-        retries_(session_->connection()->options(), CallLimits{spec_.what, deadline}) {}
+        retries_(session_->connection()->options(), session_->Limits(spec_)) {}
 
   void Begin() {
     if (absl::Status status = session_->FillScope(spec_, &scope_); !status.ok()) {
@@ -47,24 +48,32 @@ class Transfer : public Cancellable, public std::enable_shared_from_this<Transfe
 
   void Cancel() override {
     std::shared_ptr<grpc::ClientContext> context;
+    uint64_t pause = 0;
     {
       MutexLock lock(&mutex_);
       cancelled_ = true;
       context = context_;
+      pause = pause_;
     }
     if (context != nullptr) context->TryCancel();
+    if (pause != 0 && session_->connection()->timers().Cancel(pause)) {
+      session_->connection()->timers().Post(
+          [self = shared_from_this()] { self->OnAttempt(grpc::Status::CANCELLED); });
+    }
   }
 
   void OnAttempt(const grpc::Status& status) {
     absl::Status result;
     if (!status.ok()) {
       const std::optional<absl::Duration> pause = retries_.Judge(status, &result);
-      if (pause.has_value() && !Cancelled()) {
-        session_->connection()->timers().After(*pause,
-                                               [self = shared_from_this()] { self->Attempt(); });
+      MutexLock lock(&mutex_);
+      if (cancelled_) {
+        result = OwnerGone();
+      } else if (pause.has_value()) {
+        pause_ = session_->connection()->timers().After(
+            *pause, [self = shared_from_this()] { self->Attempt(); });
         return;
       }
-      if (Cancelled()) result = OwnerGone();
     }
     session_->calls().Remove(shared_from_this());
     Deliver(result);
@@ -103,6 +112,7 @@ class Transfer : public Cancellable, public std::enable_shared_from_this<Transfe
 
   Mutex mutex_;
   std::shared_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mutex_);
+  uint64_t pause_ ABSL_GUARDED_BY(mutex_) = 0;  // the timer of the latest pause
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -68,6 +68,12 @@ absl::Status GroupSession::FillScope(const CallSpec& spec, v1::Scope* scope) {
   return absl::OkStatus();
 }
 
+CallLimits GroupSession::Limits(const CallSpec& spec) const {
+  CallLimits limits{spec.what, spec.deadline};
+  limits.interruption = interruption_;
+  return limits;
+}
+
 absl::Status GroupSession::Begin(const CallSpec& spec, v1::Scope* scope) {
   COHORT_RETURN_IF_ERROR(FillScope(spec, scope));
   MutexLock lock(&mutex_);
@@ -128,7 +134,7 @@ absl::Status GroupSession::ReportWaiting(const CallSpec& spec) {
   CallLimits limits{"WhoIsMissing", Clock::Steady().Now() + kReportInterval};
   limits.repeat = false;
   const absl::Status status = CallBlocking(*connection_, method::kWhoIsMissing, std::move(limits),
-                                           interruption_, CallCancellations(spec.cancellation.get()),
+                                           *interruption_, CallCancellations(spec.cancellation.get()),
                                            request, &response);
   if (!status.ok()) return status;  // the report is missing; the call itself goes on
   if (const v1::OpenWait* wait = FindWait(response, spec.what); wait != nullptr) {
@@ -216,7 +222,7 @@ void GroupSession::End(absl::Status reason) {
     receipts_.Clear();
     watch.swap(watch_);
   }
-  interruption_.Raise(std::move(reason));
+  interruption_->Raise(std::move(reason));
   if (watch != nullptr) watch->Cancel();
 }
 

@@ -99,6 +99,8 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   // The same for transfers of blobs, which are not unary calls. The call must end in its usual way
   // when cancelled.
   absl::Status FillScope(const CallSpec& spec, v1::Scope* scope);
+  // No call is repeated once this session has ended.
+  CallLimits Limits(const CallSpec& spec) const;
   CallRegistry& calls() { return calls_; }
   SendFifo& send_fifo() { return send_fifo_; }
 
@@ -143,7 +145,6 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   void ScheduleFlushLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Calls on_waiting; returns the status of the question to the coordinator.
   absl::Status ReportWaiting(const CallSpec& spec);
-  CallLimits Limits(const CallSpec& spec) const { return CallLimits{spec.what, spec.deadline}; }
 
   // group_session_lease.cc
   // From one renewal to the next.
@@ -176,7 +177,7 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   const absl::Duration progress_timeout_;
   const std::function<TensorReport()> report_tensors_;
 
-  Interruption interruption_;
+  const std::shared_ptr<Interruption> interruption_ = std::make_shared<Interruption>();
   CallRegistry calls_;
   SendFifo send_fifo_;
 
@@ -207,7 +208,7 @@ absl::Status GroupSession::Call(const M& method, typename M::Request& request,
   if (spec.on_waiting != nullptr && *spec.on_waiting) {
     ask = [this, &spec] { return ReportWaiting(spec); };
   }
-  absl::Status status = CallMonitored(*connection_, method, Limits(spec), interruption_, request,
+  absl::Status status = CallMonitored(*connection_, method, Limits(spec), *interruption_, request,
                                       response, ask, spec.cancellation.get());
   Finish(request.scope(), status, Receipts::kTakes<typename M::Request>);
   return status;
