@@ -28,10 +28,11 @@ static_assert(kAcceptsAtATime < static_cast<int>(kMostAlike));
 constexpr size_t kVersionEnds = sizeof(uint64_t) + sizeof(uint32_t);
 static_assert(offsetof(Hello, version) == sizeof(uint64_t));
 
-// Whether bytes have come that were not read, such as those of a proof.
-bool HasInput(int fd) {
-  char byte;
-  return recv(fd, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT) > 0;
+// Whether the rest of a proof has come, which was not read yet: the connection's next turn ends its
+// wait. A part of a proof is no reason to keep a connection, because anybody can send one.
+bool HasRest(int fd, size_t bytes) {
+  Proof rest;
+  return recv(fd, rest.data(), bytes, MSG_PEEK | MSG_DONTWAIT) == static_cast<ssize_t>(bytes);
 }
 
 }  // namespace
@@ -101,7 +102,8 @@ void Incoming::DropOldestLike(const Pending& pending) {
   auto oldest = pending_.end();
   for (auto it = pending_.begin(); it != pending_.end(); ++it) {
     if (!it->welcomed || it->closed || &*it == &pending || it->hello.from != pending.hello.from ||
-        it->hello.stream != pending.hello.stream || HasInput(it->fd.get())) {
+        it->hello.stream != pending.hello.stream ||
+        HasRest(it->fd.get(), it->proof.size() - it->proof_got)) {
       continue;
     }
     if (alike++ == 0) oldest = it;

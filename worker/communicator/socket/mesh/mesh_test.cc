@@ -308,6 +308,35 @@ TEST_F(MeshTest, OverheardHellosKeepNoRankOut) {
   EXPECT_TRUE(first.ok()) << first.status();
 }
 
+// All of it lies there when the rank begins to accept.
+TEST_F(MeshTest, ABurstOfOneOverheardHelloHoldsNoMoreConnectionsWithAPartOfAProof) {
+  Listen(2);
+  constexpr size_t kMost = 16;
+  const Hello heard = MakeHello({1, 2, 2, kSecret}, 0, 0);
+  std::vector<UniqueFd> alike;
+  for (size_t i = 0; i < 3 * kMost; ++i) {
+    alike.push_back(Knock(0));
+    Send(alike.back().get(), &heard, sizeof(heard));
+    Send(alike.back().get(), "x", 1);
+  }
+  absl::StatusOr<Mesh> mesh;
+  std::thread waiting([&] { mesh = Connect(Options(0), Soon()); });
+  size_t open = alike.size();
+  const Instant end = Soon();
+  while (open > kMost + 1 && Clock::Steady().Now() < end) {
+    open = 0;
+    for (const UniqueFd& fd : alike) {
+      pollfd ended = {fd.get(), POLLRDHUP, 0};
+      if (poll(&ended, 1, 1) == 0) ++open;
+    }
+  }
+  EXPECT_LE(open, kMost + 1);
+  const absl::StatusOr<Mesh> of_rank_1 = Connect(Options(1), Soon());
+  waiting.join();
+  EXPECT_TRUE(mesh.ok()) << mesh.status();
+  EXPECT_TRUE(of_rank_1.ok()) << of_rank_1.status();
+}
+
 // They would take the descriptors of the process. The rank's own connection is among the last ones
 // when its proof comes.
 TEST_F(MeshTest, TheOldestConnectionsWithOneOverheardHelloAreClosed) {
