@@ -133,9 +133,9 @@ absl::Status GroupSession::ReportWaiting(const CallSpec& spec) {
   v1::WhoIsMissingResponse response;
   CallLimits limits{"WhoIsMissing", Clock::Steady().Now() + kReportInterval};
   limits.repeat = false;
-  const absl::Status status = CallBlocking(*connection_, method::kWhoIsMissing, std::move(limits),
-                                           *interruption_, CallCancellations(spec.cancellation.get()),
-                                           request, &response);
+  const absl::Status status =
+      CallBlocking(*connection_, method::kWhoIsMissing, std::move(limits), *interruption_,
+                   CallCancellations(spec.cancellation.get()), request, &response);
   if (!status.ok()) return status;  // the report is missing; the call itself goes on
   if (const v1::OpenWait* wait = FindWait(response, spec.what); wait != nullptr) {
     (*spec.on_waiting)(FromProto(wait->missing()));
