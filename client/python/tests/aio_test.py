@@ -1,4 +1,5 @@
-"""cohort.aio against a coordinator: ProcessGroup and Store on event loops."""
+"""cohort.aio against a coordinator: ProcessGroup and Store on event loops. One file, though long: all
+tests run their members on one loop in the same way."""
 
 import asyncio
 import contextlib
