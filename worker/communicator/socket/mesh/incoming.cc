@@ -29,7 +29,7 @@ constexpr size_t kVersionEnds = sizeof(uint64_t) + sizeof(uint32_t);
 static_assert(offsetof(Hello, version) == sizeof(uint64_t));
 
 // Whether the rest of a proof has come, which was not read yet: the connection's next turn ends its
-// wait. A part of a proof is no reason to keep a connection, because anybody can send one.
+// wait. Part of a proof keeps no connection, because a stranger can send as much.
 bool HasRest(int fd, size_t bytes) {
   Proof rest;
   return recv(fd, rest.data(), bytes, MSG_PEEK | MSG_DONTWAIT) == static_cast<ssize_t>(bytes);
