@@ -1,6 +1,7 @@
 // Clients that show tokens, by gRPC and by framed RPC.
 #include <unistd.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -139,19 +140,26 @@ TEST_F(OldHeartbeatsTest, AReplicaThatWaitsForAQuorumIsNotTakenOver) {
   for (const absl::Time end = absl::Now() + kTimeout; absl::Now() < end;) {
     if (beat(true).ok()) break;
   }
-  grpc::ClientContext context;
-  context.AddMetadata("authorization", "Bearer secret");
-  std::thread waits([&] {
-    ::torchft::LighthouseQuorumRequest request;
-    request.mutable_requester()->set_replica_id("replica");
-    ::torchft::LighthouseQuorumResponse response;
-    stub->Quorum(&context, request, &response);
-  });
+  // The later call ends the earlier one, and is sure to wait from then on.
+  grpc::ClientContext contexts[2];
+  std::atomic<int> ended_count = 0;
+  std::vector<std::thread> calls;
+  for (grpc::ClientContext& context : contexts) {
+    context.AddMetadata("authorization", "Bearer secret");
+    calls.emplace_back([&] {
+      ::torchft::LighthouseQuorumRequest request;
+      request.mutable_requester()->set_replica_id("replica");
+      ::torchft::LighthouseQuorumResponse response;
+      stub->Quorum(&context, request, &response);
+      ++ended_count;
+    });
+  }
   const absl::Time end = absl::Now() + kTimeout;
-  while (engine_->Stats().total.waiter_count == 0 && absl::Now() < end) std::this_thread::yield();
+  while (ended_count == 0 && absl::Now() < end) std::this_thread::yield();
+  EXPECT_EQ(ended_count, 1);
   EXPECT_EQ(beat(false).error_code(), grpc::StatusCode::PERMISSION_DENIED);
-  context.TryCancel();
-  waits.join();
+  for (grpc::ClientContext& context : contexts) context.TryCancel();
+  for (std::thread& call : calls) call.join();
 }
 
 TEST_F(TokensTest, ByFrames) {

@@ -252,8 +252,9 @@ void GroupSession::Destroy(absl::string_view reason) {
       notified->WaitWithTimeout(kGoodbye);
     }
   }
-  End(absl::FailedPreconditionError(absl::StrCat("group ", group_, ": this member has left")));
+  // First, so that no call in flight is told that its member has left.
   calls_.CancelAll();
+  End(absl::FailedPreconditionError(absl::StrCat("group ", group_, ": this member has left")));
 
   // A running on_event may use objects that its owner is about to destroy. If on_event itself
   // destroys this session, it may not wait for itself.
