@@ -62,5 +62,17 @@ TEST(TimedMutexTest, AWaitingThreadRunsItsHook) {
   const TimedMutexLock lock(&mutex);
 }
 
+TEST(TimedMutexTest, AHookLeavesTheTimeoutAsItIs) {
+  TimedMutex mutex;
+  Holder holder(mutex);
+  int runs = 0;
+  const auto let_go_late = [&] {
+    if (++runs == 40) holder.LetGo();
+  };
+  const WaitHook hook(let_go_late);
+  EXPECT_FALSE(mutex.LockFor(absl::Milliseconds(120)));
+  EXPECT_GE(runs, 1);
+}
+
 }  // namespace
 }  // namespace cohort

@@ -306,13 +306,17 @@ TEST(TransferTest, ComparingNamesTheTensorThatDiffers) {
 TEST(TransferTest, ARankThatCannotKeepItDoesNotStopTheOthers) {
   const std::string content = Content();
   const auto file = OpenNew(content);
-  Outcome outcome;
-  outcome.memory[0].error = absl::ResourceExhaustedError("no room");
-  RunAll(outcome, file, 999);
-  EXPECT_EQ(outcome.others[0].status(), absl::ResourceExhaustedError("no room"));
-  EXPECT_TRUE(outcome.others[1].ok()) << outcome.others[1].status();
-  EXPECT_TRUE(outcome.memory[1].file == content);
-  EXPECT_EQ(outcome.root.status(), absl::ResourceExhaustedError("rank 1: no room"));
+  for (const int full : {0, 1}) {
+    Outcome outcome;
+    outcome.memory[full].error = absl::ResourceExhaustedError("no room");
+    RunAll(outcome, file, 999);
+    EXPECT_EQ(outcome.others[full].status(), absl::ResourceExhaustedError("no room"));
+    const int other = 1 - full;
+    EXPECT_TRUE(outcome.others[other].ok()) << outcome.others[other].status();
+    EXPECT_TRUE(outcome.memory[other].file == content);
+    EXPECT_EQ(outcome.root.status(),
+              absl::ResourceExhaustedError(absl::StrCat("rank ", full + 1, ": no room")));
+  }
 }
 
 }  // namespace

@@ -280,6 +280,21 @@ TEST_F(TenantsTest, CheckAccessSaysWhatARefusalWouldSay) {
   EXPECT_EQ(check("Get", "b").error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
+TEST_F(TenantsTest, TheOperatorOfOneAsksForTheRightsOfNoOtherClient) {
+  Start(Role::kOperator, "a");
+  for (const char* const tenant : {"a", "b", ""}) {
+    v1::CheckAccessRequest request;
+    request.set_method("Get");
+    request.set_tenant(tenant);
+    const std::string method = "cohort.v1.AdminService/CheckAccess";
+    EXPECT_TRUE(CallByGrpc(channel_, method, request.SerializeAsString()).ok()) << tenant;
+    request.add_names("token:other");
+    EXPECT_EQ(CallByGrpc(channel_, method, request.SerializeAsString()).error_code(),
+              grpc::StatusCode::PERMISSION_DENIED)
+        << tenant;
+  }
+}
+
 // The rights end while the watch waits.
 TEST_F(TenantsTest, AWatchWithoutRightsDeliversNothing) {
   const std::string other = R"(, {"identity": "anonymous", "tenant": "a", "role": "member"})";

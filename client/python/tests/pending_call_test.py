@@ -113,6 +113,19 @@ def test_wait_all(groups):
     assert run(groups, failing) == [True] * RANKS
 
 
+def test_wait_all_has_one_deadline(groups, monkeypatch):
+    limits = []
+    exception = cohort.PendingCall.exception
+    def noted(call, timeout=None):
+        limits.append(timeout)
+        return exception(call, timeout)
+    monkeypatch.setattr(cohort.PendingCall, 'exception', noted)
+    def body(group, _):
+        return [group.all_reduce(np.ones(1), wait=False) for _ in range(4)]
+    cohort.wait_all(run(groups, body)[0], LONG)
+    assert LONG > limits[0] > limits[1] > limits[2] > limits[3]
+
+
 def test_wait_any(groups, address):
     with pytest.raises(ValueError, match='at least one call'):
         cohort.wait_any([])

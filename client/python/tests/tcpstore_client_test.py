@@ -60,9 +60,10 @@ if hasattr(store, "append"):
 if hasattr(store, "queue_push"):
     store.queue_push("q", "1")
     store.queue_push("q", "2")
-    assert store.queue_len("q") == 2
+    assert store.queue_len("q") == 2 and store.check(["q"])
     assert store.queue_pop("q") == b"1" and other.queue_pop("q") == b"2"
     fails(lambda: store.queue_pop("q", False), "empty")
+    assert not store.check(["q"])
 if hasattr(store, "list_keys"):
     assert set(store.list_keys()) >= {"c", "m", "n", "x", "y", "text"}
 if hasattr(store, "barrier"):

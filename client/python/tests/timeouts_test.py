@@ -197,3 +197,27 @@ def test_await_streams_beside_the_call_of_another_thread(groups):
     groups[1].barrier(timeout=LONG)
     other.join()
     run_ranks(2, lambda rank: groups[rank].barrier())
+
+
+def test_a_call_without_its_turn_ends_the_generation(address):
+    # The other ranks may have made the same call.
+    with joined_groups('turns', 2, address) as groups:
+        errors = []
+        def sum_up():
+            try:
+                groups[0].all_reduce(np.ones(1), timeout=LONG)
+            except cohort.Aborted as error:
+                errors.append(str(error))
+        other = threading.Thread(target=sum_up)
+        other.start()
+        begin = time.monotonic()
+        with pytest.raises(cohort.DeadlineExceeded, match='another call of this rank was not over'):
+            while time.monotonic() < begin + LONG:  # until the other thread's call runs
+                groups[0].await_streams(timeout=SHORT)
+        text = 'all_reduce of rank 0 in group turns did not begin within 10ms: another call of this'
+        with pytest.raises(cohort.DeadlineExceeded, match=f'^{text}'):
+            groups[0].all_reduce(np.ones(1), timeout=SHORT)
+        other.join()
+        assert len(errors) == 1 and text in errors[0]
+        with pytest.raises(cohort.Aborted, match=text):
+            groups[1].all_reduce(np.ones(1), timeout=LONG)

@@ -159,30 +159,37 @@ def test_a_rank_that_leaves_ends_only_its_own_messages(address, kind, is_open):
     assert run_torch_ranks(3, left_by_another, address, kind, is_open) == [None, [7] * 3, [7] * 3]
 
 
-def left_one_after_the_other(rank, size, kind):
+def left_one_after_the_other(rank, size, kind, is_noticed):
     group = dist.new_group()
-    store = dist.group.WORLD.get_group_store()
-    for each in range(size - 1, 0, -1):
+    texts = []
+
+    def message(peer):
+        work = (dist.isend if kind == 'send' else dist.irecv)(torch.ones(1), peer, group=group)
+        try:
+            work.wait()
+        except cohort.Aborted as error:
+            texts.append(str(error))
+
+    for each in (2, 1):  # rank 3 stays
         if rank == each:
             dist.destroy_process_group(group)
         dist.barrier()
-    texts = []
+        if rank == 0 and is_noticed:
+            message(each)
+        dist.barrier()
     if rank == 0:
-        for peer in (2, 1, 2, 1):
-            work = (dist.isend if kind == 'send' else dist.irecv)(torch.ones(1), peer, group=group)
-            try:
-                work.wait()
-            except cohort.Aborted as error:
-                texts.append(str(error))
+        for peer in (2, 1):
+            message(peer)
     return texts
 
 
+@pytest.mark.parametrize('is_noticed', [False, True])
 @pytest.mark.parametrize('kind', ['send', 'recv'])
-def test_a_message_names_the_rank_that_it_needs(address, kind):
-    texts = run_torch_ranks(3, left_one_after_the_other, address, kind)[0]
+def test_a_message_names_the_rank_that_it_needs(address, kind, is_noticed):
+    texts = run_torch_ranks(4, left_one_after_the_other, address, kind, is_noticed)[0]
+    assert len(texts) == (4 if is_noticed else 2)
     for rank, text in zip((2, 1, 2, 1), texts):
         assert f'rank {rank} ' in text and f'rank {3 - rank} ' not in text, text
-    assert len(texts) == 4
 
 
 def send_after_a_timeout(rank, size, is_open):

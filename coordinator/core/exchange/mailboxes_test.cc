@@ -94,6 +94,23 @@ TEST(Mailboxes, ARepeatedSendLearnsThatItsReceiverDiedWithoutReading) {
   EXPECT_EQ(h.Get<SendReply>(repeat)->sequence, h.Get<SendReply>(first)->sequence);
 }
 
+TEST(Mailboxes, AnObjectExpiresInTimeInALaterGeneration) {
+  CoreHarness h;
+  std::vector<TestMember> members = h.Form(2);
+  SendCall send = Send(1, "x");
+  send.expiration = absl::Seconds(2);
+  h.As(members[0], send);
+  h.As(members[0], ReportErrorCall{"over", /*fatal=*/true});
+  h.Reform(members, CoreHarness::Fixed(2));
+  send.expiration = absl::Seconds(4);
+  h.As(members[0], send);
+  EXPECT_GT(h.core().Stats().bytes_held, 0);
+  h.Advance(absl::Seconds(4));
+  EXPECT_EQ(h.core().Stats().bytes_held, 0);
+  const CallId receive = h.As(members[1], Receive(0), absl::Seconds(1), Op(1));
+  EXPECT_TRUE(absl::IsDataLoss(h.StatusOf(receive))) << h.StatusOf(receive);
+}
+
 TEST(Mailboxes, AnObjectExpiresInTimeAfterARestart) {
   CoreHarness h;
   const std::vector<TestMember> members = h.Form(2);

@@ -259,6 +259,33 @@ TEST(EngineTest, NothingIsAnsweredBeforeItIsDurableAfterOtherWrites) {
   engine->Shutdown();
 }
 
+// Each group is in one of the shards.
+TEST(EngineTest, NoCallOfAllShardsIsAnsweredBeforeWhatItSawIsDurable) {
+  auto control = std::make_shared<FakeJournal::Control>();
+  auto engine = StartEngine(std::make_unique<FakeJournal>(control));
+  for (int i = 0; i < 20; ++i) {
+    control->Block(true);
+    CreateGroupCall body;
+    body.spec.min_members = body.spec.max_members = 1;
+    Call create = StoreCall(std::move(body));
+    create.caller.key.group = "g" + std::to_string(i);
+    Sink created, listed, dumped;
+    engine->Submit(std::move(create), &created);
+    control->WaitForAppends(i + 1);
+    ListGroupsCall list;
+    list.page_size = 100;
+    engine->Submit(StoreCall(std::move(list)), &listed);
+    engine->Submit(StoreCall(DumpWaitsCall{}), &dumped);
+    EXPECT_EQ(listed.count(), 0) << i;
+    EXPECT_EQ(dumped.count(), 0) << i;
+    control->Block(false);
+    EXPECT_TRUE(created.Wait().status.ok());
+    EXPECT_EQ(std::get<ListGroupsReply>(listed.Wait().body).groups.size(), i + 1u);
+    EXPECT_TRUE(dumped.Wait().status.ok());
+  }
+  engine->Shutdown();
+}
+
 TEST(EngineTest, CallsThatWaitForTheJournalAreCharged) {
   auto control = std::make_shared<FakeJournal::Control>();
   control->Block(true);

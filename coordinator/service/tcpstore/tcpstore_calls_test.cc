@@ -66,5 +66,21 @@ TEST(TcpStoreCallsTest, ValuesOfQueuesDoNotExpire) {
             absl::Hours(24 * 300));
 }
 
+TEST(TcpStoreCallsTest, AQueueCountsAsAKeyWhereNoValueIsAskedFor) {
+  for (const Operation operation :
+       {Operation::kCheck, Operation::kWait, Operation::kGet, Operation::kMultiGet}) {
+    Request request;
+    request.operation = operation;
+    request.keys = {"q"};
+    Asked asked;
+    const CallBody body = MakeCall(request, "client", &asked);
+    const auto& get = std::get<GetCall>(body);
+    const bool no_value = operation == Operation::kCheck || operation == Operation::kWait;
+    EXPECT_EQ(get.or_queue, no_value) << static_cast<int>(operation);
+    EXPECT_EQ(get.keys_only, no_value) << static_cast<int>(operation);
+    EXPECT_EQ(get.wait, operation == Operation::kWait) << static_cast<int>(operation);
+  }
+}
+
 }  // namespace
 }  // namespace cohort::coordinator::tcpstore
