@@ -164,7 +164,7 @@ TEST_F(FirstAnswersTest, TheOldestIsTheOldestAfterARestartToo) {
 
 TEST_F(FirstAnswersTest, NewAnswersAreTheNewestAfterARestartToo) {
   limits_.max_operations_kept = 4;
-  for (const uint64_t n : {9, 8}) Remember(Id(n), AddReply{1, 1});  // dropped before the restart
+  for (uint64_t n = 10; n < 20; ++n) Remember(Id(n), AddReply{1, 1});  // dropped before the restart
   std::vector<OperationRecord> rows;
   for (const uint64_t n : {4, 3, 2, 1}) {
     const std::vector<Record> records = Remember(Id(n), AddReply{1, 1});
