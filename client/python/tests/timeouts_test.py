@@ -200,7 +200,7 @@ def test_await_streams_beside_the_call_of_another_thread(groups):
 
 
 def test_a_call_without_its_turn_ends_the_generation(address):
-    # The other ranks may have made the same call.
+    # Otherwise this rank would leave out a call that the others make.
     with joined_groups('turns', 2, address) as groups:
         errors = []
         def sum_up():
